@@ -1,0 +1,1 @@
+"""milepost: training checkpoints for every framework."""

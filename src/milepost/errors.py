@@ -1,0 +1,170 @@
+"""Every exception and warning milepost raises, on one page.
+
+::
+
+    MilepostError
+    ├── CheckpointNotFoundError  (FileNotFoundError)  no checkpoint, directory or shard where one was named
+    ├── KeyNotFoundError         (KeyError)           the checkpoint has no value under that key
+    ├── CorruptCheckpointError   (ValueError)         bytes that are damaged, truncated, swapped or not a checkpoint
+    ├── StateFileError           (ValueError)         a `checkpoint` state file that cannot be understood
+    ├── UnsupportedError         (NotImplementedError) well-formed, but outside what milepost does
+    ├── MismatchError            (ValueError)         saved and live values differ in shape or dtype
+    ├── UntrackableError         (ValueError)         an object that cannot take part in a checkpoint
+    ├── UnmatchedError           (AssertionError)     a status assertion does not hold
+    ├── CheckpointExistsError    (FileExistsError)    a save would replace a checkpoint it knows nothing of
+    └── StorageError             (OSError)            the disk refused: full, read-only, failing
+
+    MilepostWarning              (UserWarning)
+    ├── UntrackedWarning         something that holds trackable objects is not saved
+    ├── UnrestoredWarning        saved values that were never given to any object
+    └── SkippedCheckpointWarning a damaged or missing checkpoint was passed over
+
+Each also derives from the built-in a caller would catch. Each names, as far as they are known, the key, the file, what
+was expected, what was found and what to do; the same facts are attributes of the exception.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+_FACTS = ("key", "file", "expected", "found", "remedy")
+
+
+class MilepostError(Exception):
+    """Base of all errors that milepost raises.
+
+    Args:
+        problem: One sentence: what is wrong.
+        key: The checkpoint key or object path concerned.
+        file: The file concerned.
+        expected: What should have been there.
+        found: What was there.
+        remedy: What the reader can do about it.
+
+    Example:
+        >>> print(MilepostError("wrong shape", key="net/kernel", expected=(1, 5), found=(5, 1)))
+        wrong shape
+          key: net/kernel
+          expected: (1, 5)
+          found: (5, 1)
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        key: object = None,
+        file: object = None,
+        expected: object = None,
+        found: object = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.key = key
+        self.file = file
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        lines = [self.problem]
+        for fact in _FACTS:
+            value = getattr(self, fact, None)
+            if value is not None:
+                lines.append(f"  {fact}: {value}")
+        return "\n".join(lines)
+
+    def with_context(self, **facts: Any) -> Self:
+        """Fills in facts that a lower layer could not know; what is already set stays.
+
+        Args:
+            **facts: Any of ``key``, ``file``, ``expected``, ``found``, ``remedy``.
+
+        Returns:
+            This exception, to be raised again.
+        """
+        for fact, value in facts.items():
+            if fact not in _FACTS:
+                raise TypeError(f"{fact!r} is not a fact of an error; those are {', '.join(_FACTS)}")
+            if getattr(self, fact) is None:
+                setattr(self, fact, value)
+        return self
+
+
+class CheckpointNotFoundError(MilepostError, FileNotFoundError):
+    """No checkpoint, directory or data shard exists where one was named."""
+
+
+class KeyNotFoundError(MilepostError, KeyError):
+    """The checkpoint holds no value under the key asked for."""
+
+
+class CorruptCheckpointError(MilepostError, ValueError):
+    """The bytes are damaged, truncated, swapped with others, or not a checkpoint at all."""
+
+
+class StateFileError(MilepostError, ValueError):
+    """The ``checkpoint`` state file cannot be understood."""
+
+
+class UnsupportedError(MilepostError, NotImplementedError):
+    """Well-formed input, or a well-formed request, that milepost does not handle."""
+
+
+class MismatchError(MilepostError, ValueError):
+    """Saved and live values differ in shape or dtype; nothing was changed.
+
+    Attributes:
+        report: The full `milepost.Report` of the restore, where one exists.
+    """
+
+    report: Any = None
+
+
+class UntrackableError(MilepostError, ValueError):
+    """An object, or the way it is held, cannot take part in a checkpoint."""
+
+
+class UnmatchedError(MilepostError, AssertionError):
+    """An assertion about a restore does not hold.
+
+    Attributes:
+        report: The full `milepost.Report` of the restore.
+    """
+
+    report: Any = None
+
+
+class CheckpointExistsError(MilepostError, FileExistsError):
+    """A save would replace a checkpoint that this process neither wrote nor restored."""
+
+
+class StorageError(MilepostError, OSError):
+    """The operating system refused a file operation; ``errno`` says why.
+
+    Args:
+        problem: What was being done.
+        errno: The operating system's error number, as in ``OSError.errno``.
+        **facts: As for `MilepostError`.
+    """
+
+    def __init__(self, problem: str, *, errno: int | None = None, **facts: Any) -> None:
+        super().__init__(problem, **facts)
+        self.errno = errno
+
+
+class MilepostWarning(UserWarning):
+    """Base of all warnings that milepost issues."""
+
+
+class UntrackedWarning(MilepostWarning):
+    """Something that holds trackable objects will not be saved."""
+
+
+class UnrestoredWarning(MilepostWarning):
+    """Values of a restored checkpoint were never given to any object."""
+
+
+class SkippedCheckpointWarning(MilepostWarning):
+    """A damaged or missing checkpoint was passed over for an older one."""

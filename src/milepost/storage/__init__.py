@@ -1,0 +1,7 @@
+"""Where bytes live. All file operations of milepost go through a `Storage`."""
+
+from milepost.storage.interface import Buffer, ReadableFile, Storage, WritableFile
+from milepost.storage.local import LocalStorage
+from milepost.storage.memory import MemoryStorage
+
+__all__ = ["Buffer", "LocalStorage", "MemoryStorage", "ReadableFile", "Storage", "WritableFile"]

@@ -1,0 +1,149 @@
+"""Element types, numbered as in TensorFlow's ``types.proto``.
+
+Source: TensorFlow 2.21, ``tensorflow/core/framework/types.proto``. Numbers above 100 mark reference types, which are
+never stored. 4-bit, 2-bit and float4 elements take one whole byte each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from milepost.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DType:
+    """An element type of a stored tensor. There is one object for each; compare with ``is`` or ``==``.
+
+    Attributes:
+        name: TensorFlow's name, for example ``"float32"``.
+        number: TensorFlow's ``DataType`` number, which is what files hold.
+        numpy: The NumPy dtype of the same elements; ``object`` for ``string`` and ``variant``, whose elements are
+            ``bytes``. Quantised types have one named field, so that they differ from plain integers.
+
+    Example:
+        >>> DType.of("bfloat16").number
+        14
+        >>> DType.of(np.zeros(3)).name
+        'float64'
+    """
+
+    name: str
+    number: int
+    numpy: np.dtype[Any]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one stored element; 0 for ``string`` and ``variant``, whose elements vary."""
+        return 0 if self.is_bytes else self.numpy.itemsize
+
+    @property
+    def is_bytes(self) -> bool:
+        """True for ``string`` and ``variant``, whose elements are byte strings."""
+        return self.numpy.hasobject
+
+    @staticmethod
+    def of(value: object) -> DType:
+        """The element type of an array, a NumPy dtype, a scalar type or a name.
+
+        Args:
+            value: An array, anything `numpy.dtype` accepts, a TensorFlow type name, or a `DType`.
+
+        Raises:
+            UnsupportedError: The type has no TensorFlow number (dates, records, ``longdouble``, ...).
+        """
+        if isinstance(value, DType):
+            return value
+        if isinstance(value, str) and value in _BY_NAME:
+            return _BY_NAME[value]
+        found = getattr(value, "dtype", value)
+        try:
+            dtype = found if isinstance(found, np.dtype) else np.dtype(found)  # type: ignore[call-overload]
+        except TypeError:
+            raise UnsupportedError("not an element type", found=repr(value), expected="a NumPy dtype") from None
+        known = _BY_NUMPY.get(dtype)
+        if known is None:
+            known = _BY_NUMPY.get(dtype.newbyteorder("="))
+        if known is None and dtype.kind in "SUO":
+            known = STRING
+        if known is None:
+            raise UnsupportedError(
+                "this element type has no TensorFlow number, so it cannot be stored",
+                found=dtype,
+                remedy="convert the array to one of: " + ", ".join(sorted(_BY_NAME)),
+            )
+        return known
+
+    @staticmethod
+    def from_number(number: int) -> DType:
+        """The element type that files call ``number``.
+
+        Raises:
+            UnsupportedError: No storable type has this number.
+        """
+        known = _BY_NUMBER.get(number)
+        if known is None:
+            raise UnsupportedError(
+                "unknown element type number; a newer TensorFlow may have written it",
+                found=number,
+                expected="one of " + ", ".join(map(str, sorted(_BY_NUMBER))),
+            )
+        return known
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DType.from_number, (self.number,)
+
+
+def _quantised(name: str, base: type[np.generic]) -> np.dtype[Any]:
+    return np.dtype([(name, base)])
+
+
+_NUMPY: Final[dict[int, tuple[str, Any]]] = {
+    1: ("float32", np.float32),
+    2: ("float64", np.float64),
+    3: ("int32", np.int32),
+    4: ("uint8", np.uint8),
+    5: ("int16", np.int16),
+    6: ("int8", np.int8),
+    7: ("string", np.object_),
+    8: ("complex64", np.complex64),
+    9: ("int64", np.int64),
+    10: ("bool", np.bool_),
+    11: ("qint8", _quantised("qint8", np.int8)),
+    12: ("quint8", _quantised("quint8", np.uint8)),
+    13: ("qint32", _quantised("qint32", np.int32)),
+    14: ("bfloat16", ml_dtypes.bfloat16),
+    15: ("qint16", _quantised("qint16", np.int16)),
+    16: ("quint16", _quantised("quint16", np.uint16)),
+    17: ("uint16", np.uint16),
+    18: ("complex128", np.complex128),
+    19: ("float16", np.float16),
+    21: ("variant", np.object_),
+    22: ("uint32", np.uint32),
+    23: ("uint64", np.uint64),
+    24: ("float8_e5m2", ml_dtypes.float8_e5m2),
+    25: ("float8_e4m3fn", ml_dtypes.float8_e4m3fn),
+    26: ("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz),
+    27: ("float8_e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz),
+    28: ("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz),
+    29: ("int4", ml_dtypes.int4),
+    30: ("uint4", ml_dtypes.uint4),
+    31: ("int2", ml_dtypes.int2),
+    32: ("uint2", ml_dtypes.uint2),
+    33: ("float4_e2m1fn", ml_dtypes.float4_e2m1fn),
+}
+
+_BY_NUMBER: Final[dict[int, DType]] = {n: DType(name, n, np.dtype(base)) for n, (name, base) in _NUMPY.items()}
+_BY_NAME: Final[dict[str, DType]] = {dtype.name: dtype for dtype in _BY_NUMBER.values()}
+# `variant` shares `object` with `string`; an object array means strings unless a caller says otherwise.
+_BY_NUMPY: Final[dict[np.dtype[Any], DType]] = {d.numpy: d for d in _BY_NUMBER.values() if d.name != "variant"}
+
+STRING: Final[DType] = _BY_NAME["string"]
+VARIANT: Final[DType] = _BY_NAME["variant"]

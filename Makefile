@@ -1,0 +1,53 @@
+# Each target that needs an environment makes its own, again only when what it is made from has changed.
+# PYTHON=/some/python, on the command line, makes them with that one.
+
+WORKERS ?= 2
+export PYTHON
+
+.PHONY: help demo test test-core lint format bench clean
+
+help:  ## what can be made (this list)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv-demo/.made  ## train, get killed, resume: the whole of milepost in a minute, with its core dependencies only
+	.venv-demo/bin/milepost demo
+
+# TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.
+test: .venv-test/.made  ## every test, against real TensorFlow
+	.venv-test/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-core: .venv-core/.made  ## the tests that need no TensorFlow
+	MILEPOST_TESTS=core .venv-core/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+lint: .venv-lint/.made  ## style, format, strict types, import layers
+	.venv-lint/bin/ruff check
+	.venv-lint/bin/ruff format --check
+	.venv-lint/bin/mypy
+	.venv-lint/bin/lint-imports
+
+format: .venv-lint/.made  ## put the code into the format that lint asks for
+	.venv-lint/bin/ruff check --fix
+	.venv-lint/bin/ruff format
+
+bench: .venv-bench/.made  ## the benchmarks; results go to benchmarks/results
+	.venv-bench/bin/python -m benchmarks.engine_overhead
+	.venv-bench/bin/python -m benchmarks.throughput
+
+clean:  ## remove environments, caches and builds
+	rm -rf .venv-* .cache .*_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv-demo/.made: EXTRAS =
+.venv-test/.made: EXTRAS = test,fast,graph
+.venv-core/.made: EXTRAS = test-core,fast,graph
+.venv-lint/.made: EXTRAS = test-core,dev
+.venv-bench/.made: EXTRAS = bench,fast
+
+.venv-%/.made: VERSIONS = 3.14 3.13 3.12 3.11 3.16 3.15
+# TensorFlow has no release for 3.14 yet.
+.venv-test/.made: VERSIONS = 3.13 3.12 3.11 3.14 3.16 3.15
+.venv-bench/.made: VERSIONS = 3.11 3.12 3.13
+
+.venv-%/.made: pyproject.toml .ci/environment
+	@.ci/environment $(@D) "$(EXTRAS)" $(VERSIONS)
+	@touch $@

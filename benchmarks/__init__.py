@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks.throughput`, `python -m benchmarks.engine_overhead`, or `make bench`."""

@@ -1,0 +1,33 @@
+"""What holds for all tests: quiet frameworks on the CPU, and property tests without deadlines."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+
+import hypothesis
+import pytest
+
+# Read by TensorFlow when it is imported, here and in child processes.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# A shared machine makes any single example slow now and then. CI must not fail by luck; elsewhere luck finds more.
+hypothesis.settings.register_profile(
+    "milepost",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("milepost")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    versions = []
+    for package in ("tensorflow-cpu", "keras", "torch", "jax", "numpy", "protobuf", "awscrt"):
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"no {package}")
+    return "with: " + ", ".join(versions)

@@ -1,0 +1,209 @@
+"""The project's own rules: layers, names, sizes, public surface, documentation that runs, packages that build."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import SkipTest
+
+import pytest
+import sybil
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+from sybil.evaluators.doctest import NUMBER
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+import milepost
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(milepost.__path__, "milepost.")
+    if not module.name.endswith(".__main__")
+)
+PUBLIC: list[str] = vars(milepost).get("__all__", [])
+FRAMEWORKS = {"flax", "jax", "keras", "optax", "tensorflow", "tf_keras", "torch"}
+SHIPPED = {".py", ".typed", ".js", ".css", ".html", ".svg", ".txt"}
+DOCTEST_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | NUMBER
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported(source: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def load(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] in FRAMEWORKS:
+            pytest.skip(f"{error.name} is not installed")
+        raise
+
+
+class TestEnvironment:
+    @pytest.mark.skipif(os.environ.get("MILEPOST_TESTS") == "core", reason="make test-core goes without TensorFlow")
+    @pytest.mark.skipif(sys.version_info >= (3, 14), reason="TensorFlow has no release for this Python yet")
+    def test_tensorflow_is_there_to_compare_with(self) -> None:
+        """A complete run of the tests does not skip the comparisons with TensorFlow."""
+        assert importlib.util.find_spec("tensorflow"), "use `make test`, or set MILEPOST_TESTS=core to go without"
+
+
+class TestSources:
+    def test_imports_follow_the_layers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The contracts in pyproject.toml hold."""
+        monkeypatch.chdir(ROOT)
+        assert lint_imports(no_cache=True) == EXIT_STATUS_SUCCESS
+
+    def test_only_adapters_import_frameworks(self) -> None:
+        """No layer but `adapters` has an import of a framework, not even inside a function."""
+        found = [
+            f"{relative(source)} imports {name}"
+            for source in SOURCES
+            for name in imported(source)
+            if "adapters" not in source.parts and name.partition(".")[0] in FRAMEWORKS
+        ]
+        assert not found
+
+    def test_only_the_top_layer_imports_the_package_itself(self) -> None:
+        """`import milepost` inside milepost would reach every layer at once."""
+        found = [
+            relative(source)
+            for source in SOURCES
+            if not {"tools", "testing", "__main__.py"} & set(source.parts) and "milepost" in imported(source)
+        ]
+        assert not found
+
+    def test_importing_milepost_imports_no_framework(self) -> None:
+        """A program that uses no framework does not pay for one."""
+        code = f"import milepost, sys; print(*sorted({FRAMEWORKS} & set(sys.modules)))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == []
+
+    def test_files_are_short(self) -> None:
+        """A file of more than 500 lines has a second concept inside."""
+        lengths = {relative(source): len(source.read_text().splitlines()) for source in SOURCES}
+        assert {name: length for name, length in lengths.items() if length > 500} == {}
+
+    def test_no_file_is_a_drawer_for_everything(self) -> None:
+        """Every module's name says what is in it."""
+        drawers = {"utils", "util", "common", "helpers", "helper", "types", "core", "misc"}
+        assert [relative(source) for source in SOURCES if {source.stem, *source.parent.parts} & drawers] == []
+
+
+class TestPublicSurface:
+    def test_all_is_what_there_is(self) -> None:
+        """`__all__` names what a reader finds in the package, once, and nothing else."""
+        reality = {name for name, value in vars(milepost).items() if name[0] != "_" and not inspect.ismodule(value)}
+        assert sorted(set(PUBLIC) - {"__version__"}) == sorted(reality - {"annotations"})
+        assert len(set(PUBLIC)) == len(PUBLIC)
+
+    @pytest.mark.parametrize("name", PUBLIC)
+    def test_public_names_are_documented(self, name: str) -> None:
+        """A public name, and each public method of a public class, has a docstring."""
+        value = getattr(milepost, name)
+        if not (inspect.isclass(value) or callable(value)):
+            return
+        assert (value.__doc__ or "").strip(), name
+        if inspect.isclass(value):
+            own = [
+                (attribute, member)
+                for cls in value.__mro__
+                if cls.__module__.startswith("milepost")
+                for attribute, member in vars(cls).items()
+                if attribute[0] != "_" and (inspect.isroutine(member) or isinstance(member, property))
+            ]
+            assert [attribute for attribute, _ in own if not inspect.getdoc(getattr(value, attribute))] == []
+
+
+class TestDocumentation:
+    @pytest.mark.parametrize("module", ["milepost", *MODULES])
+    def test_examples_in_docstrings_run(self, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The examples in a module's docstrings give what they say."""
+        monkeypatch.chdir(tmp_path)
+        failures, _ = doctest.testmod(load(module), optionflags=DOCTEST_OPTIONS)
+        assert failures == 0
+
+    @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+    def test_code_blocks_run(self, document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A Python block in the documentation runs, one after the other in one directory, or says why not."""
+        monkeypatch.chdir(tmp_path)
+        parsers: list[Any] = [PythonCodeBlockParser(doctest_optionflags=DOCTEST_OPTIONS), SkipParser()]
+        parsed = sybil.Sybil(parsers, path=str(ROOT)).parse(document)
+        parsed.namespace["installed"] = lambda name: importlib.util.find_spec(name) is not None
+        for example in parsed.examples():
+            try:
+                example.evaluate()
+            except SkipTest as reason:
+                print(f"{relative(document)}:{example.line}: skipped: {reason}")
+
+    @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+    def test_skipped_code_blocks_say_why(self, document: Path) -> None:
+        """A block is not kept from running without a reason, and every block names its language."""
+        text = document.read_text()
+        assert re.findall(r"<!--+ *;? *skip: *(?:next|start) *--+>", text) == []
+        fences = re.findall(r"^ *(?:```|~~~)(.*)$", text, re.MULTILINE)
+        assert all(fences[::2]), "write ```text for what is not code"
+
+
+@pytest.fixture(scope="class")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+class TestPackages:
+    def test_the_wheel_holds_the_package_and_its_licence_only(self, built: Path) -> None:
+        """What gets installed is the sources, the type marker and the metadata."""
+        (wheel,) = built.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+            metadata = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
+            licence = archive.read(f"{metadata}/licenses/LICENSE").decode()
+        assert "Apache License" in licence
+        assert "milepost/py.typed" in names
+        assert {f"milepost/{relative(source)[len('src/milepost/') :]}" for source in SOURCES} <= set(names)
+        strange = [
+            name
+            for name in names
+            if not name.startswith(f"{metadata}/")
+            and not (name.startswith("milepost/") and Path(name).suffix in SHIPPED)
+        ]
+        assert strange == []
+
+    def test_the_source_distribution_can_be_built_and_tested(self, built: Path) -> None:
+        """Sources, tests, licence and recipes are in it; results, caches and environments are not."""
+        (sdist,) = built.glob("*.tar.gz")
+        with tarfile.open(sdist) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        needed = {"LICENSE", "README.md", "pyproject.toml", "Makefile", ".ci/run", "src/milepost/py.typed"}
+        assert needed | {relative(Path(__file__)), *map(relative, SOURCES)} <= names
+        allowed = {"LICENSE", "README.md", "PKG-INFO", "pyproject.toml", "Makefile", ".gitignore"}
+        folders = {".ci", "benchmarks", "docs", "examples", "src", "tests"}
+        assert [name for name in names - allowed if name.partition("/")[0] not in folders] == []
+        assert [name for name in names if "__pycache__" in name or name.startswith("benchmarks/results")] == []

@@ -1,0 +1,90 @@
+"""NumPy arrays and scalars as values.
+
+An array that can be written is restored in place, whatever its strides; a read-only array and a scalar are replaced
+where they are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from milepost.errors import UnsupportedError
+from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.variable import as_array
+from milepost.tensor import DType
+
+
+class ArrayAdapter(Adapter):
+    """`numpy.ndarray`: one value."""
+
+    leaf = True
+    conditional = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, np.ndarray)
+
+    def tracks(self, obj: Array) -> bool:
+        return self.complaint(obj) is None
+
+    def complaint(self, obj: Array) -> str | None:
+        try:
+            dtype = DType.of(obj.dtype)
+        except UnsupportedError:
+            return f"an array of {obj.dtype} has no TensorFlow element type"
+        if dtype.is_bytes and not all(isinstance(each, (bytes, str)) for each in obj.reshape(-1).tolist()):
+            return "an array of objects that are not all text or bytes"
+        return None
+
+    def values(self, obj: Array) -> Sequence[Value]:
+        dtype = DType.of(obj.dtype)
+        flags = obj.flags
+        in_place = flags.writeable and flags.c_contiguous and obj.dtype.isnative and not dtype.is_bytes
+        source = obj if not dtype.is_bytes else lambda: as_array(obj)
+        return (Value(VARIABLE_VALUE, dtype, obj.shape, source, obj if in_place else None),)
+
+    def assign(self, obj: Array, arrays: Mapping[str, Array]) -> Array:
+        array = arrays[VARIABLE_VALUE]
+        if array is obj:
+            return obj
+        if obj.dtype.kind == "U":
+            array = np.array([each.decode() for each in array.reshape(-1).tolist()]).reshape(array.shape)
+        if not obj.flags.writeable or (array.dtype.itemsize > obj.dtype.itemsize and obj.dtype.kind in "SU"):
+            successor = array.astype(obj.dtype.kind if obj.dtype.kind in "SU" else obj.dtype)
+            successor.flags.writeable = obj.flags.writeable
+            return successor
+        obj[...] = array
+        return obj
+
+
+class ScalarAdapter(Adapter):
+    """NumPy scalars such as ``numpy.float32(1)``: one value of no dimensions."""
+
+    leaf = True
+    conditional = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, np.generic)
+
+    def tracks(self, obj: np.generic) -> bool:
+        return self.complaint(obj) is None
+
+    def complaint(self, obj: np.generic) -> str | None:
+        try:
+            DType.of(obj.dtype)
+        except UnsupportedError:
+            return f"a scalar of {obj.dtype} has no TensorFlow element type"
+        return None
+
+    def values(self, obj: np.generic) -> Sequence[Value]:
+        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), (), lambda: as_array(obj)),)
+
+    def assign(self, obj: np.generic, arrays: Mapping[str, Array]) -> Any:
+        return type(obj)(arrays[VARIABLE_VALUE].item() if obj.dtype.kind in "SU" else arrays[VARIABLE_VALUE][()])
+
+
+register(ArrayAdapter())
+register(ScalarAdapter())

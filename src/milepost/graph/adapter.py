@@ -1,0 +1,179 @@
+"""The contract between milepost and the objects it saves.
+
+An adapter answers five questions about objects of one kind: what are its named children; what are its values, and
+how are they read and given back; by what other names may an edge be matched; which slot variables did it make; and
+how is one told that it has a new child. Adapters hold no state of their own: there is one instance of each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.tensor import DType
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int | None, ...]
+
+
+class Value:
+    """One tensor of an object, as its adapter presents it.
+
+    Attributes:
+        name: Local name, the last part of the key.
+        dtype: Element type; a saved value of another type does not fit.
+        shape: Dimensions; None where any length fits.
+        source: The array itself, or a function that makes it, called only when the value is saved.
+        destination: Writable C-contiguous memory of exactly ``dtype`` and ``shape`` that a saved value may be read
+            straight into, or None if it must go through `Adapter.assign`.
+        full_name: The variable's own name, by which name-based (TensorFlow 1) checkpoints are matched.
+    """
+
+    __slots__ = ("destination", "dtype", "full_name", "name", "shape", "source")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        shape: Shape,
+        source: Array | Callable[[], Array],
+        destination: Array | None = None,
+        full_name: str = "",
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.source = source
+        self.destination = destination
+        self.full_name = full_name
+
+    def read(self) -> Array:
+        """The value as an array, without a copy where the object has one."""
+        return self.source() if callable(self.source) else self.source
+
+
+class Adapter:
+    """What milepost knows of one kind of object. Subclasses override the questions their objects have answers to."""
+
+    def handles(self, kind: type) -> bool:
+        """Whether objects of exactly this type are this adapter's."""
+        raise NotImplementedError
+
+    def tracks(self, obj: Any) -> bool:
+        """Whether this very object takes part; asked only where `conditional` is set."""
+        return True
+
+    conditional: bool = False
+    """Set where some objects of a handled type take part and others do not, as with tuples."""
+
+    leaf: bool = False
+    """Set where objects have values only and never children."""
+
+    def complaint(self, obj: Any) -> str | None:
+        """Why an object of a handled type does not take part, if its owner should know."""
+        return None
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        """Everything the object holds under a name, in its own order; what is not trackable is left out later."""
+        return ()
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        """The object's own tensors."""
+        return ()
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        """Takes saved values.
+
+        Args:
+            obj: The object.
+            arrays: Local name to value, of the dtype and shape that `values` stated. A value that had a
+                `Value.destination` is in it already, and the array here is that destination.
+
+        Returns:
+            The object that is to stand where ``obj`` stood: ``obj``, or its successor if it cannot change.
+        """
+        return obj
+
+    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
+        """Puts successors in the place of children that cannot change.
+
+        Args:
+            obj: The object that holds them.
+            changes: Edge name to the successor.
+
+        Returns:
+            The object that is to stand where ``obj`` stood, as for `assign`.
+        """
+        raise NotImplementedError
+
+    def aliases(self, obj: Any) -> Mapping[str, str]:
+        """Other names that edges of a saved node may have, each with the name of the child it means."""
+        return {}
+
+    def slot_names(self, obj: Any) -> Sequence[str]:
+        """Names of the slot variables that this object, an optimizer, makes for variables; empty for others."""
+        return ()
+
+    def slot(self, obj: Any, variable: Any, name: str) -> Any:
+        """The slot variable ``name`` that this optimizer made for ``variable``, or None."""
+        return None
+
+    def make_slot(self, obj: Any, variable: Any, name: str) -> Any:
+        """Makes that slot variable now, or returns None if the optimizer will make it by itself later."""
+        return None
+
+    def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
+        """Undoes `make_slot`, because the restore that asked for it failed."""
+
+    def watch(self, obj: Any) -> None:
+        """Called when saved values begin to wait on ``obj``.
+
+        Objects that announce new children by themselves (`milepost.graph.waiting.admit`) need nothing; for others
+        this installs the framework's hook.
+        """
+
+
+_adapters: list[Adapter] = []
+_awaited: dict[str, str] = {}
+_by_type: dict[type, Adapter | None] = {}
+_MISSING: Final = object()
+
+
+def register(adapter: Adapter) -> None:
+    """Adds an adapter. One added later is asked first, so that it may refine an earlier one."""
+    _adapters.insert(0, adapter)
+    _by_type.clear()
+
+
+def register_framework(framework: str, module: str) -> None:
+    """Names the module that registers a framework's adapter; it is imported once the user has imported the framework.
+
+    Args:
+        framework: Top-level name of the framework's package.
+        module: Full name of the module that calls `register` when imported.
+    """
+    _awaited[framework] = module
+
+
+def adapter_of_type(kind: type) -> Adapter | None:
+    """The adapter for objects of exactly this type, or None if they are not trackable."""
+    known = _by_type.get(kind, _MISSING)
+    if known is not _MISSING:
+        return known  # type: ignore[return-value]
+    for framework in [name for name in _awaited if name in sys.modules]:
+        importlib.import_module(_awaited.pop(framework))
+    found = next((adapter for adapter in _adapters if adapter.handles(kind)), None)
+    _by_type[kind] = found
+    return found
+
+
+def adapter_of(obj: object) -> Adapter | None:
+    """The adapter for an object, or None if it is not trackable."""
+    adapter = adapter_of_type(type(obj))
+    if adapter is not None and adapter.conditional and not adapter.tracks(obj):
+        return None
+    return adapter

@@ -1,0 +1,327 @@
+"""Lists, dicts and tuples whose members are tracked.
+
+A plain list or dict that becomes an attribute of a tracked object is replaced by a `ListWrapper`, `DictWrapper` or
+`OrderedDictWrapper`: a subclass that behaves like the original in every way, and tells waiting values of new members.
+Tuples cannot change, so they stay what they are; only lists and dicts inside them are replaced.
+
+The graph is read from what a container holds when it is saved; any mutation is allowed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, SupportsIndex
+
+from milepost.graph.adapter import adapter_of
+from milepost.graph.waiting import admit, waiting_on
+
+
+class NoDependency:
+    """Marks a value that is assigned to a tracked object as not to be saved with it.
+
+    Args:
+        value: Stored as it is: not wrapped, not tracked.
+
+    Example:
+        >>> import milepost
+        >>> module = milepost.Module()
+        >>> module.cache = milepost.NoDependency([1, 2])
+        >>> module.cache
+        [1, 2]
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Source:
+    """The list or dict that a wrapper was made from, to notice that it is changed behind the wrapper's back."""
+
+    __slots__ = ("members", "original")
+
+    def __init__(self, original: Any) -> None:
+        self.original = original
+        self.members = _members(original)
+
+    def changed(self) -> bool:
+        now = _members(self.original)
+        return len(now) != len(self.members) or any(a is not b for a, b in zip(now, self.members, strict=True))
+
+
+def _members(container: Any) -> list[Any]:
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+_OUTSIDE_REFERENCES: Final = 2
+"""What `sys.getrefcount` says of an object that only one attribute and its own argument refer to."""
+
+
+class _Wrapper:
+    """What list and dict wrappers share."""
+
+    _source: _Source | None
+    _untracked: list[Any]
+
+    def _changed_outside(self) -> bool:
+        """Whether the container this was made from has been changed since, which nobody would see."""
+        source: _Source | None = self.__dict__.get("_source")
+        if source is None:
+            return False
+        if sys.getrefcount(source.original) <= _OUTSIDE_REFERENCES:
+            del self._source
+            return False
+        return source.changed()
+
+    def _enter(self, name: str | None, value: Any) -> Any:
+        """Wraps a new member and gives it what waited for it."""
+        if type(value) is NoDependency:
+            self.__dict__.setdefault("_untracked", []).append(value.value)
+            return value.value
+        value = wrap(value)
+        return value if name is None else admit(self, name, value)
+
+    def _is_untracked(self, value: Any) -> bool:
+        return any(value is each for each in self.__dict__.get("_untracked", ()))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        reduced: Any = super().__reduce_ex__(protocol)
+        constructor, arguments, _, *rest = reduced
+        return constructor, arguments, None, *rest
+
+
+class ListWrapper(_Wrapper, list[Any]):
+    """A list whose members are tracked under their positions ``0``, ``1``, ...
+
+    Example:
+        >>> import milepost
+        >>> module = milepost.Module()
+        >>> module.layers = []
+        >>> module.layers
+        ListWrapper([])
+        >>> module.layers == []
+        True
+    """
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        super().__init__()
+        for item in items:
+            self.append(item)
+
+    def append(self, item: Any) -> None:
+        super().append(self._enter(str(len(self)), item))
+
+    def extend(self, items: Iterable[Any]) -> None:
+        for item in list(items):
+            self.append(item)
+
+    def __iadd__(self, items: Iterable[Any]) -> ListWrapper:  # type: ignore[misc]
+        self.extend(items)
+        return self
+
+    def __imul__(self, count: SupportsIndex) -> ListWrapper:
+        return self._change(list(self) * count)
+
+    def insert(self, index: SupportsIndex, item: Any) -> None:
+        item = self._enter(None, item)
+        if waiting_on(self):
+            members = list(self)
+            members.insert(index, item)
+            self._change(members)
+        else:
+            super().insert(index, item)
+
+    def __setitem__(self, index: Any, item: Any) -> None:
+        item = [self._enter(None, each) for each in item] if isinstance(index, slice) else self._enter(None, item)
+        if waiting_on(self):
+            members = list(self)
+            members[index] = item
+            self._change(members)
+        else:
+            super().__setitem__(index, item)
+
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        super().__delitem__(index)
+        self._settle_members()
+
+    def pop(self, index: SupportsIndex = -1) -> Any:
+        item = super().pop(index)
+        self._settle_members()
+        return item
+
+    def remove(self, item: Any) -> None:
+        super().remove(item)
+        self._settle_members()
+
+    def reverse(self) -> None:
+        super().reverse()
+        self._settle_members()
+
+    def sort(self, *, key: Any = None, reverse: bool = False) -> None:
+        super().sort(key=key, reverse=reverse)
+        self._settle_members()
+
+    def copy(self) -> ListWrapper:
+        return ListWrapper(self)
+
+    __copy__ = copy
+
+    def __repr__(self) -> str:
+        return f"ListWrapper({super().__repr__()})"
+
+    def _change(self, members: list[Any]) -> ListWrapper:
+        """Takes new members, or stays as it is if a value that waited for one of them does not fit."""
+        if waiting_on(self):
+            members = [admit(self, str(position), item) for position, item in enumerate(members)]
+        super().__setitem__(slice(None), members)
+        return self
+
+    def _settle_members(self) -> None:
+        if waiting_on(self):
+            self._change(list(self))
+
+
+class _MappingWrapper(_Wrapper):
+    """What both dict wrappers share."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, self._enter(key if isinstance(key, str) else None, value))  # type: ignore[misc]
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:  # type: ignore[operator]
+            self[key] = default  # type: ignore[index]
+        return self[key]  # type: ignore[index]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+
+class DictWrapper(_MappingWrapper, dict[Any, Any]):
+    """A dict whose members are tracked under their string keys.
+
+    Example:
+        >>> import milepost
+        >>> module = milepost.Module()
+        >>> module.rates = {"low": 0.1}
+        >>> module.rates
+        DictWrapper({'low': 0.1})
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.update(*args, **kwargs)
+
+    def copy(self) -> DictWrapper:
+        return DictWrapper(self)
+
+    __copy__ = copy
+
+    def __repr__(self) -> str:
+        return f"DictWrapper({super().__repr__()})"
+
+    def __str__(self) -> str:
+        return super().__repr__()
+
+
+class OrderedDictWrapper(_MappingWrapper, OrderedDict[Any, Any]):
+    """An ``OrderedDict`` whose members are tracked under their string keys."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.update(*args, **kwargs)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for key, value in OrderedDict(*args, **kwargs).items():
+            self[key] = value
+
+    def copy(self) -> OrderedDictWrapper:
+        return OrderedDictWrapper(self)
+
+    __copy__ = copy
+
+    def __repr__(self) -> str:
+        return f"DictWrapper({self})"
+
+    def __str__(self) -> str:
+        return f"OrderedDict({list(self.items())!r})"
+
+
+_WRAPPERS: Final[dict[type, type]] = {list: ListWrapper, dict: DictWrapper, OrderedDict: OrderedDictWrapper}
+
+
+def wrap(value: Any) -> Any:
+    """Replaces plain lists and dicts, also inside tuples, by their wrappers; everything else is returned as it is."""
+    kind = type(value)
+    if kind in _WRAPPERS:
+        return _wrap_container(value, {})
+    if isinstance(value, tuple) and is_tuple(kind):
+        return _wrap_tuple(value, {})
+    return value
+
+
+def is_tuple(kind: type) -> bool:
+    """Whether this is ``tuple`` or the type of a named tuple."""
+    return kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make"))
+
+
+def _wrap_member(value: Any, wrapped: dict[int, Any]) -> Any:
+    kind = type(value)
+    if kind in _WRAPPERS:
+        return wrapped[id(value)] if id(value) in wrapped else _wrap_container(value, wrapped)
+    if isinstance(value, tuple) and is_tuple(kind):
+        return _wrap_tuple(value, wrapped)
+    return value.value if kind is NoDependency else value
+
+
+def _wrap_container(value: Any, wrapped: dict[int, Any]) -> Any:
+    # Known before its members are looked at, for containers that hold themselves.
+    wrapper = wrapped[id(value)] = _WRAPPERS[type(value)]()
+    wrapper._source = _Source(value)
+    if isinstance(value, list):
+        list.extend(wrapper, [_wrap_member(item, wrapped) for item in value])
+        members: Iterable[Any] = value
+    else:
+        for key, item in value.items():
+            type(value).__setitem__(wrapper, key, _wrap_member(item, wrapped))
+        members = value.values()
+    untracked = [item.value for item in members if type(item) is NoDependency]
+    if untracked:
+        wrapper._untracked = untracked
+    return wrapper
+
+
+def _wrap_tuple(value: tuple[Any, ...], wrapped: dict[int, Any]) -> tuple[Any, ...]:
+    members = [_wrap_member(item, wrapped) for item in value]
+    if all(new is old for new, old in zip(members, value, strict=True)):
+        return value
+    return make_tuple(type(value), members)
+
+
+def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any, ...]:
+    """Makes a tuple or named tuple of this type without calling what its author may have put into its constructor."""
+    return tuple.__new__(kind, members)
+
+
+def find_trackable(value: Any, _seen: frozenset[int] = frozenset()) -> Any:
+    """A trackable object that is no mere container, somewhere inside a value of any kind of container; else None."""
+    if id(value) in _seen:
+        return None
+    if isinstance(value, Mapping):
+        members: Iterable[Any] = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+        members = value
+    elif is_dataclass(value) and not isinstance(value, type) and adapter_of(value) is None:
+        members = [getattr(value, each.name, None) for each in fields(value)]
+    else:
+        return value if adapter_of(value) is not None else None
+    seen = _seen | {id(value)}
+    return next((found for member in members if (found := find_trackable(member, seen)) is not None), None)

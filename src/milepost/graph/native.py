@@ -1,0 +1,212 @@
+"""Adapters for milepost's own objects and for Python's containers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from milepost.errors import UntrackableError
+from milepost.graph.adapter import Adapter, Array, Value, adapter_of, register
+from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, is_tuple, make_tuple
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.module import _UNTRACKED, Tracked
+from milepost.graph.state import PythonState, TensorState
+from milepost.graph.variable import Variable, as_array
+from milepost.tensor import DType
+from milepost.tensor.dtype import STRING
+
+
+class VariableAdapter(Adapter):
+    """`Variable`: one value, restored in place."""
+
+    leaf = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Variable)
+
+    def values(self, obj: Variable) -> Sequence[Value]:
+        array = obj._array
+        in_place = not obj._dtype.is_bytes and None not in obj._shape
+        return (Value(VARIABLE_VALUE, obj._dtype, obj._shape, array, array if in_place else None, obj.name or ""),)
+
+    def assign(self, obj: Variable, arrays: Mapping[str, Array]) -> Variable:
+        array = arrays[VARIABLE_VALUE]
+        return obj if array is obj._array else obj.assign(array)
+
+
+class SlotAdapter(Adapter):
+    """Any object that has ``get_slot_names()`` and ``get_slot(variable, name)``."""
+
+    def slot_names(self, obj: Any) -> Sequence[str]:
+        names = getattr(obj, "get_slot_names", None)
+        return names() if names is not None else ()
+
+    def slot(self, obj: Any, variable: Any, name: str) -> Any:
+        try:
+            return obj.get_slot(variable, name)
+        except (KeyError, AttributeError):
+            return None
+
+    def make_slot(self, obj: Any, variable: Any, name: str) -> Any:
+        make = getattr(obj, "add_slot", None)
+        return make(variable, name) if make is not None else None
+
+    def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
+        drop = getattr(obj, "drop_slot", None)
+        if drop is not None:
+            drop(variable, name)
+
+
+class AttributeAdapter(SlotAdapter):
+    """Objects that keep their children as attributes."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Tracked)
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        attributes = vars(obj)
+        untracked = attributes.get(_UNTRACKED)
+        pairs: Iterable[tuple[str, Any]] = attributes.items()
+        slots = _slots_of(type(obj))
+        if slots:
+            pairs = [*pairs, *((name, getattr(obj, name)) for name in slots if hasattr(obj, name))]
+        return [pair for pair in pairs if pair[0] not in untracked] if untracked else list(pairs)
+
+    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
+        for name, child in changes.items():
+            object.__setattr__(obj, name, child)
+        return obj
+
+
+def _slots_of(kind: type) -> list[str]:
+    """Names in ``__slots__`` of a class and its bases, whose values are not in ``vars``."""
+    found = []
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        found += (
+            [slots] if isinstance(slots, str) else [name for name in slots if name not in ("__dict__", "__weakref__")]
+        )
+    return found
+
+
+class StateAdapter(AttributeAdapter):
+    """`PythonState`: one scalar string, and attributes if it is a `Module` too."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, PythonState)
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        return super().children(obj) if isinstance(obj, Tracked) else ()
+
+    def values(self, obj: PythonState) -> Sequence[Value]:
+        return (Value("py_state", STRING, (), lambda: as_array(obj.serialize())),)
+
+    def assign(self, obj: PythonState, arrays: Mapping[str, Array]) -> PythonState:
+        data = arrays["py_state"].item()
+        try:
+            obj.deserialize(data.decode())
+        except UnicodeDecodeError:
+            obj.deserialize(data)
+        return obj
+
+
+class TensorStateAdapter(StateAdapter):
+    """`TensorState`: named tensors of any shape."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, TensorState)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        arrays = {name: as_array(tensor) for name, tensor in obj.serialize().items()}
+        return [Value(name, DType.of(array), (None,) * array.ndim, array) for name, array in arrays.items()]
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        obj.deserialize(arrays)
+        return obj
+
+
+class ListAdapter(Adapter):
+    """Lists: edges ``0``, ``1``, ..."""
+
+    def handles(self, kind: type) -> bool:
+        return kind in (list, ListWrapper)
+
+    def children(self, obj: list[Any]) -> Iterable[tuple[str, Any]]:
+        pairs: Iterable[tuple[str, Any]] = zip(map(str, range(len(obj))), obj, strict=True)
+        untracked = getattr(obj, "_untracked", None)
+        return [pair for pair in pairs if not _among(pair[1], untracked)] if untracked else pairs
+
+    def replace(self, obj: list[Any], changes: Mapping[str, Any]) -> list[Any]:
+        for name, child in changes.items():
+            list.__setitem__(obj, int(name), child)
+        return obj
+
+
+class DictAdapter(Adapter):
+    """Dicts: edges are the keys that are strings."""
+
+    def handles(self, kind: type) -> bool:
+        return kind in (dict, OrderedDict, DictWrapper, OrderedDictWrapper)
+
+    def children(self, obj: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
+        untracked = getattr(obj, "_untracked", ())
+        pairs = []
+        for key, child in obj.items():
+            if untracked and _among(child, untracked):
+                continue
+            if isinstance(key, str):
+                pairs.append((key, child))
+            elif adapter_of(child) is not None:
+                raise UntrackableError(
+                    "a dict holds a trackable object under a non-string key, which no path can name",
+                    expected="string keys",
+                    found=f"{key!r}, a {type(key).__name__}",
+                    remedy="use str(key), or wrap the value in NoDependency",
+                )
+        return pairs
+
+    def replace(self, obj: dict[Any, Any], changes: Mapping[str, Any]) -> dict[Any, Any]:
+        base = OrderedDict if isinstance(obj, OrderedDict) else dict
+        for name, child in changes.items():
+            base.__setitem__(obj, name, child)
+        return obj
+
+
+class TupleAdapter(Adapter):
+    """Tuples and named tuples that hold something trackable; fields of a named tuple have two edges."""
+
+    conditional = True
+
+    def handles(self, kind: type) -> bool:
+        return is_tuple(kind)
+
+    def tracks(self, obj: tuple[Any, ...]) -> bool:
+        return any(adapter_of(member) is not None for member in obj)
+
+    def children(self, obj: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
+        fields: Sequence[str] = getattr(obj, "_fields", ())
+        return [*zip(fields, obj, strict=False), *((str(index), member) for index, member in enumerate(obj))]
+
+    def replace(self, obj: tuple[Any, ...], changes: Mapping[str, Any]) -> tuple[Any, ...]:
+        fields: Sequence[str] = getattr(obj, "_fields", ())
+        members = list(obj)
+        for name, child in changes.items():
+            members[fields.index(name) if name in fields else int(name)] = child
+        return make_tuple(type(obj), members)
+
+
+def _among(value: Any, others: Iterable[Any]) -> bool:
+    return any(value is other for other in others)
+
+
+for _adapter in (
+    VariableAdapter(),
+    ListAdapter(),
+    DictAdapter(),
+    TupleAdapter(),
+    AttributeAdapter(),
+    StateAdapter(),
+    TensorStateAdapter(),
+):
+    register(_adapter)

@@ -1,0 +1,203 @@
+"""The object graph as a checkpoint holds it: plain frozen data, and its serialized form.
+
+::
+
+    TrackableObjectGraph  = 1 nodes*                                     node 0 is the root
+    TrackableObject       = 1 children*  2 attributes*  3 slot_variables*  4 registered_saver?  5 has_checkpoint_values
+    ObjectReference       = 1 node_id int32  2 local_name string
+    SerializedTensor      = 1 name string  2 full_name string  3 checkpoint_key string
+    SlotVariableReference = 1 original_variable_node_id int32  2 slot_name string  3 slot_variable_node_id int32
+    RegisteredSaver       = 1 name string  2 object_name string
+    BoolValue             = 1 value bool
+
+Source: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from milepost.coding.protobuf import Field, declare, parse
+from milepost.errors import CorruptCheckpointError
+
+_MESSAGES: Final = declare(
+    "object_graph",
+    {
+        "ObjectReference": [Field("node_id", 1, "int32"), Field("local_name", 2, "string")],
+        "SerializedTensor": [
+            Field("name", 1, "string"),
+            Field("full_name", 2, "string"),
+            Field("checkpoint_key", 3, "string"),
+        ],
+        "SlotVariableReference": [
+            Field("original_variable_node_id", 1, "int32"),
+            Field("slot_name", 2, "string"),
+            Field("slot_variable_node_id", 3, "int32"),
+        ],
+        "RegisteredSaver": [Field("name", 1, "string"), Field("object_name", 2, "string")],
+        "BoolValue": [Field("value", 1, "bool")],
+        "TrackableObject": [
+            Field("children", 1, "ObjectReference", repeated=True),
+            Field("attributes", 2, "SerializedTensor", repeated=True),
+            Field("slot_variables", 3, "SlotVariableReference", repeated=True),
+            Field("registered_saver", 4, "RegisteredSaver"),
+            Field("has_checkpoint_values", 5, "BoolValue"),
+        ],
+        "TrackableObjectGraph": [Field("nodes", 1, "TrackableObject", repeated=True)],
+    },
+)
+
+
+class Edge(NamedTuple):
+    """A named edge to a child node."""
+
+    name: str
+    node: int
+
+
+class SavedValue(NamedTuple):
+    """One tensor of a node: its local name, the variable's own name if it has one, and its key in the files."""
+
+    name: str
+    full_name: str
+    key: str
+
+
+class SlotReference(NamedTuple):
+    """A slot variable, as its optimizer's node lists it."""
+
+    variable: int
+    name: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One saved object.
+
+    Attributes:
+        children: Its named edges, in the object's own order.
+        values: Its tensors.
+        slots: The slot variables it made, if it is an optimizer.
+        saver: Name of the custom saver that wrote it, if one did; milepost knows none.
+    """
+
+    children: tuple[Edge, ...] = ()
+    values: tuple[SavedValue, ...] = ()
+    slots: tuple[SlotReference, ...] = ()
+    saver: str = ""
+
+
+_EMPTY: Final[tuple[Any, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectGraph:
+    """A whole saved object graph; a node's id is its position.
+
+    Attributes:
+        nodes: All nodes; number 0 is the root.
+    """
+
+    nodes: tuple[Node, ...]
+
+    def serialize(self) -> bytes:
+        """The bytes that TensorFlow would write for this graph."""
+        graph = _MESSAGES["TrackableObjectGraph"]()
+        add = graph.nodes.add
+        with_values = self.nodes_with_values()
+        for node, has_values in zip(self.nodes, with_values, strict=True):
+            saved = add()
+            if node.children:
+                add_child = saved.children.add
+                for name, child in node.children:
+                    add_child(node_id=child, local_name=name)
+            for name, full_name, key in node.values:
+                saved.attributes.add(name=name, full_name=full_name, checkpoint_key=key)
+            for variable, name, slot in node.slots:
+                saved.slot_variables.add(original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot)
+            if node.saver:
+                saved.registered_saver.name = node.saver
+            if has_values:
+                saved.has_checkpoint_values.value = True
+            else:
+                saved.has_checkpoint_values.SetInParent()
+        data: bytes = graph.SerializeToString()
+        return data
+
+    @classmethod
+    def deserialize(cls, data: bytes) -> ObjectGraph:
+        """Reads a serialized graph.
+
+        Raises:
+            CorruptCheckpointError: The bytes are not a graph, or refer to nodes that it does not have.
+        """
+        graph = parse(_MESSAGES["TrackableObjectGraph"], data, what="the object graph")
+        count = len(graph.nodes)
+        if not count:
+            raise CorruptCheckpointError(
+                "the object graph is empty", expected="at least the root's node", found="0 nodes"
+            )
+        nodes = []
+        for saved in graph.nodes:
+            children = saved.children
+            attributes = saved.attributes
+            slots = saved.slot_variables
+            nodes.append(
+                Node(
+                    tuple([Edge(edge.local_name, edge.node_id) for edge in children]) if children else _EMPTY,
+                    tuple([SavedValue(v.name, v.full_name, v.checkpoint_key) for v in attributes])
+                    if attributes
+                    else _EMPTY,
+                    tuple(
+                        [
+                            SlotReference(s.original_variable_node_id, s.slot_name, s.slot_variable_node_id)
+                            for s in slots
+                        ]
+                    )
+                    if slots
+                    else _EMPTY,
+                    saved.registered_saver.name if saved.HasField("registered_saver") else "",
+                )
+            )
+        _check_references(nodes)
+        return cls(tuple(nodes))
+
+    def nodes_with_values(self) -> list[bool]:
+        """For each node, whether it or anything reachable from it holds values.
+
+        Computed rather than read: files written before TensorFlow 2.9 lack it, and a wrong one would hide values.
+        """
+        holds = [bool(node.values or node.slots or node.saver) for node in self.nodes]
+        parents: list[list[int]] = [[] for _ in self.nodes]
+        for number, node in enumerate(self.nodes):
+            for edge in node.children:
+                parents[edge.node].append(number)
+        reached = [number for number, value in enumerate(holds) if value]
+        for number in reached:
+            for parent in parents[number]:
+                if not holds[parent]:
+                    holds[parent] = True
+                    reached.append(parent)
+        return holds
+
+
+def _check_references(nodes: Sequence[Node]) -> None:
+    count = len(nodes)
+    for number, node in enumerate(nodes):
+        for edge in node.children:
+            if not 0 <= edge.node < count:
+                raise _dangling(number, edge.node, count)
+        for reference in node.slots:
+            if not (0 <= reference.variable < count and 0 <= reference.slot < count):
+                raise _dangling(number, reference, count)
+
+
+def _dangling(number: int, target: object, count: int) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        f"node {number} of the object graph refers to a node that is not there",
+        expected=f"nodes 0 to {count - 1}",
+        found=target,
+    )

@@ -1,0 +1,54 @@
+"""Objects that turn themselves into text or tensors to be saved."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+class PythonState(abc.ABC):
+    """Base of objects whose state is saved as text, as with ``tf.train.experimental.PythonState``.
+
+    Example:
+        >>> import json, milepost
+        >>> class Position(milepost.PythonState):
+        ...     index = 0
+        ...     def serialize(self):
+        ...         return json.dumps(self.index)
+        ...     def deserialize(self, string_value):
+        ...         self.index = json.loads(string_value)
+    """
+
+    @abc.abstractmethod
+    def serialize(self) -> str | bytes:
+        """Returns the state as text or bytes."""
+
+    @abc.abstractmethod
+    def deserialize(self, string_value: str) -> None:
+        """Takes back what `serialize` returned: text as ``str``, bytes that are not UTF-8 as ``bytes``."""
+
+
+class TensorState(abc.ABC):
+    """Base of objects whose state is saved as named tensors.
+
+    Example:
+        >>> import numpy as np, milepost
+        >>> class Histogram(milepost.TensorState):
+        ...     counts = {}
+        ...     def serialize(self):
+        ...         return {"words": list(self.counts), "counts": list(self.counts.values())}
+        ...     def deserialize(self, tensors):
+        ...         self.counts = dict(zip(tensors["words"].tolist(), tensors["counts"].tolist()))
+    """
+
+    @abc.abstractmethod
+    def serialize(self) -> Mapping[str, ArrayLike]:
+        """Returns the state as arrays under names of its own choice."""
+
+    @abc.abstractmethod
+    def deserialize(self, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Takes back the arrays that `serialize` returned, of whatever shapes and dtypes were saved."""

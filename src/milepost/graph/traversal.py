@@ -1,0 +1,186 @@
+"""Walks over live objects, breadth first, in TensorFlow's order of node ids.
+
+Children come in each object's own order and the first visit gives an object its id and its path; slot variables come
+after all others: for each optimizer in id order, for each of its slot names, for each variable in id order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from milepost.errors import UnsupportedError, UntrackableError, UntrackedWarning
+from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
+from milepost.graph.containers import find_trackable
+from milepost.graph.keys import child_path, slot_path
+from milepost.graph.object_graph import Edge, SlotReference
+
+_NO_EDGES: Final[list[Edge]] = []
+
+
+@dataclass(slots=True)
+class LiveGraph:
+    """Live objects and their edges, numbered as a checkpoint of them would be.
+
+    Attributes:
+        objects: The objects, by node id; number 0 is the root.
+        adapters: The adapter of each.
+        edges: The named edges of each.
+        paths: The escaped path of each from the root; for a slot variable, its slot path.
+        slots: For each optimizer's node, its slot variables.
+        first_slot: Id of the first slot variable; all from there on are slot variables.
+    """
+
+    objects: list[Any] = field(default_factory=list)
+    adapters: list[Adapter] = field(default_factory=list)
+    edges: list[list[Edge]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    slots: dict[int, list[SlotReference]] = field(default_factory=dict)
+    first_slot: int = 0
+
+    def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
+        """Every node that has values of its own, with them."""
+        for number, obj in enumerate(self.objects):
+            values = self.adapters[number].values(obj)
+            if values:
+                yield number, values
+
+
+def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
+    """The trackable children of one object."""
+    for name, child in adapter.children(obj):
+        found = adapter_of_type(type(child))
+        if found is not None and (not found.conditional or found.tracks(child)):
+            yield name, child
+
+
+def reachable(root: Any) -> list[Any]:
+    """All trackable objects that can be reached from ``root``, nearest first; slot variables are not among them."""
+    return walk(root, slots=False).objects
+
+
+def walk(
+    root: Any, attached: Sequence[tuple[str, Any]] = (), *, slots: bool = True, complain: str | None = None
+) -> LiveGraph:
+    """Numbers everything reachable from ``root``.
+
+    Args:
+        root: The object to start from; must be trackable.
+        attached: More edges of the root, after its own; how a `Checkpoint` adds to a root that it was given.
+        slots: Whether to look for slot variables.
+        complain: What to do about containers that hold trackable objects but cannot be tracked: ``"warn"``,
+            ``"raise"``, or nothing.
+
+    Raises:
+        UntrackableError: The root is not trackable, or a dict holds a trackable object under a key that is no string.
+        UnsupportedError: A slot variable is also an ordinary child, or has children.
+    """
+    graph = LiveGraph()
+    adapter = adapter_of(root)
+    if adapter is None:
+        raise UntrackableError("this object cannot be the root of a checkpoint", found=f"a {type(root).__name__}")
+    objects, adapters, paths, edges = graph.objects, graph.adapters, graph.paths, graph.edges
+    ids = {id(root): 0}
+    objects.append(root)
+    adapters.append(adapter)
+    paths.append("")
+    for number, obj in enumerate(objects):  # grows while it is walked
+        adapter, path = adapters[number], paths[number]
+        children: Any = adapter.children(obj)
+        if number == 0 and attached:
+            children = [*(pair for pair in children if pair[0] not in dict(attached)), *attached]
+        own: list[Edge] = []
+        try:
+            for name, child in children:
+                found = adapter_of_type(type(child))
+                if found is None or (found.conditional and not found.tracks(child)):
+                    if complain and type(child) not in _PLAIN:
+                        _complain(complain, child_path(path, name, is_root=number == 0), child)
+                    continue
+                identity = id(child)
+                target = ids.get(identity)
+                if target is None:
+                    target = ids[identity] = len(objects)
+                    objects.append(child)
+                    adapters.append(found)
+                    paths.append(child_path(path, name, is_root=number == 0))
+                own.append(Edge(name, target))
+        except UntrackableError as error:
+            raise error.with_context(key=path) from None
+        if complain:
+            _complain_of_changes(complain, path, obj)
+        edges.append(own or _NO_EDGES)
+    graph.first_slot = len(objects)
+    if slots:
+        _walk_slots(graph, ids)
+    return graph
+
+
+def _walk_slots(graph: LiveGraph, ids: dict[int, int]) -> None:
+    objects, adapters, paths = graph.objects, graph.adapters, graph.paths
+    owners = [number for number, adapter in enumerate(adapters) if adapter.slot_names(objects[number])]
+    if not owners:
+        return
+    candidates = [number for number, obj in enumerate(objects) if adapters[number].values(obj)]
+    for owner in owners:
+        adapter, optimizer = adapters[owner], objects[owner]
+        references = graph.slots[owner] = []
+        for name in adapter.slot_names(optimizer):
+            for variable in candidates:
+                slot = adapter.slot(optimizer, objects[variable], name)
+                if slot is None:
+                    continue
+                path = slot_path(paths[variable], paths[owner], name)
+                slot_adapter = adapter_of(slot)
+                if slot_adapter is None:
+                    raise UntrackableError(
+                        "a slot variable is not trackable", key=path, found=f"a {type(slot).__name__}"
+                    )
+                if id(slot) in ids or next(live_children(slot_adapter, slot), None) is not None:
+                    raise UnsupportedError(
+                        "a slot variable is also reachable as an ordinary child, or has children",
+                        key=path,
+                        remedy="let only get_slot() return it, for example by holding slots in NoDependency({})",
+                    )
+                ids[id(slot)] = len(objects)
+                references.append(SlotReference(variable, name, len(objects)))
+                objects.append(slot)
+                adapters.append(slot_adapter)
+                paths.append(path)
+                graph.edges.append(_NO_EDGES)
+
+
+_PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
+"""Types of attributes that are never saved, by the guide's own rule, and hold nothing."""
+
+
+def _complain(how: str, path: str, value: Any) -> None:
+    reason = None
+    adapter = adapter_of_type(type(value))
+    if adapter is not None:
+        reason = adapter.complaint(value)
+    else:
+        held = find_trackable(value)
+        if held is not None:
+            reason = f"a {type(value).__name__} is not tracked, but holds a {type(held).__name__}"
+    if reason is None:
+        return
+    remedy = "hold it in an attribute, list, dict, OrderedDict, tuple or named tuple, or wrap it in NoDependency"
+    if how == "raise":
+        raise UntrackableError(f"would not be saved: {reason}", key=path, remedy=remedy)
+    warnings.warn(UntrackedWarning(f"{path}: not saved: {reason}; {remedy}"), stacklevel=2)
+
+
+def _complain_of_changes(how: str, path: str, obj: Any) -> None:
+    changed = getattr(type(obj), "_changed_outside", None)
+    if changed is None or not changed(obj):
+        return
+    reason = (
+        "the list or dict that was assigned here has been changed since, and its tracked copy has not: "
+        "change the attribute itself"
+    )
+    if how == "raise":
+        raise UntrackableError(reason, key=path)
+    warnings.warn(UntrackedWarning(f"{path or 'the root'}: {reason}"), stacklevel=2)

@@ -1,0 +1,270 @@
+"""A variable in NumPy's memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from milepost.errors import MismatchError
+from milepost.graph.adapter import Array, Shape
+from milepost.tensor import DType
+from milepost.tensor.spec import format_shape
+
+
+def as_array(value: Any, dtype: Any = None) -> Array:
+    """Turns a value into an array of a storable type, by TensorFlow's rules for Python numbers.
+
+    Python's ``float`` becomes float32, ``int`` int32 (int64 if it does not fit), ``complex`` complex128, text and
+    bytes become byte strings. Arrays keep their dtype.
+
+    Args:
+        value: Anything `numpy.asarray` accepts.
+        dtype: The element type wanted, as for `DType.of`.
+
+    Raises:
+        UnsupportedError: No TensorFlow number exists for the type.
+    """
+    wanted = None if dtype is None else DType.of(dtype)
+    if isinstance(value, Variable):
+        value = value._array
+    if wanted is not None and wanted.name == "variant":
+        return np.asarray(value, object)
+    array = np.asarray(value, None if wanted is None or wanted.is_bytes else wanted.numpy)
+    if wanted is None and not isinstance(value, (np.ndarray, np.generic)) and not _holds_arrays(value):
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        elif array.dtype == np.int64 and (not array.size or np.abs(array).max() <= np.iinfo(np.int32).max):
+            array = array.astype(np.int32)
+    found = DType.of(array.dtype)
+    if found.is_bytes:
+        flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1).tolist()]
+        if not all(isinstance(each, bytes) for each in flat):
+            raise MismatchError("an array of objects can hold only text and bytes", found=repr(value)[:80])
+        strings = np.empty(len(flat), object)
+        strings[:] = flat
+        return strings.reshape(array.shape)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _holds_arrays(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_holds_arrays(item) for item in value)
+    return hasattr(value, "dtype")
+
+
+class Variable(NDArrayOperatorsMixin):
+    """A value that can be changed in place, is saved, and otherwise feels like a NumPy array.
+
+    Args:
+        initial_value: A number, text, nested lists of them, an array, or another variable. It is copied.
+        dtype: Element type: a NumPy dtype or name, or a TensorFlow name. By default that of the array, and for
+            Python numbers TensorFlow's: float32, int32, complex128, string.
+        name: The variable's own name, by which name-based (TensorFlow 1) checkpoints are matched. Object-based ones
+            never look at it.
+        trainable: Whether `Module.trainable_variables` lists it.
+        shape: Dimensions, with None where any length is allowed; by default exactly those of the initial value.
+
+    Raises:
+        UnsupportedError: The element type has no TensorFlow number.
+        MismatchError: The initial value does not fit ``shape``.
+
+    Example:
+        >>> v = Variable([1.0, 2.0])
+        >>> v += 1
+        >>> v * 2
+        array([4., 6.], dtype=float32)
+        >>> v
+        <milepost.Variable shape=(2,) dtype=float32, numpy=array([2., 3.], dtype=float32)>
+    """
+
+    __slots__ = ("__weakref__", "_array", "_dtype", "_shape", "name", "trainable")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        initial_value: Any,
+        dtype: Any = None,
+        *,
+        name: str | None = None,
+        trainable: bool = True,
+        shape: Sequence[int | None] | None = None,
+    ) -> None:
+        array = as_array(initial_value, dtype)
+        self._array: Array = np.array(array, order="C", copy=True)
+        self._dtype = DType.of(array.dtype) if dtype is None else DType.of(dtype)
+        self._shape: Shape = self._array.shape if shape is None else tuple(shape)
+        self.name = name
+        self.trainable = trainable
+        self._check_shape(self._array)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype; ``object``, holding ``bytes``, for strings."""
+        dtype: np.dtype[Any] = self._array.dtype
+        return dtype
+
+    @property
+    def tensor_dtype(self) -> DType:
+        """The element type as files know it."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of the present value."""
+        shape: tuple[int, ...] = self._array.shape
+        return shape
+
+    @property
+    def static_shape(self) -> Shape:
+        """The dimensions every value must have; None where any length is allowed."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._array.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the elements take."""
+        return self._array.nbytes
+
+    @property
+    def T(self) -> Array:  # noqa: N802 - NumPy's name
+        """A transposed view of the value."""
+        return self._array.T
+
+    def numpy(self) -> Array:
+        """A copy of the value. ``numpy.asarray(variable)`` is the value itself, which follows later changes."""
+        return self._array.copy()
+
+    def value(self) -> Array:
+        """The value itself, as a read-only view that follows later changes."""
+        view = self._array.view()
+        view.flags.writeable = False
+        return view
+
+    def read_value(self) -> Array:
+        """A copy of the value."""
+        return self._array.copy()
+
+    def assign(self, value: Any) -> Self:
+        """Replaces the value.
+
+        Args:
+            value: Of the same shape, or one that `static_shape` allows. It is converted to the variable's dtype.
+
+        Raises:
+            MismatchError: The shape does not fit.
+        """
+        array = as_array(value, self._dtype)
+        if array.shape != self._array.shape:
+            self._check_shape(array)
+            self._array = np.array(array, order="C", copy=True)
+        else:
+            self._array[...] = array
+        return self
+
+    def assign_add(self, delta: Any) -> Self:
+        """Adds ``delta`` to the value."""
+        return self.assign(self._array + as_array(delta, self._dtype))
+
+    def assign_sub(self, delta: Any) -> Self:
+        """Subtracts ``delta`` from the value."""
+        return self.assign(self._array - as_array(delta, self._dtype))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if dtype is not None and np.dtype(dtype) != self._array.dtype:
+            if copy is False:
+                raise ValueError(f"a {self._array.dtype} variable cannot be seen as {np.dtype(dtype)} without a copy")
+            return self._array.astype(dtype)
+        return self._array.copy() if copy else self._array
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
+        plain = [each._array if isinstance(each, Variable) else each for each in inputs]
+        if out is None:
+            return getattr(ufunc, method)(*plain, **kwargs)
+        kwargs["out"] = tuple(each._array if isinstance(each, Variable) else each for each in out)
+        getattr(ufunc, method)(*plain, **kwargs)
+        return out[0] if len(out) == 1 else out
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._array @ (other._array if isinstance(other, Variable) else other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self._array
+
+    def __getattr__(self, name: str) -> Any:
+        # Methods of arrays (sum, reshape, tolist, ...) work on the value.
+        if name.startswith("_"):
+            raise AttributeError(f"a Variable has no attribute {name!r}")
+        try:
+            return getattr(self._array, name)
+        except AttributeError:
+            raise AttributeError(f"a Variable has no attribute {name!r}") from None
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._array[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._array[index] = value
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._array)
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self._array
+
+    def __bool__(self) -> bool:
+        return bool(self._array)
+
+    def __int__(self) -> int:
+        return int(self._array)
+
+    def __float__(self) -> float:
+        return float(self._array)
+
+    def __complex__(self) -> complex:
+        return complex(self._array)
+
+    def __index__(self) -> int:
+        return operator.index(self._array)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._array[()], spec) if spec and not self._array.ndim else format(str(self), spec)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        value = repr(self._array) if self._array.ndim else str(self._array)
+        return (
+            f"<milepost.Variable{name} shape=({format_shape(self._shape)}{',' if len(self._shape) == 1 else ''}) "
+            f"dtype={self._dtype}, numpy={value}>"
+        )
+
+    def _check_shape(self, array: Array) -> None:
+        if not shape_fits(array.shape, self._shape):
+            raise MismatchError(
+                "this value does not have the variable's shape",
+                key=self.name,
+                expected=f"[{format_shape(self._shape)}]",
+                found=f"[{format_shape(array.shape)}]",
+            )
+
+
+def shape_fits(found: Sequence[int], allowed: Shape) -> bool:
+    """Whether a shape is one that ``allowed`` describes, where None stands for any length."""
+    return len(found) == len(allowed) and all(
+        want is None or have == want for have, want in zip(found, allowed, strict=True)
+    )

@@ -1,0 +1,95 @@
+"""Saved values that wait for objects that do not exist yet.
+
+A restore may reach a live object whose saved counterpart has more children. Each such edge leaves a *position* here,
+under the live object and the edge's name. When an object is about to become that child, `admit` hands it to the
+positions, newest restore first, so that it has its value before anyone can use it.
+
+Positions are held beside the objects, by identity, so that pickling, copying and comparing objects never meets them.
+They vanish with the object they wait on.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from milepost.graph.adapter import adapter_of
+
+
+class Position(Protocol):
+    """A place in a saved graph that no live object has taken."""
+
+    @property
+    def uid(self) -> int:
+        """Number of the restore; later ones are higher and win."""
+        ...
+
+    def settle(self, child: Any) -> Any:
+        """Restores ``child`` and everything below it from this place.
+
+        Returns:
+            The object to be held: ``child``, or its successor if it cannot change.
+
+        Raises:
+            MismatchError: The value does not fit; nothing was changed.
+        """
+        ...
+
+
+SlotKey = tuple[int, str]
+"""A slot variable that waits on its optimizer: identity of its variable, and the slot's name."""
+
+ANY: Final = None
+"""Stands for every edge name: a position that waits for any new child, and goes on waiting after it got one."""
+
+_Edges = dict[Any, list[Position]]
+_entries: Final[dict[int, tuple[Callable[[], Any], _Edges]]] = {}
+_lock: Final = threading.RLock()
+
+
+def wait(holder: Any, name: str | SlotKey | None, position: Position) -> None:
+    """Lets a position wait until ``holder`` gets a child called ``name``."""
+    with _lock:
+        entry = _entries.get(id(holder))
+        if entry is None:
+            number = id(holder)
+            reference = weakref.ref(holder, lambda _: _entries.pop(number, None))
+            entry = _entries[number] = (reference, {})
+        entry[1].setdefault(name, []).append(position)
+
+
+def waiting_on(holder: Any) -> _Edges:
+    """The positions that wait on an object, by edge name; not to be changed."""
+    entry = _entries.get(id(holder))
+    return entry[1] if entry is not None and entry[0]() is holder else {}
+
+
+def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
+    """Gives an object what waited for it; to be called before it becomes the child ``name`` of ``holder``.
+
+    Args:
+        holder: The object that is about to get a child.
+        name: Name of the new edge, or the `SlotKey` of a new slot variable.
+        child: The object that is about to become the child; one that is not trackable passes untouched.
+
+    Returns:
+        The object to be held: ``child``, or its successor if it cannot change.
+
+    Raises:
+        MismatchError: A waiting value does not fit. It goes on waiting, and the child must not be put in place.
+    """
+    if not _entries:
+        return child
+    edges = waiting_on(holder)
+    positions = [*edges.get(name, ()), *edges.get(ANY, ())]
+    if not positions or adapter_of(child) is None:
+        return child
+    for position in sorted(positions, key=lambda each: -each.uid):
+        child = position.settle(child)
+    with _lock:
+        edges.pop(name, None)
+        if not edges:
+            _entries.pop(id(holder), None)
+    return child

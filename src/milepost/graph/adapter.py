@@ -70,6 +70,9 @@ class Adapter:
     conditional: bool = False
     """Set where some objects of a handled type take part and others do not, as with tuples."""
 
+    open_ended: bool = False
+    """Set where objects take whatever tensors were saved for them, of any name, shape and type."""
+
     leaf: bool = False
     """Set where objects have values only and never children."""
 
@@ -114,8 +117,12 @@ class Adapter:
         """Other names that edges of a saved node may have, each with the name of the child it means."""
         return {}
 
+    def has_slots(self, obj: Any) -> bool:
+        """Whether this object is an optimizer, that is, may make slot variables."""
+        return False
+
     def slot_names(self, obj: Any) -> Sequence[str]:
-        """Names of the slot variables that this object, an optimizer, makes for variables; empty for others."""
+        """Names of the slot variables that this optimizer has made, or may make."""
         return ()
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:

@@ -193,7 +193,7 @@ class _MappingWrapper(_Wrapper):
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         if key not in self:  # type: ignore[operator]
-            self[key] = default  # type: ignore[index]
+            self[key] = default
         return self[key]  # type: ignore[index]
 
     def update(self, *args: Any, **kwargs: Any) -> None:

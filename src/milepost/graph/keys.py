@@ -35,6 +35,18 @@ def escape(name: str) -> str:
     return name
 
 
+def unescape(name: str) -> str:
+    """Undoes `escape`.
+
+    Example:
+        >>> unescape("a.Sb..c")
+        'a/b.c'
+    """
+    if "." not in name:
+        return name
+    return ".".join(part.replace(".S", "/") for part in name.split(".."))
+
+
 def child_path(parent: str, name: str, *, is_root: bool) -> str:
     """The path of a child reached by the edge ``name``; ``is_root`` tells an empty name from the root's path."""
     return escape(name) if is_root else f"{parent}/{escape(name)}"

@@ -38,9 +38,12 @@ class VariableAdapter(Adapter):
 class SlotAdapter(Adapter):
     """Any object that has ``get_slot_names()`` and ``get_slot(variable, name)``."""
 
+    def has_slots(self, obj: Any) -> bool:
+        return hasattr(obj, "get_slot_names") and hasattr(obj, "get_slot")
+
     def slot_names(self, obj: Any) -> Sequence[str]:
-        names = getattr(obj, "get_slot_names", None)
-        return names() if names is not None else ()
+        names: Sequence[str] = obj.get_slot_names()
+        return names
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
         try:
@@ -113,6 +116,8 @@ class StateAdapter(AttributeAdapter):
 
 class TensorStateAdapter(StateAdapter):
     """`TensorState`: named tensors of any shape."""
+
+    open_ended = True
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, TensorState)

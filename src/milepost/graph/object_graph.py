@@ -73,8 +73,7 @@ class SlotReference(NamedTuple):
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One saved object.
 
     Attributes:

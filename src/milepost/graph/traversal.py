@@ -120,7 +120,7 @@ def walk(
 
 def _walk_slots(graph: LiveGraph, ids: dict[int, int]) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
-    owners = [number for number, adapter in enumerate(adapters) if adapter.slot_names(objects[number])]
+    owners = [number for number, adapter in enumerate(adapters) if adapter.has_slots(objects[number])]
     if not owners:
         return
     candidates = [number for number, obj in enumerate(objects) if adapters[number].values(obj)]

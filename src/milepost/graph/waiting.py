@@ -26,8 +26,8 @@ class Position(Protocol):
         """Number of the restore; later ones are higher and win."""
         ...
 
-    def settle(self, child: Any) -> Any:
-        """Restores ``child`` and everything below it from this place.
+    def settle(self, name: Any, child: Any) -> Any:
+        """Restores ``child``, which comes under the edge ``name``, and everything below it from this place.
 
         Returns:
             The object to be held: ``child``, or its successor if it cannot change.
@@ -49,15 +49,23 @@ _entries: Final[dict[int, tuple[Callable[[], Any], _Edges]]] = {}
 _lock: Final = threading.RLock()
 
 
-def wait(holder: Any, name: str | SlotKey | None, position: Position) -> None:
-    """Lets a position wait until ``holder`` gets a child called ``name``."""
+def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
+    """Lets a position wait until ``holder`` gets a child called ``name``.
+
+    Returns:
+        False if it cannot, because the object gives no sign of its end (as plain lists and dicts do not).
+    """
     with _lock:
         entry = _entries.get(id(holder))
         if entry is None:
             number = id(holder)
-            reference = weakref.ref(holder, lambda _: _entries.pop(number, None))
+            try:
+                reference = weakref.ref(holder, lambda _: _entries.pop(number, None))
+            except TypeError:
+                return False
             entry = _entries[number] = (reference, {})
         entry[1].setdefault(name, []).append(position)
+    return True
 
 
 def waiting_on(holder: Any) -> _Edges:
@@ -87,7 +95,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     if not positions or adapter_of(child) is None:
         return child
     for position in sorted(positions, key=lambda each: -each.uid):
-        child = position.settle(child)
+        child = position.settle(name, child)
     with _lock:
         edges.pop(name, None)
         if not edges:

@@ -1,0 +1,219 @@
+"""Blocks of a sorted string table, and its footer.
+
+::
+
+    table      = data block*  metaindex block  index block  footer
+    footer     = metaindex handle  index handle  zero padding to 40 bytes  magic
+    handle     = varint offset  varint size                       size without the trailer
+    magic      = 57 fb 80 8b 24 75 47 db                          0xdb4775248b80fb57, little-endian
+    block      = contents  trailer
+    trailer    = compression byte  masked CRC-32C, u32            of the stored contents and the compression byte
+    compression= 0 (none) | 1 (snappy)
+    contents   = entry*  restart offset, u32 *  restart count, u32
+    entry      = varint shared  varint unshared  varint value size  key suffix  value
+
+Integers are little-endian. An entry's key is the first ``shared`` bytes of the key before it, and the suffix. At each
+restart offset an entry with ``shared`` = 0 begins; the first restart is always 0, also in a block without entries.
+
+Source: LevelDB ``doc/table_format.md`` and ``table/block_builder.cc``; TensorFlow 2.21, observed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from milepost.coding import snappy, varint
+from milepost.coding.crc32c import masked_crc32c
+from milepost.errors import CorruptCheckpointError
+
+TRAILER_SIZE: Final = 5
+FOOTER_SIZE: Final = 48
+MAGIC: Final = bytes.fromhex("57fb808b247547db")
+_UNCOMPRESSED: Final = 0
+_SNAPPY: Final = 1
+_MOST_BYTES: Final = 1 << 30
+"""No writer makes blocks anywhere near this size; a claim beyond it is damage."""
+
+_U32: Final = struct.Struct("<I")
+
+
+class Handle(NamedTuple):
+    """Where a block's contents are."""
+
+    offset: int
+    size: int
+
+    def encode(self) -> bytes:
+        """The handle as two varints."""
+        return varint.encode(self.offset) + varint.encode(self.size)
+
+    @classmethod
+    def decode(cls, data: bytes, position: int = 0) -> tuple[Handle, int]:
+        """Reads a handle; returns it and the position behind it."""
+        offset, position = varint.decode(data, position)
+        size, position = varint.decode(data, position)
+        return cls(offset, size), position
+
+
+def encode_footer(metaindex: Handle, index: Handle) -> bytes:
+    """The last bytes of a table."""
+    return (metaindex.encode() + index.encode()).ljust(FOOTER_SIZE - len(MAGIC), b"\0") + MAGIC
+
+
+def decode_footer(data: bytes) -> tuple[Handle, Handle]:
+    """Reads the last `FOOTER_SIZE` bytes of a table: handles of the metaindex and the index block.
+
+    Raises:
+        CorruptCheckpointError: They are not a footer.
+    """
+    if data[-len(MAGIC) :] != MAGIC:
+        raise CorruptCheckpointError(
+            "this file is not a checkpoint index: it does not end as one",
+            expected=f"magic {MAGIC.hex()}",
+            found=data[-len(MAGIC) :].hex() or "nothing",
+        )
+    metaindex, position = Handle.decode(data)
+    index, _ = Handle.decode(data, position)
+    return metaindex, index
+
+
+class BlockBuilder:
+    """Builds the contents of one block from ascending keys."""
+
+    def __init__(self, restart_interval: int) -> None:
+        self._interval = restart_interval
+        self._parts: list[bytes] = []
+        self._restarts = [0]
+        self._since_restart = 0
+        self._size = 0
+        self.last_key = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been added."""
+        return not self._size
+
+    @property
+    def size(self) -> int:
+        """Bytes that `finish` would return."""
+        return self._size + 4 * len(self._restarts) + 4
+
+    def add(self, key: bytes, value: bytes) -> None:
+        """Appends an entry whose key is greater than all before it."""
+        shared = 0
+        if self._since_restart < self._interval:
+            shared = _shared_prefix(self.last_key, key)
+        else:
+            self._restarts.append(self._size)
+            self._since_restart = 0
+        self._since_restart += 1
+        unshared = len(key) - shared
+        if shared < 128 and unshared < 128 and len(value) < 128:
+            entry = bytes((shared, unshared, len(value))) + key[shared:] + value
+        else:
+            sizes = varint.encode(shared) + varint.encode(unshared) + varint.encode(len(value))
+            entry = sizes + key[shared:] + value
+        self._parts.append(entry)
+        self._size += len(entry)
+        self.last_key = key
+
+    def finish(self) -> bytes:
+        """The contents of the block."""
+        restarts = struct.pack(f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts))
+        return b"".join(self._parts) + restarts
+
+
+def _shared_prefix(a: bytes, b: bytes) -> int:
+    """The number of bytes that two strings have in common at their beginning."""
+    length = min(len(a), len(b))
+    if a[:length] == b[:length]:
+        return length
+    # The highest byte in which two big-endian numbers differ is the first in which the strings do.
+    difference = int.from_bytes(a[:length], "big") ^ int.from_bytes(b[:length], "big")
+    return length - (difference.bit_length() + 7) // 8
+
+
+def seal(contents: bytes) -> bytes:
+    """A block as it is stored: contents, uncompressed, and trailer."""
+    stored = contents + bytes((_UNCOMPRESSED,))
+    return stored + _U32.pack(masked_crc32c(stored))
+
+
+def unseal(stored: bytes) -> bytes:
+    """Checks a stored block and returns its contents.
+
+    Args:
+        stored: The block with its trailer.
+
+    Raises:
+        CorruptCheckpointError: The checksum is wrong, or the compression is unknown or broken.
+    """
+    found = masked_crc32c(stored[:-4])
+    (expected,) = _U32.unpack_from(stored, len(stored) - 4)
+    if found != expected:
+        raise CorruptCheckpointError(
+            "a block of the index is damaged: its checksum is wrong", expected=f"{expected:#010x}", found=f"{found:#010x}"
+        )
+    compression = stored[-TRAILER_SIZE]
+    if compression == _UNCOMPRESSED:
+        return stored[:-TRAILER_SIZE]
+    if compression == _SNAPPY:
+        return snappy.decompress(stored[:-TRAILER_SIZE], limit=_MOST_BYTES)
+    raise CorruptCheckpointError("a block of unknown compression", expected="0 (none) or 1 (snappy)", found=compression)
+
+
+def entries(contents: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    """The entries of a block whose keys are not less than ``start``.
+
+    Raises:
+        CorruptCheckpointError: The contents are malformed, or keys do not ascend.
+    """
+    limit = len(contents) - 4
+    (restarts,) = _U32.unpack_from(contents, limit) if limit >= 0 else (0,)
+    limit -= 4 * restarts
+    if restarts < 1 or limit < 0:
+        raise CorruptCheckpointError("a block of the index is malformed: its restart array does not fit", found=restarts)
+    position = _seek(contents, restarts, limit, start) if start else 0
+    key = b""
+    first = True
+    while position < limit:
+        shared, unshared, size = contents[position : position + 3].ljust(3, b"\x80")
+        if shared < 128 and unshared < 128 and size < 128:
+            position += 3
+        else:
+            shared, position = varint.decode(contents, position)
+            unshared, position = varint.decode(contents, position)
+            size, position = varint.decode(contents, position)
+        value_at = position + unshared
+        end = value_at + size
+        if shared > len(key) or end > limit:
+            raise CorruptCheckpointError("a block of the index is malformed: an entry does not fit into it")
+        new = key[:shared] + contents[position:value_at]
+        if new <= key and not first:
+            raise CorruptCheckpointError("a block of the index is malformed: keys are out of order", found=new)
+        key, first, position = new, False, end
+        if key >= start:
+            yield key, contents[value_at:end]
+
+
+def _seek(contents: bytes, restarts: int, limit: int, start: bytes) -> int:
+    """The last restart whose key is not greater than ``start``."""
+    low, high = 0, restarts - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        (offset,) = _U32.unpack_from(contents, limit + 4 * middle)
+        if offset >= limit:
+            raise CorruptCheckpointError("a block of the index is malformed: a restart lies outside it", found=offset)
+        shared, position = varint.decode(contents, offset)
+        unshared, position = varint.decode(contents, position)
+        _, position = varint.decode(contents, position)
+        if shared or position + unshared > limit:
+            raise CorruptCheckpointError("a block of the index is malformed: a restart shares a key's beginning")
+        if contents[position : position + unshared] <= start:
+            low = middle
+        else:
+            high = middle - 1
+    (offset,) = _U32.unpack_from(contents, limit + 4 * low)
+    return min(offset, limit)

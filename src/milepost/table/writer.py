@@ -1,0 +1,99 @@
+"""Writes a sorted string table, byte for byte as TensorFlow does.
+
+Data blocks grow to 256 KiB; a large entry gets a block of its own. The index has one entry for each data block, whose
+key is as short as it can be while not less than any key of the block and less than any key of the next: between
+``"net/bias"`` and ``"net/kernel"`` stands ``"net/c"``.
+
+Source: TensorFlow 2.21, ``tsl/lib/io/table_builder.cc``, observed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from milepost.errors import MismatchError
+from milepost.table.block import BlockBuilder, Handle, encode_footer, seal
+
+BLOCK_SIZE: Final = 262144
+RESTART_INTERVAL: Final = 16
+
+
+class TableWriter:
+    """Builds a table in memory.
+
+    Args:
+        block_size: Bytes at which a data block is closed.
+        restart_interval: Entries of a data block after which a key is written whole.
+
+    Example:
+        >>> writer = TableWriter()
+        >>> writer.add(b"key", b"value")
+        >>> len(writer.finish())
+        99
+    """
+
+    def __init__(self, block_size: int = BLOCK_SIZE, restart_interval: int = RESTART_INTERVAL) -> None:
+        self._block_size = block_size
+        self._interval = restart_interval
+        self._block = BlockBuilder(restart_interval)
+        self._index = BlockBuilder(1)
+        self._stored: list[bytes] = []
+        self._offset = 0
+        self._last_key: bytes | None = None
+        self._unindexed: Handle | None = None
+
+    def add(self, key: bytes, value: bytes) -> None:
+        """Appends an entry.
+
+        Raises:
+            MismatchError: The key is not greater than the one before it.
+        """
+        if self._last_key is not None and key <= self._last_key:
+            raise MismatchError("keys of a table must ascend", key=key, expected=f"more than {self._last_key!r}")
+        if len(key) + len(value) >= 2 * self._block_size and not self._block.is_empty:
+            self._flush()
+        if self._unindexed is not None:
+            # Delayed until the next key is known, because the index key lies between the two blocks.
+            assert self._last_key is not None
+            self._index.add(_separator(self._last_key, key), self._unindexed.encode())
+            self._unindexed = None
+        self._block.add(key, value)
+        self._last_key = key
+        if self._block.size >= self._block_size:
+            self._flush()
+
+    def finish(self) -> bytes:
+        """The whole table."""
+        if not self._block.is_empty:
+            self._flush()
+        metaindex = self._store(BlockBuilder(1).finish())
+        if self._unindexed is not None:
+            assert self._last_key is not None
+            self._index.add(_successor(self._last_key), self._unindexed.encode())
+        index = self._store(self._index.finish())
+        return b"".join(self._stored) + encode_footer(metaindex, index)
+
+    def _flush(self) -> None:
+        self._unindexed = self._store(self._block.finish())
+        self._block = BlockBuilder(self._interval)
+
+    def _store(self, contents: bytes) -> Handle:
+        stored = seal(contents)
+        handle = Handle(self._offset, len(contents))
+        self._stored.append(stored)
+        self._offset += len(stored)
+        return handle
+
+
+def _separator(last: bytes, following: bytes) -> bytes:
+    for position, (a, b) in enumerate(zip(last, following, strict=False)):
+        if a != b:
+            return last[:position] + bytes((a + 1,)) if a < 255 and a + 1 < b else last
+    return last
+
+
+def _successor(last: bytes) -> bytes:
+    for position, byte in enumerate(last):
+        if byte != 255:
+            return last[:position] + bytes((byte + 1,))
+    return last

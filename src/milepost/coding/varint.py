@@ -1,0 +1,66 @@
+"""Unsigned integers in base 128, least significant group first.
+
+::
+
+    varint := {1ggggggg} 0ggggggg      7 bits a byte; the high bit says that more follow; at most 10 bytes
+
+Source: Protocol Buffers, "Encoding"; LevelDB's ``util/coding`` is the same. Longer forms of a small number, padded with
+zero groups, are accepted as both of those accept them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from milepost.errors import CorruptCheckpointError
+
+MAX_LENGTH: Final = 10
+"""Bytes of the longest varint, that of a 64-bit number."""
+
+
+def encode(n: int) -> bytes:
+    """Encodes a number from 0 to 2**64 - 1.
+
+    Example:
+        >>> encode(300).hex()
+        'ac02'
+    """
+    if 0 <= n < 0x80:
+        return n.to_bytes(1, "little")
+    if not 0 <= n < 1 << 64:
+        raise ValueError(f"{n} is not an unsigned 64-bit number")
+    groups = bytearray()
+    while n >= 0x80:
+        groups.append(n & 0x7F | 0x80)
+        n >>= 7
+    groups.append(n)
+    return bytes(groups)
+
+
+def decode(data: bytes | memoryview, position: int = 0) -> tuple[int, int]:
+    """Decodes the number at ``position``.
+
+    Returns:
+        The number, and the position after it.
+
+    Raises:
+        CorruptCheckpointError: The data ends inside the number, or it has more than 64 bits.
+
+    Example:
+        >>> decode(b"..\\xac\\x02", 2)
+        (300, 4)
+    """
+    value = shift = 0
+    for offset in range(position, min(position + MAX_LENGTH, len(data))):
+        byte = data[offset]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> 64:
+                break
+            return value, offset + 1
+        shift += 7
+    raise CorruptCheckpointError(
+        f"no number at byte {position}",
+        expected="a varint of at most 64 bits",
+        found=bytes(data[position : position + MAX_LENGTH]).hex() or "the end of the data",
+    )

@@ -1,0 +1,166 @@
+"""Entries of an index: where the bytes of a tensor are.
+
+::
+
+    entry := BundleEntryProto, fields in the order of their numbers, zero scalars left out
+    1 dtype     DataType number
+    2 shape     always there; a dimension of length 0 is an empty message
+    3 shard_id  which data file
+    4 offset    first byte in it
+    5 size      number of bytes
+    6 crc32c    fixed32: masked checksum of the bytes (see `strings` and `variants` for theirs)
+    7 slices    the tensor was saved in these pieces, each under a key of its own; 3 to 6 then mean nothing
+
+Source: TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from milepost.bundle.messages import BundleEntry
+from milepost.bundle.slices import box_message, parse_box
+from milepost.coding.protobuf import parse
+from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.tensor import DType, TensorSlice, TensorSpec
+
+_INVALID: Final = 0
+_RESOURCE: Final = 20
+_MOST_DIMENSIONS: Final = 254
+"""TensorFlow's limit on the rank of a tensor."""
+
+
+class Entry(NamedTuple):
+    """Where the bytes of a tensor are, and what they mean.
+
+    A named tuple, because a frozen dataclass takes three times as long to make.
+
+    Attributes:
+        dtype: Element type.
+        shape: Shape of the whole tensor.
+        shard: The data file.
+        offset: The first byte in it.
+        size: The number of bytes.
+        crc: Their masked checksum.
+        slices: The pieces in which the tensor was saved; if there are any, the four before mean nothing.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    shard: int = 0
+    offset: int = 0
+    size: int = 0
+    crc: int = 0
+    slices: tuple[TensorSlice, ...] = ()
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Element type and shape."""
+        return TensorSpec(self.dtype, self.shape)
+
+
+def encode(entry: Entry) -> bytes:
+    """Encodes an entry, byte for byte as TensorFlow does.
+
+    Example:
+        >>> encode(Entry(DType.of("float32"), (2,), offset=7, size=8)).hex(" ")
+        '08 01 12 04 12 02 08 02 20 07 28 08'
+    """
+    dtype, shape, shard, offset, size, crc, slices = entry
+    message = BundleEntry()
+    if shard:
+        message.shard_id = shard
+    message.offset = offset
+    message.size = size
+    message.crc32c = crc
+    if slices:
+        message.slices.extend(map(box_message, slices))
+    # Serialized messages may be joined. Type and shape come first, take longest, and are mostly those of other tensors.
+    return _head(dtype.number, shape) + message.SerializeToString()  # type: ignore[no-any-return]
+
+
+def decode(data: bytes) -> Entry:
+    """Decodes an entry.
+
+    Raises:
+        CorruptCheckpointError: It is not an entry, or contradicts itself.
+        UnsupportedError: Values of the element type cannot be read.
+    """
+    # Nearly always: a type in one byte, then a short shape. What they mean is remembered.
+    if len(data) > 3 and data[0] == 0x08 and data[1] < 0x80 and data[2] == 0x12 and data[3] < 0x80:
+        end = 4 + data[3]
+        message = parse(BundleEntry, data[end:], what="an entry of the index")
+        if not message.dtype and not message.HasField("shape"):
+            return _entry(*_parse_head(data[:end]), message)
+    message = parse(BundleEntry, data, what="an entry of the index")
+    return _entry(*_spec_of(message), message)
+
+
+def shape_of(message: Any) -> tuple[int, ...]:
+    """The shape that a ``TensorShapeProto`` holds.
+
+    Raises:
+        CorruptCheckpointError: No stored tensor can have it.
+    """
+    shape = tuple(dimension.size for dimension in message.dim)
+    if message.unknown_rank or len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0:
+        raise CorruptCheckpointError(
+            "an entry whose shape is not that of a tensor",
+            expected=f"up to {_MOST_DIMENSIONS} dimensions, none negative",
+            found="unknown rank" if message.unknown_rank else f"{len(shape)} dimensions, least {min(shape)}",
+        )
+    return shape
+
+
+def dtype_of(number: int) -> DType:
+    """The element type of a stored tensor.
+
+    Raises:
+        CorruptCheckpointError: It is the number for no type at all.
+        UnsupportedError: Values of this type cannot be read.
+    """
+    if number == _INVALID:
+        raise CorruptCheckpointError("an entry without an element type")
+    if number == _RESOURCE:
+        raise UnsupportedError(
+            "a resource is a handle into the process that saved it; it has no value to read",
+            found=f"element type {number}, resource",
+        )
+    return DType.from_number(number)
+
+
+@lru_cache(maxsize=4096)
+def _head(number: int, shape: tuple[int, ...]) -> bytes:
+    message = BundleEntry(dtype=number)
+    message.shape.SetInParent()
+    for length in shape:
+        message.shape.dim.add(size=length)
+    return message.SerializeToString()  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=4096)
+def _parse_head(data: bytes) -> tuple[DType, tuple[int, ...], int]:
+    return _spec_of(parse(BundleEntry, data, what="an entry of the index"))
+
+
+def _spec_of(message: Any) -> tuple[DType, tuple[int, ...], int]:
+    spec = TensorSpec(dtype_of(message.dtype), shape_of(message.shape))
+    return spec.dtype, spec.shape, spec.nbytes
+
+
+def _entry(dtype: DType, shape: tuple[int, ...], nbytes: int, message: Any) -> Entry:
+    shard, offset, size = message.shard_id, message.offset, message.size
+    if message.slices:
+        pieces: Sequence[TensorSlice] = [parse_box(piece, shape) for piece in message.slices]
+        return Entry(dtype, shape, slices=tuple(pieces))
+    if size != nbytes and not (dtype.is_bytes and size > 0):
+        raise CorruptCheckpointError(
+            "an entry whose size does not fit its shape",
+            expected=f"{nbytes} bytes for {TensorSpec(dtype, shape)}",
+            found=f"{size} bytes",
+        )
+    if shard < 0 or offset < 0:
+        raise CorruptCheckpointError("an entry for a negative place", found=f"shard {shard}, offset {offset}")
+    return Entry(dtype, shape, shard, offset, size, message.crc32c)

@@ -1,0 +1,193 @@
+"""Writes the data file of one shard.
+
+::
+
+    data file := {padding tensor}      in the order the tensors were added
+    padding   := {00}                  up to the next multiple of the alignment
+    tensor    := elements, row-major, in the machine's byte order; or as in `strings` or `variants`
+
+Small tensors are joined in memory. Large ones are written from their own memory in chunks, each right after it was
+hashed, while it is in the processor's cache. Arrays whose memory is laid out otherwise are converted chunk by chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from milepost.bundle import strings, variants
+from milepost.bundle.entry import Entry, encode
+from milepost.bundle.memory import Array, blocks, bytes_of
+from milepost.bundle.parallel import THREADS, for_each
+from milepost.bundle.transfer import CHUNK, SEGMENT, WORTH_THREADS
+from milepost.coding.crc32c import combine, crc32c, mask
+from milepost.errors import MilepostError
+from milepost.storage import WritableFile
+from milepost.tensor import DType
+from milepost.tensor.dtype import VARIANT
+
+ALIGNMENT: Final = 64
+"""A cache line: any machine can compute with arrays that are mapped from a file, as they are."""
+
+_SMALL: Final = 64 << 10
+"""Bytes up to which copying a tensor costs less than writing it by itself."""
+_JOINED: Final = 2 << 20
+"""Bytes of small tensors that are written together."""
+
+
+class Placed(NamedTuple):
+    """A tensor, or a piece of one, and where the index has it.
+
+    Attributes:
+        name: The tensor, for errors.
+        key: The key in the index.
+        array: The elements.
+        dtype: Their type.
+    """
+
+    name: str
+    key: bytes
+    array: Array
+    dtype: DType
+
+
+def write_tensors(
+    tensors: Sequence[Placed], shard: int, file: WritableFile, *, alignment: int, written: Callable[[int], None]
+) -> dict[bytes, bytes]:
+    """Writes a data file.
+
+    Args:
+        tensors: What to write, in this order.
+        shard: The number of the file, for the entries.
+        file: A new file.
+        alignment: Tensors begin at multiples of it.
+        written: Is told how many more bytes were written, now and then, from several threads.
+
+    Returns:
+        The entry of each tensor, by its key in the index.
+    """
+    layout = _Layout(shard, file, alignment, written)
+    large = sum(tensor.array.nbytes for tensor in tensors if tensor.array.nbytes > _SMALL)
+    for_each(_call, layout.work(tensors), threads=THREADS if large >= WORTH_THREADS else 1)
+    return layout.entries()
+
+
+class _Large:
+    """A tensor that is written block by block, and the checksum and size of each block."""
+
+    __slots__ = ("blocks", "offset", "tensor")
+
+    def __init__(self, tensor: Placed, offset: int) -> None:
+        self.tensor = tensor
+        self.offset = offset
+        self.blocks: list[tuple[int, int]] = []
+
+
+class _Layout:
+    def __init__(self, shard: int, file: WritableFile, alignment: int, written: Callable[[int], None]) -> None:
+        self._shard = shard
+        self._file = file
+        self._alignment = alignment
+        self._written = written
+        self._entries: dict[bytes, bytes] = {}
+        self._large: list[_Large] = []
+        self._end = 0
+        # What comes right before the end but is not written yet.
+        self._waiting: list[bytes] = []
+        self._waiting_size = 0
+
+    def work(self, tensors: Sequence[Placed]) -> Iterator[Callable[[], None]]:
+        """What there is to do, in the order of the file."""
+        for tensor in tensors:
+            if tensor.dtype.is_bytes:
+                yield from self._place_strings(tensor)
+            elif tensor.array.nbytes > _SMALL:
+                yield from self._place_large(tensor)
+            else:
+                array = tensor.array
+                if array.dtype != tensor.dtype.numpy:
+                    array = array.astype(tensor.dtype.numpy)
+                data = array.tobytes()
+                self._align()
+                self._enter(tensor, self._end, len(data), crc32c(data))
+                self._append(data)
+                if self._waiting_size >= _JOINED:
+                    yield self._flush()
+        yield self._flush()
+
+    def entries(self) -> dict[bytes, bytes]:
+        """The entries, when all work was done."""
+        for large in self._large:
+            crc = 0
+            for block, size in large.blocks:
+                crc = combine(crc, block, size)
+            self._enter(large.tensor, large.offset, large.tensor.array.nbytes, crc)
+        return self._entries
+
+    def _place_strings(self, tensor: Placed) -> Iterator[Callable[[], None]]:
+        try:
+            elements = strings.elements_of(tensor.array)
+        except MilepostError as error:
+            raise error.with_context(key=tensor.name) from None
+        pieces, crc = variants.encode(elements) if tensor.dtype is VARIANT else strings.encode(elements)
+        self._align()
+        self._enter(tensor, self._end, sum(map(len, pieces)), crc)
+        for piece in pieces:
+            if len(piece) > _SMALL or self._waiting_size >= _JOINED:
+                yield self._flush()
+            self._append(piece)
+
+    def _place_large(self, tensor: Placed) -> Iterator[Callable[[], None]]:
+        self._align()
+        yield self._flush()
+        large = _Large(tensor, self._end)
+        self._large.append(large)
+        array = tensor.array.reshape(-1) if tensor.array.flags.c_contiguous else tensor.array
+        for block in blocks(array, SEGMENT):
+            large.blocks.append((0, block.nbytes))
+            yield partial(self._write_block, large, len(large.blocks) - 1, block, self._end)
+            self._end += block.nbytes
+
+    def _align(self) -> None:
+        if padding := -self._end % self._alignment:
+            self._append(bytes(padding))
+
+    def _append(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self._waiting_size += len(data)
+        self._end += len(data)
+
+    def _flush(self) -> Callable[[], None]:
+        work = partial(self._write_joined, self._end - self._waiting_size, self._waiting)
+        self._waiting = []
+        self._waiting_size = 0
+        return work
+
+    def _write_joined(self, offset: int, pieces: list[bytes]) -> None:
+        # A single piece is not copied.
+        if data := b"".join(pieces):
+            self._file.write(offset, [data])
+            self._written(len(data))
+
+    def _write_block(self, large: _Large, number: int, block: Array, offset: int) -> None:
+        dtype = large.tensor.dtype.numpy
+        crc = 0
+        for part in blocks(block, CHUNK):
+            chunk = bytes_of(np.ascontiguousarray(part, dtype))
+            crc = crc32c(chunk, crc)
+            self._file.write(offset, [chunk])
+            offset += len(chunk)
+        large.blocks[number] = crc, block.nbytes
+        self._written(block.nbytes)
+
+    def _enter(self, tensor: Placed, offset: int, size: int, crc: int) -> None:
+        self._entries[tensor.key] = encode(
+            Entry(tensor.dtype, tensor.array.shape, self._shard, offset, size, mask(crc))
+        )
+
+
+def _call(work: Callable[[], None]) -> None:
+    work()

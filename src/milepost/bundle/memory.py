@@ -1,0 +1,114 @@
+"""Arrays as the runs of bytes that files hold: row-major, in the byte order of the machine that wrote them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from milepost.errors import CorruptCheckpointError
+from milepost.tensor import DType, TensorSpec
+
+Array = np.ndarray[Any, Any]
+Bytes = npt.NDArray[np.uint8]
+
+
+def new_array(dtype: DType, shape: tuple[int, ...]) -> Array:
+    """A fresh array for what a file holds.
+
+    Raises:
+        CorruptCheckpointError: No array can have this shape.
+    """
+    try:
+        return np.empty(shape, dtype.numpy)
+    except ValueError as error:
+        raise CorruptCheckpointError(
+            "a shape that no array can have", expected=str(error), found=TensorSpec(dtype, shape)
+        ) from None
+
+
+def bytes_of(array: Array) -> Bytes:
+    """The bytes of a contiguous array, without a copy."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def object_array(elements: Sequence[bytes], shape: tuple[int, ...]) -> Array:
+    """An array of byte strings.
+
+    Raises:
+        CorruptCheckpointError: No array can have this shape.
+    """
+    flat = np.empty(len(elements), object)
+    flat[:] = elements
+    try:
+        return flat.reshape(shape)
+    except ValueError as error:
+        raise CorruptCheckpointError(
+            "a shape that no array can have", expected=str(error), found=tuple(shape)
+        ) from None
+
+
+def blocks(array: Array, most: int) -> Iterator[Array]:
+    """Cuts an array into views that follow each other in row-major order.
+
+    Args:
+        array: Any array, also one whose elements do not lie in this order.
+        most: Bytes in a block; only blocks of one element may have more.
+    """
+    if array.nbytes <= most or array.ndim == 0:
+        yield array
+        return
+    row = array.nbytes // array.shape[0]
+    if row > most:
+        for part in array:
+            yield from blocks(part, most)
+        return
+    rows = most // row
+    for start in range(0, array.shape[0], rows):
+        yield array[start : start + rows]
+
+
+def scatter(target: Array, origin: Sequence[int], shape: Sequence[int], start: int, elements: Array) -> None:
+    """Puts a run of a tensor's elements to where they belong in a box cut from it.
+
+    Args:
+        target: The box.
+        origin: Where the box begins in the tensor, in each dimension.
+        shape: Shape of the tensor.
+        start: Row-major position of the first element in the tensor.
+        elements: The elements, flat.
+    """
+    if not shape:
+        target[...] = elements[0]
+        return
+    inner = math.prod(shape[1:])
+    row, skipped = divmod(start, inner)
+    if skipped:
+        part, elements = np.split(elements, [inner - skipped])
+        _scatter_row(target, origin, shape, row, skipped, part)
+        row += 1
+    rows = len(elements) // inner
+    first, last = max(row, origin[0]), min(row + rows, origin[0] + target.shape[0])
+    if first < last:
+        whole = elements[: rows * inner].reshape(rows, *shape[1:])
+        box = tuple(slice(o, o + n) for o, n in zip(origin[1:], target.shape[1:], strict=True))
+        target[first - origin[0] : last - origin[0]] = whole[(slice(first - row, last - row), *box)]
+    if len(elements) > rows * inner:
+        _scatter_row(target, origin, shape, row + rows, 0, elements[rows * inner :])
+
+
+def swap_bytes(data: Bytes, dtype: DType) -> None:
+    """Turns elements into those of the other byte order, in place; complex numbers half by half."""
+    width = dtype.itemsize // 2 if dtype.numpy.kind == "c" else dtype.itemsize
+    if width > 1:
+        data.view(f"u{width}").byteswap(inplace=True)
+
+
+def _scatter_row(
+    target: Array, origin: Sequence[int], shape: Sequence[int], row: int, start: int, elements: Array
+) -> None:
+    if origin[0] <= row < origin[0] + target.shape[0]:
+        scatter(target[row - origin[0], ...], origin[1:], shape[1:], start, elements)

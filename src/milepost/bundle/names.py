@@ -1,0 +1,216 @@
+"""Names of the files of a checkpoint, and finding them from what a user calls it.
+
+::
+
+    P.index                     V2: the index of the checkpoint with the prefix P
+    P.data-SSSSS-of-NNNNN       V2: data shard S of N, decimal, padded to five digits, S from 0
+    P                           V1: the whole checkpoint
+    P-SSSSS-of-NNNNN            V1: shard S of N; TensorFlow 1 calls all of them P-?????-of-NNNNN
+    P.meta                      TensorFlow 1: a graph, no values
+
+Source: TensorFlow 2.21, ``tensorflow/core/util/tensor_bundle/naming.cc`` and ``python/training/saver.py``. A prefix is
+a plain name: ``[``, ``?`` and ``*`` in it have no meaning.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from typing import Final, NamedTuple
+
+from milepost.errors import CheckpointNotFoundError
+from milepost.storage import Storage
+
+INDEX_SUFFIX: Final = ".index"
+
+_DATA: Final = re.compile(r"(.*)\.data-(\d{5,})-of-(\d{5,})", re.DOTALL)
+_V1_SHARD: Final = re.compile(r"(.*)-(\d{5,})-of-(\d{5,})", re.DOTALL)
+_V1_PATTERN: Final = re.compile(r"(.*)-\?{5}-of-(\d{5,})", re.DOTALL)
+_MOST_SUGGESTIONS: Final = 5
+
+
+class DataFile(NamedTuple):
+    """What the name of a data file says.
+
+    Attributes:
+        prefix: The checkpoint it belongs to.
+        shard: Which shard it is.
+        shards: How many there are.
+    """
+
+    prefix: str
+    shard: int
+    shards: int
+
+
+class Location(NamedTuple):
+    """The files that tell what is in a checkpoint.
+
+    Attributes:
+        prefix: The checkpoint's prefix.
+        version: 2, or 1 for the format before TensorFlow 0.12.
+        files: The index (V2), or all files (V1).
+    """
+
+    prefix: str
+    version: int
+    files: tuple[str, ...]
+
+
+def index_path(prefix: str) -> str:
+    """The index file of a checkpoint.
+
+    Example:
+        >>> index_path("run/ckpt-1")
+        'run/ckpt-1.index'
+    """
+    return prefix + INDEX_SUFFIX
+
+
+def data_path(prefix: str, shard: int, shards: int) -> str:
+    """A data file of a checkpoint.
+
+    Example:
+        >>> data_path("run/ckpt-1", 0, 2)
+        'run/ckpt-1.data-00000-of-00002'
+    """
+    return f"{prefix}.data-{shard:05}-of-{shards:05}"
+
+
+def parse_data_path(path: str) -> DataFile | None:
+    """Undoes `data_path`; None if the path is not one that `data_path` gives.
+
+    Example:
+        >>> parse_data_path("run/ckpt-1.data-00000-of-00002")
+        DataFile(prefix='run/ckpt-1', shard=0, shards=2)
+    """
+    match = _DATA.fullmatch(path)
+    if match is None:
+        return None
+    found = DataFile(match[1], int(match[2]), int(match[3]))
+    return found if found.shard < found.shards and data_path(*found) == path else None
+
+
+def find_prefixes(storage: Storage, directory: str) -> list[str]:
+    """The prefixes of the V2 checkpoints in a directory, in the order of their numbers.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory; one that does not exist has no checkpoints.
+    """
+    found = [
+        posixpath.join(directory, name.removesuffix(INDEX_SUFFIX))
+        for name in storage.list(directory)
+        if name.endswith(INDEX_SUFFIX)
+    ]
+    return sorted(found, key=_by_number)
+
+
+def locate(storage: Storage, path: str | os.PathLike[str]) -> Location:
+    """Finds the checkpoint that a path names.
+
+    The path of an index is understood as its prefix.
+
+    Args:
+        storage: Where the checkpoint is.
+        path: A prefix.
+
+    Raises:
+        CheckpointNotFoundError: The path names something else, or nothing; the error says what to give instead.
+    """
+    prefix = os.fspath(path)
+    if storage.is_file(index_path(prefix)):
+        return Location(prefix, 2, (index_path(prefix),))
+    if storage.is_file(prefix):
+        if prefix.endswith(INDEX_SUFFIX):
+            return Location(prefix.removesuffix(INDEX_SUFFIX), 2, (prefix,))
+        _refuse_part(storage, prefix)
+        return Location(prefix, 1, (prefix,))
+    if shards := _v1_shards(storage, prefix):
+        return Location(prefix, 1, shards)
+    raise _not_found(storage, prefix)
+
+
+def _by_number(prefix: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(.*?)([0-9]{1,18})", prefix, re.DOTALL)
+    return (match[1], int(match[2])) if match else (prefix, -1)
+
+
+def _v1_shards(storage: Storage, prefix: str) -> tuple[str, ...]:
+    pattern = _V1_PATTERN.fullmatch(prefix)
+    directory, name = posixpath.split(pattern[1] if pattern else prefix)
+    found: dict[int, list[str]] = {}
+    for other in storage.list(directory):
+        shard = _V1_SHARD.fullmatch(other)
+        if shard and shard[1] == name:
+            found.setdefault(int(shard[3]), []).append(posixpath.join(directory, other))
+    complete = [
+        tuple(sorted(files))
+        for count, files in found.items()
+        if len(files) == count and (pattern is None or count == int(pattern[2]))
+    ]
+    return complete[0] if len(complete) == 1 else ()
+
+
+def _refuse_part(storage: Storage, path: str) -> None:
+    if data := parse_data_path(path):
+        what, prefix = "this is a data file of a checkpoint, not the checkpoint's prefix", data.prefix
+    elif path.endswith(".meta"):
+        what, prefix = "this is the graph beside a checkpoint, not the checkpoint's prefix", path.removesuffix(".meta")
+    elif posixpath.basename(path) == "checkpoint":
+        raise CheckpointNotFoundError(
+            "this is a state file, which names checkpoints but is none",
+            file=path,
+            expected="a prefix",
+            remedy=f"pass latest_checkpoint({posixpath.dirname(path) or '.'!r})",
+        )
+    else:
+        return
+    if storage.is_file(index_path(prefix)) or storage.is_file(prefix):
+        remedy = f"pass {prefix!r}"
+    else:
+        remedy = f"its checkpoint {prefix!r} has no index: it was never finished, or was removed"
+    raise CheckpointNotFoundError(what, file=path, expected="a prefix", remedy=remedy)
+
+
+def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
+    if storage.is_directory(prefix):
+        return _directory_given(storage, prefix)
+    directory, name = posixpath.split(prefix)
+    if not storage.is_directory(directory or "."):
+        return CheckpointNotFoundError("no checkpoint: its directory does not exist", file=prefix)
+    if any((data := parse_data_path(other)) and data.prefix == name for other in storage.list(directory)):
+        return CheckpointNotFoundError(
+            "no checkpoint: its data is there, but not its index",
+            file=prefix,
+            expected=index_path(prefix),
+            remedy="the save was cut off, or the index was removed; use another checkpoint",
+        )
+    others = find_prefixes(storage, directory)
+    numbered = [other for other in others if re.fullmatch(re.escape(prefix) + "-[0-9]+", other)]
+    if numbered:
+        remedy = f"`save` adds a number to the prefix; pass one of: {_some(numbered)}"
+    elif others:
+        remedy = f"in this directory there are: {_some(others)}"
+    else:
+        remedy = "there is no checkpoint in this directory"
+    return CheckpointNotFoundError("no such checkpoint", file=prefix, expected=index_path(prefix), remedy=remedy)
+
+
+def _directory_given(storage: Storage, directory: str) -> CheckpointNotFoundError:
+    saved_model = posixpath.join(directory, "variables", "variables")
+    if inside := find_prefixes(storage, directory):
+        remedy = f"pass latest_checkpoint({directory!r}), or one of: {_some(inside)}"
+    elif storage.is_file(index_path(saved_model)):
+        remedy = f"it is a SavedModel, whose checkpoint is {saved_model!r}"
+    else:
+        remedy = "there is no checkpoint in it"
+    return CheckpointNotFoundError(
+        "this is a directory, not a checkpoint", file=directory, expected="a prefix", remedy=remedy
+    )
+
+
+def _some(prefixes: list[str]) -> str:
+    newest = ", ".join(map(repr, prefixes[: -_MOST_SUGGESTIONS - 1 : -1]))
+    return newest + (", ..." if len(prefixes) > _MOST_SUGGESTIONS else "")

@@ -1,0 +1,65 @@
+"""Doing the parts of one large transfer on a few threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+THREADS: Final = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+"""More do not make a disk or the memory faster."""
+
+
+def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = THREADS) -> None:
+    """Calls ``work`` for each item, on this thread and others; items are taken in order, one at a time.
+
+    After a failure no more items are begun, and when those under way have ended, the failure is raised.
+
+    Args:
+        work: What to do.
+        items: With what. Its iterator is never used by two threads at once.
+        threads: How many threads work, this one among them.
+    """
+    if threads <= 1:
+        for item in items:
+            work(item)
+        return
+    iterator = iter(items)
+    lock = threading.Lock()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for item in _shared(iterator, lock):
+                if failures:
+                    return
+                work(item)
+        except BaseException as failure:
+            failures.append(failure)
+
+    helpers = [threading.Thread(target=run, name=f"milepost-transfer-{n}") for n in range(1, threads)]
+    for helper in helpers:
+        helper.start()
+    run()
+    while any(helper.is_alive() for helper in helpers):
+        try:
+            for helper in helpers:
+                helper.join()
+        except KeyboardInterrupt as interrupt:
+            # The helpers may be using files and memory that the caller is about to give up.
+            failures.append(interrupt)
+    if failures:
+        raise failures[0]
+
+
+def _shared(iterator: Iterator[T], lock: threading.Lock) -> Iterator[T]:
+    while True:
+        with lock:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item

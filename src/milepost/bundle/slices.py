@@ -1,0 +1,187 @@
+"""Tensors saved in pieces: the keys of pieces, and which of them make up a box.
+
+::
+
+    key    := num(0) str(name) num(rank) extent^rank
+    extent := snum(start) snum(length)         whole dimension: start 0, length -1
+
+All keys of slices begin with a zero byte, so they come right after the header. Numbers and strings are those of
+`milepost.coding.ordered`. Source: TensorFlow 2.21, ``tensorflow/core/util/saved_tensor_slice_util.cc``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from milepost.bundle.messages import Slice
+from milepost.coding import ordered
+from milepost.errors import CorruptCheckpointError, MismatchError
+from milepost.tensor import TensorSlice
+from milepost.tensor.slice import WHOLE
+
+KEY_START: Final = b"\x00"
+"""What every key of a slice begins with, and no key of a tensor."""
+
+Box = tuple[tuple[int, int], ...]
+"""Start and stop in each dimension."""
+
+
+class Overlap(NamedTuple):
+    """A piece that has part of what is wanted.
+
+    Attributes:
+        piece: The stored slice.
+        source: The part, relative to the piece.
+        target: The part, relative to the box that is wanted.
+    """
+
+    piece: TensorSlice
+    source: Box
+    target: Box
+
+
+def slice_key(name: bytes, box: TensorSlice) -> bytes:
+    """The key under which a piece of a tensor is stored.
+
+    Example:
+        >>> slice_key(b"x", TensorSlice.parse("0,2:-")).hex(" ")
+        '00 78 00 01 01 02 80 82 80 7f'
+    """
+    parts = [ordered.encode_num(0), ordered.encode_str(name), ordered.encode_num(len(box.extents))]
+    for start, length in box.extents:
+        parts += (ordered.encode_snum(start), ordered.encode_snum(length))
+    return b"".join(parts)
+
+
+def parse_slice_key(key: bytes) -> tuple[bytes, TensorSlice]:
+    """Undoes `slice_key`.
+
+    Raises:
+        CorruptCheckpointError: It is not the key of a slice.
+    """
+    zero, position = ordered.decode_num(key)
+    name, position = ordered.decode_str(key, position)
+    rank, position = ordered.decode_num(key, position)
+    numbers = []
+    while position < len(key):
+        number, position = ordered.decode_snum(key, position)
+        numbers.append(number)
+    if zero or len(numbers) != 2 * rank:
+        raise CorruptCheckpointError("not the key of a slice", found=key.hex(" "))
+    return name, TensorSlice(tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+
+
+def box_message(box: TensorSlice) -> Any:
+    """The ``TensorSliceProto`` of a slice."""
+    message = Slice()
+    for start, length in box.extents:
+        extent = message.extent.add()
+        if (start, length) != WHOLE:
+            extent.start = start
+            extent.length = length
+    return message
+
+
+def parse_box(message: Any, shape: Sequence[int]) -> TensorSlice:
+    """The slice that a ``TensorSliceProto`` holds.
+
+    Raises:
+        CorruptCheckpointError: It cannot be a piece of a tensor of ``shape``.
+    """
+    box = TensorSlice(tuple((extent.start, extent.length or -1) for extent in message.extent))
+    try:
+        check_piece(box, shape)
+    except MismatchError as error:
+        raise CorruptCheckpointError(
+            f"an entry with {error.problem}", expected=error.expected, found=error.found
+        ) from None
+    return box
+
+
+def check_piece(box: TensorSlice, shape: Sequence[int]) -> None:
+    """Makes sure that a slice can be stored as a piece of a tensor of ``shape``.
+
+    Raises:
+        MismatchError: It reaches outside the shape, or has an extent of no length, which files cannot hold.
+    """
+    box.resolve(shape)
+    if any(length < 1 and (start, length) != WHOLE for start, length in box.extents):
+        raise MismatchError("a slice with an extent of no length", expected="lengths from 1 on, or '-'", found=box)
+
+
+def covers(box: TensorSlice, shape: tuple[int, ...]) -> bool:
+    """Whether a slice is the whole of a tensor of ``shape``, however it is written."""
+    return box.shape(shape) == shape
+
+
+def ranges(box: TensorSlice, shape: Sequence[int]) -> Box:
+    """Start and stop of a slice in each dimension of a tensor of ``shape``.
+
+    Raises:
+        MismatchError: The slice reaches outside the shape.
+    """
+    found = tuple((part.start, part.stop) for part in box.resolve(shape))
+    if any(start > stop for start, stop in found):
+        raise MismatchError("a slice that begins outside its tensor", expected=f"within {tuple(shape)}", found=box)
+    return found
+
+
+def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[int]) -> list[Overlap]:
+    """The pieces that together make up a box. They may overlap each other; those that add nothing are left out.
+
+    Args:
+        stored: The pieces there are.
+        box: What is wanted.
+        shape: Shape of the whole tensor.
+
+    Raises:
+        MismatchError: The box reaches outside the shape.
+        CorruptCheckpointError: The pieces do not cover the box.
+    """
+    wanted = ranges(box, shape)
+    missing = [] if _is_empty(wanted) else [wanted]
+    found = []
+    # In the order of their places the pieces of a grid leave few boxes missing at any time.
+    for place, piece in sorted(((ranges(piece, shape), piece) for piece in stored), key=lambda pair: pair[0]):
+        if not missing:
+            break
+        common = _intersection(place, wanted)
+        if common is None:
+            continue
+        left = [rest for part in missing for rest in _without(part, common)]
+        if left != missing:
+            missing = left
+            found.append(Overlap(piece, _relative(common, place), _relative(common, wanted)))
+    if missing:
+        raise CorruptCheckpointError(
+            "the saved slices leave out part of the tensor",
+            expected=f"all of {box}",
+            found="nothing for " + ":".join(f"{start},{stop - start}" for start, stop in missing[0]),
+        )
+    return found
+
+
+def _is_empty(box: Box) -> bool:
+    return any(start >= stop for start, stop in box)
+
+
+def _intersection(a: Box, b: Box) -> Box | None:
+    common = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return None if _is_empty(common) else common
+
+
+def _without(box: Box, hole: Box) -> list[Box]:
+    """What is left of a box, in boxes, when a hole is cut into it."""
+    common = _intersection(box, hole)
+    if common is None:
+        return [box]
+    left: list[Box] = []
+    for axis, ((start, stop), (first, last)) in enumerate(zip(box, common, strict=True)):
+        sides = [side for side in ((start, first), (last, stop)) if side[0] < side[1]]
+        left += [(*common[:axis], side, *box[axis + 1 :]) for side in sides]
+    return left
+
+
+def _relative(box: Box, origin: Box) -> Box:
+    return tuple((start - first, stop - first) for (start, stop), (first, _) in zip(box, origin, strict=True))

@@ -1,0 +1,226 @@
+"""Writes a V2 checkpoint: data files (see `layout`) and their index.
+
+::
+
+    index := table of  "" -> BundleHeader,  slice key -> entry of a piece,  key -> entry of a tensor
+
+With an alignment of 1, all files are byte for byte what TensorFlow's SaveV2 writes for the same tensors. Source:
+TensorFlow 2.21, ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from milepost.bundle.entry import Entry, encode
+from milepost.bundle.layout import ALIGNMENT, Placed, write_tensors
+from milepost.bundle.memory import Array
+from milepost.bundle.messages import BundleHeader
+from milepost.bundle.slices import check_piece, covers, slice_key
+from milepost.errors import MilepostError, MismatchError, UnsupportedError
+from milepost.storage import WritableFile
+from milepost.table import TableWriter
+from milepost.tensor import DType, TensorSlice, TensorSpec
+from milepost.tensor.dtype import STRING, VARIANT
+
+HEADER_KEY: Final = b""
+VERSION: Final = 1
+"""What TensorFlow calls ``kTensorBundleVersion``."""
+
+
+class _Sliced(NamedTuple):
+    spec: TensorSpec
+    boxes: list[TensorSlice]
+
+
+class BundleWriter:
+    """Writes a checkpoint: first all tensors are added, then each shard is written, then there is an index.
+
+    Arrays are not copied; they must not change until their shard was written.
+
+    Args:
+        shards: The number of data files.
+        alignment: Tensors begin at multiples of it. With 1, files are those that TensorFlow would write.
+
+    Example:
+        >>> from milepost.storage import MemoryStorage
+        >>> storage, writer = MemoryStorage(), BundleWriter()
+        >>> writer.add("weights", np.ones(3, np.float32))
+        >>> with storage.create("x.data-00000-of-00001") as file:
+        ...     writer.write_shard(0, file)
+        >>> with storage.create("x.index") as file:
+        ...     file.write(0, [writer.index()])
+    """
+
+    def __init__(self, *, shards: int = 1, alignment: int = ALIGNMENT) -> None:
+        if shards < 1 or alignment < 1:
+            raise ValueError(f"there is no bundle of {shards} shards aligned to {alignment}")
+        self._shards: list[list[Placed] | None] = [[] for _ in range(shards)]
+        self._alignment = alignment
+        self._keys: set[bytes] = set()
+        self._sliced: dict[bytes, _Sliced] = {}
+        self._entries: dict[bytes, bytes] = {}
+        self._lock = threading.Lock()
+        self._bytes_written = 0
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of data written so far, also while a shard is being written."""
+        return self._bytes_written
+
+    def add(self, key: str, array: Any, dtype: DType | None = None, *, shard: int = 0) -> None:
+        """Takes a tensor to be written.
+
+        Args:
+            key: Its name.
+            array: An array of any layout and byte order; a number or a string is one, too.
+            dtype: Its element type, where the array does not tell: arrays of objects hold strings or variants.
+            shard: The data file it goes to.
+
+        Raises:
+            MismatchError: ``dtype`` is not that of the array.
+            UnsupportedError: The key is taken or not possible, or the element type cannot be stored.
+        """
+        if type(array) is not np.ndarray:
+            array = _as_array(array)
+        name = _name(key)
+        self._take(shard, Placed(key, name, array, _dtype(key, array, dtype)))
+
+    def add_slice(
+        self,
+        key: str,
+        full_shape: Sequence[int],
+        box: TensorSlice,
+        array: Any,
+        dtype: DType | None = None,
+        *,
+        shard: int = 0,
+    ) -> None:
+        """Takes a piece of a tensor to be written. The pieces of one tensor may go to different shards.
+
+        Args:
+            key: Name of the whole tensor.
+            full_shape: Its shape.
+            box: Which part of it the array is.
+            array: The piece.
+            dtype: Its element type, as for `add`.
+            shard: The data file the piece goes to.
+
+        Raises:
+            MismatchError: The piece does not fit the box, the shape or the pieces before.
+            UnsupportedError: As for `add`.
+        """
+        if type(array) is not np.ndarray:
+            array = _as_array(array)
+        shape = tuple(full_shape)
+        try:
+            check_piece(box, shape)
+        except MismatchError as error:
+            raise error.with_context(key=key) from None
+        if array.shape != box.shape(shape):
+            raise MismatchError(
+                "a slice whose array has another shape", key=key, expected=box.shape(shape), found=array.shape
+            )
+        if covers(box, shape):
+            self.add(key, array, dtype, shard=shard)
+            return
+        name = _name(key)
+        spec = TensorSpec(_dtype(key, array, dtype), shape)
+        sliced = self._sliced.get(name)
+        if sliced is None:
+            if name in self._keys:
+                raise _duplicate(key)
+            sliced = _Sliced(spec, [])
+        elif sliced.spec != spec:
+            raise MismatchError("slices of different tensors under one key", key=key, expected=sliced.spec, found=spec)
+        self._take(shard, Placed(key, slice_key(name, box), array, spec.dtype))
+        sliced.boxes.append(box)
+        self._sliced[name] = sliced
+        self._keys.add(name)
+
+    def write_shard(self, shard: int, file: WritableFile) -> None:
+        """Writes the tensors of a shard, and lets go of them.
+
+        Neither syncs nor closes the file. Different threads may write different shards.
+
+        Args:
+            shard: Which shard.
+            file: A new file.
+
+        Raises:
+            StorageError: The file could not be written.
+            UnsupportedError: An array of objects has an element that is no string.
+        """
+        tensors = self._shards[shard]
+        if tensors is None:
+            raise ValueError(f"shard {shard} was written before")
+        entries = write_tensors(tensors, shard, file, alignment=self._alignment, written=self._count)
+        self._entries.update(entries)
+        self._shards[shard] = None
+
+    def index(self) -> bytes:
+        """The index of the checkpoint, after all shards were written."""
+        if unwritten := [shard for shard, tensors in enumerate(self._shards) if tensors is not None]:
+            raise ValueError(f"shards {unwritten} were not written yet")
+        header = BundleHeader(num_shards=len(self._shards), endianness=int(sys.byteorder == "big"))
+        header.version.producer = VERSION
+        entries = dict(self._entries)
+        for key, (spec, boxes) in self._sliced.items():
+            entries[key] = encode(Entry(spec.dtype, spec.shape, slices=tuple(boxes)))
+        table = TableWriter()
+        table.add(HEADER_KEY, header.SerializeToString())
+        for key in sorted(entries):
+            table.add(key, entries[key])
+        return table.finish()
+
+    def _take(self, shard: int, tensor: Placed) -> None:
+        tensors = self._shards[shard]
+        if tensors is None:
+            raise ValueError(f"shard {shard} was written before")
+        if tensor.key in self._keys:
+            raise _duplicate(tensor.name)
+        self._keys.add(tensor.key)
+        tensors.append(tensor)
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._bytes_written += size
+
+
+def _as_array(value: Any) -> Array:
+    if isinstance(value, bytes | str):
+        return np.array(value, object)
+    array = np.asarray(value)
+    # NumPy's own strings lose zeros at their ends.
+    return np.array(value, object) if array.dtype.kind in "SU" and not isinstance(value, np.ndarray) else array
+
+
+def _name(key: str) -> bytes:
+    try:
+        name = key.encode()
+    except UnicodeEncodeError:
+        name = b""
+    if not name or name[0] == 0:
+        raise UnsupportedError(
+            "a key that an index cannot hold", key=repr(key), expected="text that neither is empty nor begins with NUL"
+        )
+    return name
+
+
+def _dtype(key: str, array: Array, dtype: DType | None) -> DType:
+    try:
+        found = DType.of(array)
+    except MilepostError as error:
+        raise error.with_context(key=key) from None
+    if dtype is None or dtype is found or (dtype is VARIANT and found is STRING):
+        return dtype or found
+    raise MismatchError("the array has another element type", key=key, expected=dtype, found=array.dtype)
+
+
+def _duplicate(key: str) -> UnsupportedError:
+    return UnsupportedError("two tensors under one key", key=key, remedy="give each tensor a key of its own")

@@ -88,11 +88,11 @@ def walk(
     paths.append("")
     for number, obj in enumerate(objects):  # grows while it is walked
         adapter, path = adapters[number], paths[number]
-        children: Any = adapter.children(obj)
-        if number == 0 and attached:
-            children = [*(pair for pair in children if pair[0] not in dict(attached)), *attached]
         own: list[Edge] = []
         try:
+            children: Any = adapter.children(obj)
+            if number == 0 and attached:
+                children = [*(pair for pair in children if pair[0] not in dict(attached)), *attached]
             for name, child in children:
                 found = adapter_of_type(type(child))
                 if found is None or (found.conditional and not found.tracks(child)):

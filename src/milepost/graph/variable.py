@@ -182,6 +182,10 @@ class Variable(NDArrayOperatorsMixin):
         """Subtracts ``delta`` from the value."""
         return self.assign(self._array - as_array(delta, self._dtype))
 
+    def __copy__(self) -> Variable:
+        # As NumPy's: a copy of an array has its own memory.
+        return Variable(self._array, self._dtype, name=self.name, trainable=self.trainable, shape=self._shape)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if dtype is not None and np.dtype(dtype) != self._array.dtype:
             if copy is False:

@@ -60,7 +60,7 @@ class DType:
             return value
         if isinstance(value, str) and value in _BY_NAME:
             return _BY_NAME[value]
-        found = getattr(value, "dtype", value)
+        found = value if isinstance(value, type) else getattr(value, "dtype", value)
         try:
             dtype = found if isinstance(found, np.dtype) else np.dtype(found)  # type: ignore[call-overload]
         except TypeError:

@@ -1,0 +1,214 @@
+"""The graph of live objects: what is an edge, in what order, under what path."""
+
+import collections
+import dataclasses
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, UntrackedWarning, Variable
+from milepost.graph.traversal import walk
+
+
+def module(**attributes):
+    made = Module()
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def paths(root, **options):
+    return walk(root, **options).paths
+
+
+def test_ids_are_breadth_first_and_the_shortest_path_names_an_object():
+    shared = Variable(1)
+    root = module(a=module(deep=module(v=shared)), b=shared)
+    assert paths(root) == ["", "a", "b", "a/deep"]
+
+
+def test_every_edge_is_listed_with_repeats_and_cycles():
+    root = module(v=Variable(1))
+    root.again = root.v
+    root.self = root
+    assert walk(root).edges[0] == [("v", 1), ("again", 1), ("self", 0)]
+
+
+def test_names_are_escaped_in_paths():
+    assert paths(module(d={"a/b": Variable(1), "c.d": Variable(2), "": Variable(3)})) == [
+        "",
+        "d",
+        "d/a.Sb",
+        "d/c..d",
+        "d/",
+    ]
+
+
+def test_an_attribute_is_ordered_by_its_first_tracked_assignment():
+    root = module(later=None, first=Variable(1))
+    root.later = Variable(2)
+    root.first = Variable(3)
+    assert paths(root) == ["", "first", "later"]
+
+
+def test_a_deleted_and_added_attribute_goes_last():
+    root = module(a=Variable(1), b=Variable(2))
+    del root.a
+    root.a = Variable(3)
+    assert paths(root) == ["", "b", "a"]
+
+
+def test_numbers_text_and_none_are_no_edges():
+    assert paths(module(a=1, b="x", c=None, d=1.5, e=b"", f=print)) == [""]
+
+
+def test_list_numbering_counts_what_is_not_tracked():
+    assert paths(module(l=[1, Variable(1), None, Variable(2)])) == ["", "l", "l/1", "l/3"]
+
+
+def test_named_tuples_have_edges_by_field_and_then_by_index():
+    class Pair(NamedTuple):
+        x: object
+        y: object
+
+    live = walk(module(p=Pair(Variable(1), 2)))
+    assert live.edges[1] == [("x", 2), ("0", 2)]
+    assert live.paths[2] == "p/x"
+
+
+def test_tuples_without_anything_trackable_are_no_nodes():
+    assert paths(module(t=(1, 2))) == [""]
+    assert paths(module(t=([],))) == ["", "t", "t/0"]
+
+
+def test_arrays_and_numpy_scalars_are_values():
+    live = walk(module(a=np.zeros(3), s=np.float32(1)))
+    assert [path for path, obj in zip(live.paths, live.objects, strict=True) if path] == ["a", "s"]
+
+
+def test_an_attribute_wrapped_in_no_dependency_is_no_edge():
+    root = module(a=NoDependency(Variable(1)), d={})
+    root.d["x"] = NoDependency(Variable(2))
+    assert paths(root) == ["", "d"]
+    root.a = Variable(3)
+    assert "a" in paths(root)
+
+
+def test_a_dict_with_other_keys_than_strings_and_plain_values_is_fine():
+    assert paths(module(d={1: "x", "v": Variable(1)})) == ["", "d", "d/v"]
+
+
+def test_a_trackable_under_a_non_string_key_is_refused_with_its_path():
+    with pytest.raises(UntrackableError, match="non-string key") as caught:
+        walk(module(m=module(d={1: Variable(1)})))
+    assert caught.value.key == "m/d"
+
+
+def test_slots_in_classes_are_edges():
+    class Slotted(Module):
+        __slots__ = ("inner",)
+
+    root = Slotted()
+    root.inner = Variable(1)
+    assert paths(root) == ["", "inner"]
+
+
+@dataclasses.dataclass
+class Holder:
+    v: object
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {Variable: 1}.keys() and frozenset([np.float32(1)]),
+        {np.float32(1)},
+        collections.deque([Variable(1)]),
+        collections.defaultdict(list, a=[Variable(1)]),
+        type("MyList", (list,), {})([Variable(1)]),
+        Holder(Variable(1)),
+    ],
+    ids=["frozenset", "set", "deque", "defaultdict", "list subclass", "dataclass"],
+)
+def test_a_container_that_cannot_be_tracked_but_holds_something_is_warned_of_with_its_path(container):
+    root = module(m=module(c=container))
+    with pytest.warns(UntrackedWarning, match="^m/c: not saved"):
+        walk(root, complain="warn")
+    with pytest.raises(UntrackableError) as caught:
+        walk(root, complain="raise")
+    assert caught.value.key == "m/c"
+
+
+def test_a_container_that_holds_nothing_trackable_is_fine():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        walk(module(c={1, 2}, d=collections.defaultdict(list, a=[1])), complain="warn")
+
+
+def test_an_array_of_dates_is_warned_of():
+    with pytest.warns(UntrackedWarning, match="datetime64"):
+        walk(module(a=np.zeros(1, "datetime64[s]")), complain="warn")
+
+
+def test_changing_the_assigned_list_itself_is_warned_of():
+    layers = [Variable(1)]
+    root = module(layers=layers)
+    walk(root, complain="raise")
+    layers.append(Variable(2))
+    with pytest.warns(UntrackedWarning, match="layers: the list or dict that was assigned"):
+        walk(root, complain="warn")
+
+
+def test_changing_the_assigned_dict_itself_is_warned_of():
+    table = {"a": Variable(1)}
+    root = module(table=table)
+    table["a"] = Variable(2)
+    with pytest.raises(UntrackableError) as caught:
+        walk(root, complain="raise")
+    assert caught.value.key == "table"
+
+
+def test_slot_variables_come_last_by_owner_name_and_variable():
+    root = module(a=Variable(1.0), opt=SlotOwner(), b=Variable(2.0))
+    for variable in (root.b, root.a):
+        root.opt.add_slot(variable, "m")
+        root.opt.add_slot(variable, "v")
+    live = walk(root)
+    assert live.paths[live.first_slot :] == [f"{v}/.OPTIMIZER_SLOT/opt/{s}" for s in "mv" for v in "ab"]
+
+
+def test_slots_of_variables_that_are_not_reachable_are_left_out():
+    root = module(opt=SlotOwner())
+    root.opt.add_slot(Variable(1.0), "m")
+    assert paths(root) == ["", "opt"]
+
+
+def test_a_slot_that_is_an_ordinary_child_too_is_refused():
+    root = module(v=Variable(1.0), opt=SlotOwner())
+    root.m = root.opt.add_slot(root.v, "m")
+    with pytest.raises(UnsupportedError, match="ordinary child"):
+        walk(root)
+
+
+def test_any_object_with_get_slot_is_an_optimizer():
+    class Other(Module):
+        def get_slot_names(self):
+            return ["s"]
+
+        def get_slot(self, variable, name):
+            return self.made[0] if variable is self.v else None
+
+    root = Other()
+    root.v = Variable(1.0)
+    root.made = NoDependency([Variable(0.0)])
+    assert paths(root) == ["", "v", "v/.OPTIMIZER_SLOT//s"]
+
+
+def test_very_deep_graphs_are_no_problem():
+    root = bottom = Module()
+    for _ in range(5000):
+        bottom.next = Module()
+        bottom = bottom.next
+    assert len(walk(root).objects) == 5001

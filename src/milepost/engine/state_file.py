@@ -1,0 +1,301 @@
+"""The state file of a directory, named ``checkpoint``: which checkpoint is the latest, and which others there are.
+
+Protocol buffer text format of::
+
+    model_checkpoint_path             string            the latest checkpoint
+    all_model_checkpoint_paths        repeated string   all that are managed, oldest first
+    all_model_checkpoint_timestamps   repeated double   seconds since the epoch, parallel to the paths
+    last_preserved_timestamp          double            when the last checkpoint that was taken off the list, but kept,
+                                                        was saved
+
+Source: TensorFlow 2.21, ``tensorflow/python/training/checkpoint_state.proto``. Text outside ASCII is written as it is,
+as protobuf 7 does; octal escapes, as written by protobuf 4, are read too.
+
+Paths in the file are relative to its directory, or absolute. In memory they are joined to the directory as the caller
+passed it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf import text_format
+
+from milepost.coding.protobuf import Field, declare
+from milepost.engine.commit import commit_file
+from milepost.errors import CheckpointNotFoundError, StateFileError
+from milepost.storage import LocalStorage, Storage
+
+STATE_FILE: Final = "checkpoint"
+"""The name that TensorFlow gives the file."""
+
+PathLike = str | os.PathLike[str]
+
+_MOST_BYTES: Final = 64 << 20
+"""Half a million checkpoints. A larger file is something else."""
+
+_Message: Final[Any] = declare(
+    "checkpoint_state",
+    {
+        "CheckpointState": [
+            Field("model_checkpoint_path", 1, "string"),
+            Field("all_model_checkpoint_paths", 2, "string", repeated=True),
+            Field("all_model_checkpoint_timestamps", 3, "double", repeated=True),
+            Field("last_preserved_timestamp", 4, "double"),
+        ]
+    },
+)["CheckpointState"]
+
+_REMEDY: Final = (
+    "mend the file, or delete it and name the latest checkpoint with update_checkpoint_state; without one, training "
+    "would start anew"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """What a state file says.
+
+    Attributes:
+        model_checkpoint_path: The latest checkpoint.
+        all_model_checkpoint_paths: All managed checkpoints, oldest first.
+        all_model_checkpoint_timestamps: When each was saved, in seconds since the epoch; may be empty.
+        last_preserved_timestamp: When the last checkpoint that is kept for good was saved; 0 if there is none.
+    """
+
+    model_checkpoint_path: str
+    all_model_checkpoint_paths: tuple[str, ...] = ()
+    all_model_checkpoint_timestamps: tuple[float, ...] = ()
+    last_preserved_timestamp: float = 0.0
+
+    def newest_first(self) -> list[str]:
+        """All paths, the latest checkpoint's first and the others' from new to old, each once.
+
+        Example:
+            >>> CheckpointState("b", ("a", "b")).newest_first()
+            ['b', 'a']
+        """
+        return list(dict.fromkeys((self.model_checkpoint_path, *reversed(self.all_model_checkpoint_paths))))
+
+
+def parse_state(data: bytes, file: str) -> CheckpointState:
+    """Reads the text of a state file.
+
+    Args:
+        data: The text.
+        file: The file's path, for errors.
+
+    Raises:
+        StateFileError: The text is not understood.
+
+    Example:
+        >>> parse_state(b"model_checkpoint_path: 'ckpt-' \\"1\\"  # the latest", "checkpoint").model_checkpoint_path
+        'ckpt-1'
+    """
+    message = _Message()
+    try:
+        text_format.Merge(data.decode(), message)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _not_understood(file, line, "text in UTF-8", f"byte {data[error.start]:#04x}") from None
+    except text_format.ParseError as error:
+        raise _not_understood(file, error.GetLine(), "CheckpointState in text format", f"{error!s:.200}") from None
+    if not message.model_checkpoint_path:
+        # TensorFlow renames the file into place before its content is on the disk.
+        found = "an empty file" if not data.strip(b"\0 \n") else "none"
+        raise _not_understood(file, None, "a model_checkpoint_path", found)
+    return CheckpointState(
+        message.model_checkpoint_path,
+        tuple(message.all_model_checkpoint_paths),
+        tuple(message.all_model_checkpoint_timestamps),
+        message.last_preserved_timestamp,
+    )
+
+
+def format_state(state: CheckpointState) -> bytes:
+    """Writes the text of a state file.
+
+    Raises:
+        StateFileError: A path has no UTF-8 form.
+
+    Example:
+        >>> print(format_state(CheckpointState("ckpt-1", ("ckpt-1",))).decode(), end="")
+        model_checkpoint_path: "ckpt-1"
+        all_model_checkpoint_paths: "ckpt-1"
+    """
+    try:
+        message = _Message(
+            model_checkpoint_path=state.model_checkpoint_path,
+            all_model_checkpoint_paths=state.all_model_checkpoint_paths,
+            all_model_checkpoint_timestamps=state.all_model_checkpoint_timestamps,
+            last_preserved_timestamp=state.last_preserved_timestamp,
+        )
+    except UnicodeEncodeError as error:
+        raise StateFileError(
+            "a state file cannot hold this path",
+            expected="a path that is UTF-8",
+            found=ascii(error.object),
+            remedy="rename the directory, or save without a state file, by `write`",
+        ) from None
+    text: str = text_format.MessageToString(message, as_utf8=True)
+    return text.encode()
+
+
+def get_checkpoint_state(
+    checkpoint_dir: PathLike, latest_filename: str | None = None, *, storage: Storage | None = None
+) -> CheckpointState | None:
+    """Reads the state file of a directory.
+
+    TensorFlow treats a file that it cannot understand as if there were none, so that training starts anew and nothing
+    says so. This raises.
+
+    Args:
+        checkpoint_dir: The directory.
+        latest_filename: Name of the state file; by default ``checkpoint``.
+        storage: Where the directory is; by default on this machine.
+
+    Returns:
+        The state, with relative paths joined to ``checkpoint_dir``; None if there is no such file.
+
+    Raises:
+        StateFileError: A ``ValueError``: the file is not understood.
+        StorageError: The file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> update_checkpoint_state(directory, "ckpt-1")
+        >>> get_checkpoint_state(directory).model_checkpoint_path == directory + "/ckpt-1"
+        True
+    """
+    directory = os.fspath(checkpoint_dir)
+    storage = storage or LocalStorage()
+    path = _state_path(directory, latest_filename)
+    if storage.is_directory(path):
+        return None
+    try:
+        file = storage.open(path)
+    except CheckpointNotFoundError:
+        return None
+    try:
+        if file.size > _MOST_BYTES:
+            raise _not_understood(path, None, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes")
+        state = parse_state(file.read(0, file.size), path)
+    finally:
+        file.close()
+    return CheckpointState(
+        os.path.join(directory, state.model_checkpoint_path),
+        tuple(os.path.join(directory, each) for each in state.all_model_checkpoint_paths),
+        state.all_model_checkpoint_timestamps,
+        state.last_preserved_timestamp,
+    )
+
+
+def update_checkpoint_state(
+    save_dir: PathLike,
+    model_checkpoint_path: PathLike,
+    all_model_checkpoint_paths: Iterable[PathLike] | None = None,
+    latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+    *,
+    storage: Storage | None = None,
+) -> None:
+    """Writes the state file of a directory, atomically and durably, as ``tf.compat.v1.train`` does.
+
+    If ``save_dir`` is relative, relative paths are taken to begin with it and are written relative to it; all other
+    paths are written as they are.
+
+    Args:
+        save_dir: The directory.
+        model_checkpoint_path: The latest checkpoint.
+        all_model_checkpoint_paths: All checkpoints, oldest first; the latest is added unless it is the last.
+        latest_filename: Name of the state file; by default ``checkpoint``.
+        all_model_checkpoint_timestamps: When each of all was saved, in seconds since the epoch.
+        last_preserved_timestamp: When the last checkpoint that is kept for good was saved.
+        storage: Where the directory is; by default on this machine.
+
+    Raises:
+        ValueError: There are not as many timestamps as paths.
+        RuntimeError: The latest checkpoint's path is that of the state file.
+        StorageError: The file could not be written; what was there before still is.
+
+    Example:
+        >>> import tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> update_checkpoint_state(directory, "ckpt-2", ["ckpt-1"])
+        >>> print(open(directory + "/checkpoint").read(), end="")
+        model_checkpoint_path: "ckpt-2"
+        all_model_checkpoint_paths: "ckpt-1"
+        all_model_checkpoint_paths: "ckpt-2"
+    """
+    directory, latest = os.fspath(save_dir), os.fspath(model_checkpoint_path)
+    paths = [os.fspath(path) for path in all_model_checkpoint_paths or ()]
+    if not paths or paths[-1] != latest:
+        paths.append(latest)
+    timestamps = tuple(all_model_checkpoint_timestamps or ())
+    if timestamps and len(timestamps) != len(paths):
+        raise ValueError(f"{len(timestamps)} timestamps for {len(paths)} checkpoint paths: {timestamps}, {paths}")
+
+    def written(path: str) -> str:
+        return path if os.path.isabs(directory) or os.path.isabs(path) else os.path.relpath(path, directory or ".")
+
+    state = CheckpointState(written(latest), tuple(map(written, paths)), timestamps, last_preserved_timestamp or 0.0)
+    _write(directory, state, latest_filename, storage)
+
+
+def record_state(
+    directory: PathLike, state: CheckpointState, latest_filename: str | None = None, *, storage: Storage | None = None
+) -> None:
+    """Writes the state file of a directory, atomically and durably, with all paths relative to the directory.
+
+    A directory whose state is written so can be moved.
+
+    Args:
+        directory: The directory.
+        state: What to write; paths as `get_checkpoint_state` gives them, beginning with ``directory`` or absolute.
+        latest_filename: Name of the state file; by default ``checkpoint``.
+        storage: Where the directory is; by default on this machine.
+
+    Raises:
+        RuntimeError: The latest checkpoint's path is that of the state file.
+        StateFileError: A path has no UTF-8 form.
+        StorageError: The file could not be written; what was there before still is.
+    """
+    directory = os.fspath(directory)
+
+    def relative(path: str) -> str:
+        return os.path.relpath(path, directory or ".")
+
+    _write(
+        directory,
+        CheckpointState(
+            relative(state.model_checkpoint_path),
+            tuple(map(relative, state.all_model_checkpoint_paths)),
+            state.all_model_checkpoint_timestamps,
+            state.last_preserved_timestamp,
+        ),
+        latest_filename,
+        storage,
+    )
+
+
+def _write(directory: str, state: CheckpointState, latest_filename: str | None, storage: Storage | None) -> None:
+    path = _state_path(directory, latest_filename)
+    if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
+        raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")
+    commit_file(storage or LocalStorage(), path, format_state(state))
+
+
+def _state_path(directory: str, latest_filename: str | None) -> str:
+    return os.path.join(directory, latest_filename or STATE_FILE)
+
+
+def _not_understood(file: str, line: int | None, expected: str, found: str) -> StateFileError:
+    where = "" if line is None else f", line {line}"
+    return StateFileError(
+        f"the state file is not understood{where}", file=file, expected=expected, found=found, remedy=_REMEDY
+    )

@@ -15,6 +15,10 @@
 Integers are little-endian. An entry's key is the first ``shared`` bytes of the key before it, and the suffix. At each
 restart offset an entry with ``shared`` = 0 begins; the first restart is always 0, also in a block without entries.
 
+The value of an index entry is the handle of a data block; its key is not less than any key of that block, and less than
+any key of the next. Data blocks follow each other in the order of their keys. The metaindex is empty. Readers accept
+gaps between blocks, any block size and any number of entries between restarts.
+
 Source: LevelDB ``doc/table_format.md`` and ``table/block_builder.cc``; TensorFlow 2.21, observed.
 """
 
@@ -33,8 +37,10 @@ FOOTER_SIZE: Final = 48
 MAGIC: Final = bytes.fromhex("57fb808b247547db")
 _UNCOMPRESSED: Final = 0
 _SNAPPY: Final = 1
-_MOST_BYTES: Final = 1 << 30
-"""No writer makes blocks anywhere near this size; a claim beyond it is damage."""
+_MOST_KEY_BYTES: Final = 32
+"""Key bytes that one stored byte may stand for. TensorFlow restarts every 16 entries, so that it stays below 16; without
+a bound, a megabyte could spell out a terabyte of keys, each repeating almost all of the one before."""
+_FREE_KEY_BYTES: Final = 1 << 16
 
 _U32: Final = struct.Struct("<I")
 
@@ -141,26 +147,29 @@ def seal(contents: bytes) -> bytes:
     return stored + _U32.pack(masked_crc32c(stored))
 
 
-def unseal(stored: bytes) -> bytes:
+def unseal(stored: bytes, *, limit: int) -> bytes:
     """Checks a stored block and returns its contents.
 
     Args:
         stored: The block with its trailer.
+        limit: The most bytes that decompressed contents may have.
 
     Raises:
         CorruptCheckpointError: The checksum is wrong, or the compression is unknown or broken.
     """
-    found = masked_crc32c(stored[:-4])
+    found = masked_crc32c(memoryview(stored)[:-4])
     (expected,) = _U32.unpack_from(stored, len(stored) - 4)
     if found != expected:
         raise CorruptCheckpointError(
-            "a block of the index is damaged: its checksum is wrong", expected=f"{expected:#010x}", found=f"{found:#010x}"
+            "a block of the index is damaged: its checksum is wrong",
+            expected=f"{expected:#010x}",
+            found=f"{found:#010x}",
         )
     compression = stored[-TRAILER_SIZE]
     if compression == _UNCOMPRESSED:
         return stored[:-TRAILER_SIZE]
     if compression == _SNAPPY:
-        return snappy.decompress(stored[:-TRAILER_SIZE], limit=_MOST_BYTES)
+        return snappy.decompress(stored[:-TRAILER_SIZE], limit=limit)
     raise CorruptCheckpointError("a block of unknown compression", expected="0 (none) or 1 (snappy)", found=compression)
 
 
@@ -170,12 +179,9 @@ def entries(contents: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]
     Raises:
         CorruptCheckpointError: The contents are malformed, or keys do not ascend.
     """
-    limit = len(contents) - 4
-    (restarts,) = _U32.unpack_from(contents, limit) if limit >= 0 else (0,)
-    limit -= 4 * restarts
-    if restarts < 1 or limit < 0:
-        raise CorruptCheckpointError("a block of the index is malformed: its restart array does not fit", found=restarts)
+    limit, restarts = _entries_end(contents)
     position = _seek(contents, restarts, limit, start) if start else 0
+    budget = _MOST_KEY_BYTES * len(contents) + _FREE_KEY_BYTES
     key = b""
     first = True
     while position < limit:
@@ -188,32 +194,61 @@ def entries(contents: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]
             size, position = varint.decode(contents, position)
         value_at = position + unshared
         end = value_at + size
-        if shared > len(key) or end > limit:
-            raise CorruptCheckpointError("a block of the index is malformed: an entry does not fit into it")
+        budget -= shared
+        if shared > len(key) or end > limit or budget < 0:
+            raise _malformed("an entry does not fit into it", found=f"lengths {shared}, {unshared} and {size}")
         new = key[:shared] + contents[position:value_at]
         if new <= key and not first:
-            raise CorruptCheckpointError("a block of the index is malformed: keys are out of order", found=new)
+            raise _malformed("keys are out of order", expected=f"a key after {key!r}", found=repr(new))
         key, first, position = new, False, end
         if key >= start:
             yield key, contents[value_at:end]
 
 
+def restart_keys(contents: bytes) -> list[bytes]:
+    """The keys that the restart array points at; none for a block without entries.
+
+    Raises:
+        CorruptCheckpointError: A restart does not point at a whole key.
+    """
+    limit, restarts = _entries_end(contents)
+    offsets = struct.unpack_from(f"<{restarts}I", contents, limit)
+    return [_restart_key(contents, offset, limit) for offset in offsets] if limit or any(offsets) else []
+
+
+def _entries_end(contents: bytes) -> tuple[int, int]:
+    """Where the entries end and the restart array begins, and the number of restarts."""
+    end = len(contents) - 4
+    restarts = _U32.unpack_from(contents, end)[0] if end >= 0 else 0
+    end -= 4 * restarts
+    if restarts < 1 or end < 0:
+        raise _malformed("its restart array does not fit", found=f"{restarts} restarts in {len(contents)} bytes")
+    return end, restarts
+
+
 def _seek(contents: bytes, restarts: int, limit: int, start: bytes) -> int:
-    """The last restart whose key is not greater than ``start``."""
+    """The last restart whose key is not greater than ``start``, or else the first."""
     low, high = 0, restarts - 1
     while low < high:
         middle = (low + high + 1) // 2
         (offset,) = _U32.unpack_from(contents, limit + 4 * middle)
-        if offset >= limit:
-            raise CorruptCheckpointError("a block of the index is malformed: a restart lies outside it", found=offset)
-        shared, position = varint.decode(contents, offset)
-        unshared, position = varint.decode(contents, position)
-        _, position = varint.decode(contents, position)
-        if shared or position + unshared > limit:
-            raise CorruptCheckpointError("a block of the index is malformed: a restart shares a key's beginning")
-        if contents[position : position + unshared] <= start:
+        if _restart_key(contents, offset, limit) <= start:
             low = middle
         else:
             high = middle - 1
-    (offset,) = _U32.unpack_from(contents, limit + 4 * low)
-    return min(offset, limit)
+    return int(_U32.unpack_from(contents, limit + 4 * low)[0]) if low else 0
+
+
+def _restart_key(contents: bytes, offset: int, limit: int) -> bytes:
+    if offset >= limit:
+        raise _malformed("a restart lies outside it", expected=f"an offset below {limit}", found=offset)
+    shared, position = varint.decode(contents, offset)
+    unshared, position = varint.decode(contents, position)
+    _, position = varint.decode(contents, position)
+    if shared or position + unshared > limit:
+        raise _malformed("a restart does not point at a whole key", found=f"lengths {shared} and {unshared}")
+    return contents[position : position + unshared]
+
+
+def _malformed(how: str, **facts: object) -> CorruptCheckpointError:
+    return CorruptCheckpointError(f"a block of the index is malformed: {how}", **facts)  # type: ignore[arg-type]

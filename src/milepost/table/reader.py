@@ -2,45 +2,73 @@
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
-from milepost.errors import CorruptCheckpointError, MilepostError
+from milepost.errors import CorruptCheckpointError
 from milepost.storage import ReadableFile
-from milepost.table.block import FOOTER_SIZE, TRAILER_SIZE, Handle, decode_footer, entries, unseal
+from milepost.table.block import FOOTER_SIZE, TRAILER_SIZE, Handle, decode_footer, entries, restart_keys, unseal
+
+BLOCK_LIMIT: Final = 1 << 28
+"""Bytes of the largest block that is accepted. TensorFlow's have 256 KiB, or one larger entry."""
+_CACHE_LIMIT: Final = 1 << 26
 
 
 class TableReader:
     """A table in a file. Its index is read at once, its blocks when they are needed, and then kept.
 
+    Reading is safe from several threads. Whatever the file holds, the memory taken stays in proportion to it.
+
     Args:
         file: The file; it stays the caller's, to be closed when the reader is done with.
+        block_limit: Bytes that a block may have. Tables of TensorFlow 1 that hold tensors need more than the default.
 
     Raises:
         CorruptCheckpointError: The file is not a table, or damaged.
     """
 
-    def __init__(self, file: ReadableFile) -> None:
+    def __init__(self, file: ReadableFile, *, block_limit: int = BLOCK_LIMIT) -> None:
         self._file = file
-        self._blocks: dict[Handle, bytes] = {}
+        self._block_limit = block_limit
+        self._blocks: dict[int, bytes] = {}
+        self._cached = 0
+        self._lock = threading.Lock()
         if file.size < FOOTER_SIZE:
             raise CorruptCheckpointError(
-                "this file is too short for a checkpoint index",
+                "this file is not a checkpoint index: it is too short for one",
                 file=file.path,
                 expected=f"at least {FOOTER_SIZE} bytes",
                 found=f"{file.size} bytes",
             )
-        try:
-            _, index = decode_footer(file.read(file.size - FOOTER_SIZE, FOOTER_SIZE))
-            self._index = [
-                (key, Handle.decode(value)[0]) for key, value in entries(self._contents(index))
-            ]
-        except MilepostError as error:
-            raise error.with_context(file=file.path) from None
+        at = file.size - FOOTER_SIZE
+        with self._located("footer", at):
+            self._metaindex, index = decode_footer(file.read(at, FOOTER_SIZE))
+        with self._located("index block", index.offset):
+            pairs = [(key, Handle.decode(value)[0]) for key, value in entries(self._read(index))]
+            self._limits = [key for key, _ in pairs]
+            self._handles = [handle for _, handle in pairs]
+            end = 0
+            for handle in self._handles:
+                # Blocks that overlap would make the work quadratic in the size of the file.
+                if handle.offset < end:
+                    raise CorruptCheckpointError(
+                        "blocks overlap or are out of order", expected=f"a block from {end} on", found=handle
+                    )
+                end = handle.offset + handle.size + TRAILER_SIZE
 
     def get(self, key: bytes) -> bytes | None:
-        """The value under a key, or None."""
-        for found, value in self.items(key):
-            return value if found == key else None
+        """The value under a key, or None.
+
+        Raises:
+            CorruptCheckpointError: The block in which the key would be is damaged.
+        """
+        block = bisect_left(self._limits, key)
+        if block < len(self._limits):
+            for found, value in self._entries(block, key):
+                return value if found == key else None
         return None
 
     def items(self, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -49,46 +77,75 @@ class TableReader:
         Raises:
             CorruptCheckpointError: A block is damaged, or keys do not ascend.
         """
-        last: bytes | None = None
-        for block in range(self._first_block(start), len(self._index)):
-            limit, handle = self._index[block]
-            try:
-                for key, value in entries(self._contents(handle), start):
-                    if last is not None and key <= last:
-                        raise CorruptCheckpointError("blocks of the index are out of order", found=key)
-                    last = key
-                    yield key, value
-            except MilepostError as error:
-                raise error.with_context(file=f"{self._file.path} (block at offset {handle.offset})") from None
-            if last is not None and last > limit:
-                raise CorruptCheckpointError("the index disagrees with its blocks", file=self._file.path, found=last)
+        for block in range(bisect_left(self._limits, start), len(self._limits)):
+            yield from self._entries(block, start)
 
     def verify(self) -> None:
-        """Reads and checks every block."""
-        for _ in self.items():
-            pass
+        """Reads and checks everything that a reader could need.
 
-    def _first_block(self, start: bytes) -> int:
-        low, high = 0, len(self._index)
-        while low < high:
-            middle = (low + high) // 2
-            if self._index[middle][0] < start:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        Raises:
+            CorruptCheckpointError: Something is damaged.
+        """
+        with self._located("metaindex block", self._metaindex.offset):
+            for _ in entries(self._read(self._metaindex)):
+                pass
+        for block, handle in enumerate(self._handles):
+            keys = {key for key, _ in self._entries(block, b"")}
+            with self._located("data block", handle.offset):
+                restarts = restart_keys(self._contents(block))
+                if restarts != sorted(keys.intersection(restarts)):
+                    raise CorruptCheckpointError("a block of the index is malformed: its restarts are wrong")
 
-    def _contents(self, handle: Handle) -> bytes:
-        contents = self._blocks.get(handle)
+    def _entries(self, block: int, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._located("data block", self._handles[block].offset):
+            limit = self._limits[block]
+            for key, value in entries(self._contents(block), start):
+                if key > limit:
+                    raise CorruptCheckpointError(
+                        "the index disagrees with its blocks", expected=f"no key after {limit!r}", found=repr(key)
+                    )
+                yield key, value
+
+    def _contents(self, block: int) -> bytes:
+        with self._lock:
+            contents = self._blocks.get(block)
         if contents is None:
-            end = handle.offset + handle.size + TRAILER_SIZE
-            if end > self._file.size - FOOTER_SIZE:
-                raise CorruptCheckpointError(
-                    "a block of the index lies outside its file",
-                    file=self._file.path,
-                    expected=f"an end before {self._file.size - FOOTER_SIZE}",
-                    found=end,
-                )
-            contents = unseal(self._file.read(handle.offset, handle.size + TRAILER_SIZE))
-            self._blocks[handle] = contents
+            contents = self._read(self._handles[block])
+            if block:
+                self._check_first(contents, self._limits[block - 1])
+            with self._lock:
+                self._cached += len(contents) - len(self._blocks.pop(block, b""))
+                self._blocks[block] = contents
+                while self._cached > _CACHE_LIMIT:
+                    self._cached -= len(self._blocks.pop(next(iter(self._blocks))))
         return contents
+
+    @staticmethod
+    def _check_first(contents: bytes, before: bytes) -> None:
+        for key, _ in entries(contents):
+            # Such a key would be listed but could never be found.
+            if key <= before:
+                raise CorruptCheckpointError(
+                    "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(key)
+                )
+            return
+
+    def _read(self, handle: Handle) -> bytes:
+        end = handle.offset + handle.size + TRAILER_SIZE
+        if end > self._file.size - FOOTER_SIZE:
+            raise CorruptCheckpointError(
+                "a block lies outside its file", expected=f"an end up to {self._file.size - FOOTER_SIZE}", found=end
+            )
+        if handle.size > self._block_limit:
+            raise CorruptCheckpointError(
+                "a block is too large", expected=f"at most {self._block_limit} bytes", found=f"{handle.size} bytes"
+            )
+        return unseal(self._file.read(handle.offset, handle.size + TRAILER_SIZE), limit=self._block_limit)
+
+    @contextmanager
+    def _located(self, part: str, offset: int) -> Iterator[None]:
+        try:
+            yield
+        except CorruptCheckpointError as error:
+            error.problem = f"{error.problem} ({part} at offset {offset})"
+            raise error.with_context(file=self._file.path) from None

@@ -1,7 +1,20 @@
 """Named tensors in files: TensorFlow's tensor bundles, and the checkpoints from before them."""
 
 from milepost.bundle.entry import Entry
+from milepost.bundle.fetch import Fetch
+from milepost.bundle.interface import BundleReader
 from milepost.bundle.names import data_path, find_prefixes, index_path, parse_data_path
+from milepost.bundle.reader import open_bundle
 from milepost.bundle.writer import BundleWriter
 
-__all__ = ["BundleWriter", "Entry", "data_path", "find_prefixes", "index_path", "parse_data_path"]
+__all__ = [
+    "BundleReader",
+    "BundleWriter",
+    "Entry",
+    "Fetch",
+    "data_path",
+    "find_prefixes",
+    "index_path",
+    "open_bundle",
+    "parse_data_path",
+]

@@ -127,6 +127,11 @@ def ranges(box: TensorSlice, shape: Sequence[int]) -> Box:
     return found
 
 
+def index_of(box: Box) -> tuple[Any, ...]:
+    """What selects a box from an array, as a view also where there are no dimensions."""
+    return (*(slice(start, stop) for start, stop in box), ...)
+
+
 def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[int]) -> list[Overlap]:
     """The pieces that together make up a box. They may overlap each other; those that add nothing are left out.
 

@@ -1,0 +1,247 @@
+"""Reads many tensors for a restore: first verifies all of them, then delivers them.
+
+No destination changes before every byte was verified. In between, small tensors are kept in memory, up to a limit;
+large ones are read twice, which costs less than memory for all of them would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from milepost.bundle.entry import Entry
+from milepost.bundle.interface import BundleReader
+from milepost.bundle.memory import Array, bytes_of, new_array
+from milepost.bundle.parallel import THREADS, for_each
+from milepost.bundle.problems import wrong_checksum
+from milepost.bundle.transfer import WORTH_THREADS, Span, read_spans
+from milepost.coding.crc32c import crc32c, mask
+from milepost.errors import MilepostError, MismatchError
+from milepost.storage import ReadableFile
+from milepost.tensor import TensorSlice, TensorSpec
+
+STAGING: Final = 64 << 20
+"""Bytes that a fetch may keep between verifying and delivering."""
+
+_SMALL: Final = 64 << 10
+"""Bytes up to which a tensor is read together with its neighbours."""
+_JOINED: Final = 2 << 20
+"""Bytes that are read together."""
+_GAP: Final = 4 << 10
+"""Bytes between two tensors that cost less to read than to leave out."""
+_PYTHON_BOUND: Final = 8 << 10
+"""Bytes of an average tensor below which threads would only wait for each other."""
+
+
+class _Request(NamedTuple):
+    key: str
+    destination: Array | None
+    box: TensorSlice | None
+
+
+class _Near(NamedTuple):
+    """A small tensor; its offset comes first, to sort by."""
+
+    offset: int
+    ticket: int
+    entry: Entry
+
+
+class _Group(NamedTuple):
+    """Small tensors that are read together, and whether they are kept until they are delivered."""
+
+    file: ReadableFile
+    start: int
+    stop: int
+    tensors: Sequence[_Near]
+    staged: bool
+
+
+class Fetch:
+    """Reads many tensors of a checkpoint: all of them, or none if one is damaged.
+
+    Args:
+        reader: The checkpoint.
+        staging: Bytes that may be kept in memory between `verify` and `deliver`.
+
+    Example:
+        >>> def restore(reader: BundleReader, weights: Array) -> Array:
+        ...     fetch = Fetch(reader)
+        ...     fetch.add("weights", weights)
+        ...     step = fetch.add("step", None)
+        ...     fetch.verify()
+        ...     return fetch.deliver()[step]
+    """
+
+    def __init__(self, reader: BundleReader, *, staging: int = STAGING) -> None:
+        self._reader = reader
+        self._staging = staging
+        self._requests: list[_Request] = []
+        # What to do at delivery, and with what: by ticket what is in memory, and what is to be read again.
+        self._kept: dict[int, Array] = {}
+        self._again: list[_Group] = []
+        self._spans: list[tuple[Span, Entry]] = []
+        self._others: list[_Request] = []
+        self._verified = False
+
+    def add(self, key: str, destination: Array | None, box: TensorSlice | None = None) -> int:
+        """Asks for a tensor.
+
+        Args:
+            key: The tensor.
+            destination: Where it goes: a contiguous array of its type and shape; None for a fresh one.
+            box: The part that is wanted.
+
+        Returns:
+            Its place in what `deliver` returns.
+        """
+        self._requests.append(_Request(key, destination, box))
+        return len(self._requests) - 1
+
+    def verify(self) -> None:
+        """Reads and checks everything that was asked for. No destination changes.
+
+        Raises:
+            MilepostError: As for `BundleReader`; nothing can be delivered.
+            MismatchError: A destination does not fit.
+        """
+        near: dict[ReadableFile, list[_Near]] = {}
+        spans: list[tuple[Span, Entry]] = []
+        others: list[int] = []
+        extent = self._reader.extent
+        for ticket, (key, destination, box) in enumerate(self._requests):
+            place = extent(key) if box is None else None
+            if place is None:
+                others.append(ticket)
+                continue
+            file, entry = place
+            if destination is not None:
+                _check_destination(key, destination, entry.dtype.numpy, entry.shape)
+            if entry.size <= _SMALL:
+                near.setdefault(file, []).append(_Near(entry.offset, ticket, entry))
+            elif destination is None:
+                fresh = self._kept[ticket] = new_array(entry.dtype, entry.shape)
+                spans.append((Span(key, file, entry.offset, entry.size, bytes_of(fresh)), entry))
+            else:
+                spans.append((Span(key, file, entry.offset, entry.size), entry))
+                self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
+        self._read_groups([group for file, tensors in near.items() for group in self._groups(file, tensors)])
+        _read(spans)
+        for ticket in others:
+            self._verify_other(ticket)
+        self._verified = True
+
+    def deliver(self) -> list[Array]:
+        """Fills all destinations, after `verify`.
+
+        Returns:
+            The destination or the fresh array of each tensor, in the order in which they were asked for.
+
+        Raises:
+            StorageError: A file cannot be read any more; some destinations may have changed.
+            CorruptCheckpointError: A file has changed since it was verified; some destinations may have changed.
+        """
+        if not self._verified:
+            raise ValueError("verify() comes before deliver()")
+        kept = self._kept
+        delivered = []
+        for ticket, (_, destination, _) in enumerate(self._requests):
+            if destination is None:
+                delivered.append(kept[ticket])
+            else:
+                delivered.append(destination)
+                if ticket in kept:
+                    destination[...] = kept[ticket]
+        for group in self._again:
+            for near, array in self._read_group(group):
+                delivered[near.ticket][...] = array
+        _read(self._spans)
+        for key, destination, box in self._others:
+            if destination is not None:
+                self._reader.read_into(key, destination, box)
+        self._kept = {}
+        return delivered
+
+    def _groups(self, file: ReadableFile, tensors: list[_Near]) -> Iterator[_Group]:
+        tensors.sort()
+        first = 0
+        start, stop = tensors[0].offset, 0
+        for number, near in enumerate(tensors):
+            if number > first and (near.offset > stop + _GAP or near.offset - start >= _JOINED):
+                yield self._group(file, start, stop, tensors[first:number])
+                first, start, stop = number, near.offset, 0
+            stop = max(stop, near.offset + near.entry.size)
+        yield self._group(file, start, stop, tensors[first:])
+
+    def _group(self, file: ReadableFile, start: int, stop: int, tensors: Sequence[_Near]) -> _Group:
+        in_place = any(self._requests[near.ticket].destination is not None for near in tensors)
+        size = stop - start if in_place else 0
+        staged = size <= self._staging
+        if staged:
+            self._staging -= size
+        return _Group(file, start, stop, tensors, staged)
+
+    def _read_groups(self, groups: list[_Group]) -> None:
+        size = sum(group.stop - group.start for group in groups)
+        count = sum(len(group.tensors) for group in groups)
+        threads = THREADS if size >= max(WORTH_THREADS, count * _PYTHON_BOUND) else 1
+        for_each(self._verify_group, groups, threads=threads)
+        self._again += [group for group in groups if not group.staged]
+
+    def _verify_group(self, group: _Group) -> None:
+        for near, array in self._read_group(group):
+            if self._requests[near.ticket].destination is None:
+                # Not a view, which would keep its neighbours in memory for as long as it lives.
+                self._kept[near.ticket] = array.copy()
+            elif group.staged:
+                self._kept[near.ticket] = array
+
+    def _read_group(self, group: _Group) -> Iterator[tuple[_Near, Array]]:
+        file, start, stop, tensors, _ = group
+        try:
+            data = memoryview(file.read(start, stop - start))
+        except MilepostError as error:
+            raise error.with_context(key=self._requests[tensors[0].ticket].key) from None
+        for near in tensors:
+            dtype, shape, _, offset, size, expected, _ = near.entry
+            begin = offset - start
+            crc = crc32c(data[begin : begin + size])
+            if mask(crc) != expected:
+                raise wrong_checksum(self._requests[near.ticket].key, file.path, offset, expected, crc)
+            yield near, np.ndarray(shape, dtype.numpy, data, begin)
+
+    def _verify_other(self, ticket: int) -> None:
+        key, destination, box = self._requests[ticket]
+        if destination is None:
+            self._kept[ticket] = self._reader.read(key, box)
+            return
+        dtype, shape = self._reader.entry(key)[:2]
+        if box is not None:
+            shape = box.shape(shape)
+        _check_destination(key, destination, dtype.numpy, shape)
+        size = TensorSpec(dtype, shape).nbytes
+        if size <= self._staging:
+            self._staging -= size
+            self._kept[ticket] = self._reader.read(key, box)
+        else:
+            self._reader.check(key, box)
+            self._others.append(self._requests[ticket])
+
+
+def _read(spans: Sequence[tuple[Span, Entry]]) -> None:
+    read_spans([span for span, _ in spans])
+    for span, entry in spans:
+        if mask(span.crc) != entry.crc:
+            raise wrong_checksum(span.key, span.file.path, span.offset, entry.crc, span.crc)
+
+
+def _check_destination(key: str, destination: Array, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
+    if destination.dtype != dtype or destination.shape != shape or not destination.flags.carray:
+        raise MismatchError(
+            "a tensor cannot be read into this array",
+            key=key,
+            expected=f"a writable, contiguous array of {dtype} and shape {shape}",
+            found=f"{destination.dtype}, shape {destination.shape}, flags {str(destination.flags).split()}",
+        )

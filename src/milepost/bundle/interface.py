@@ -1,0 +1,104 @@
+"""What every open checkpoint can do, whatever its format."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+from milepost.bundle.entry import Entry
+from milepost.bundle.memory import Array
+from milepost.storage import ReadableFile
+from milepost.tensor import TensorSlice, TensorSpec
+
+
+class BundleReader(Protocol):
+    """An open checkpoint. Opening it reads its index only; a tensor is read when it is asked for.
+
+    Errors name the key and the file. All reading methods raise `CorruptCheckpointError` for damaged bytes,
+    `CheckpointNotFoundError` for a missing data file, `KeyNotFoundError` for an unknown key, `StorageError` if the
+    operating system cannot read, and `UnsupportedError` for element types that have no values.
+    """
+
+    @property
+    def prefix(self) -> str:
+        """The checkpoint's prefix."""
+        ...
+
+    @property
+    def shard_paths(self) -> list[str]:
+        """The files that hold tensors."""
+        ...
+
+    def keys(self) -> list[str]:
+        """The names of all tensors, sorted."""
+        ...
+
+    def __contains__(self, key: object) -> bool: ...
+
+    def spec(self, key: str) -> TensorSpec:
+        """Element type and shape of a tensor."""
+        ...
+
+    def entry(self, key: str) -> Entry:
+        """What the index says of a tensor. Checkpoints of version 1 know no place and no checksum."""
+        ...
+
+    def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
+        """Where the bytes of a tensor are, if they lie in one run and as they belong into memory; otherwise None."""
+        ...
+
+    def read(self, key: str, box: TensorSlice | None = None) -> Array:
+        """Reads and verifies a tensor, or a box cut from it.
+
+        Args:
+            key: The tensor.
+            box: The part to read; it need not be one of those in which the tensor was saved.
+
+        Returns:
+            A fresh array; strings and variants are arrays of ``bytes`` objects.
+
+        Raises:
+            MismatchError: The box reaches outside the tensor.
+        """
+        ...
+
+    def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
+        """Reads and verifies like `read`, into an array of the right type and shape.
+
+        Should the bytes be damaged, the destination has been changed by the time this is known.
+        """
+        ...
+
+    def check(self, key: str, box: TensorSlice | None = None) -> None:
+        """Makes sure that `read` would succeed, without the memory it would take."""
+        ...
+
+    def map(self, key: str) -> Array:
+        """Maps a verified tensor from its file, without a copy.
+
+        Returns:
+            A read-only array. It stays valid when the reader is closed and the file is removed, but not if another
+            program cuts the file short.
+
+        Raises:
+            UnsupportedError: The tensor does not lie in its file as it would in memory; `read` it.
+        """
+        ...
+
+    def verify(self) -> None:
+        """Reads the whole checkpoint and checks all there is to check."""
+        ...
+
+    def check_files(self) -> None:
+        """Makes sure that all files are there and long enough, without reading them."""
+        ...
+
+    def hold(self) -> None:
+        """Opens all files now, so that they stay readable should they be removed."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of all files. Closing twice does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exc: object) -> None: ...

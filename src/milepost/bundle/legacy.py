@@ -1,0 +1,240 @@
+"""Reads V1 checkpoints, which TensorFlow wrote before version 0.12 and on request ever since.
+
+::
+
+    file   := table of  "" -> SavedTensorSlices{meta},  slice key -> SavedTensorSlices{data}
+    meta   := for each tensor of the file: name, shape, type, slices
+    data   := name, slice, TensorProto{values in the field for their type, no type, no shape}
+
+Slice keys are those of `slices`; a tensor in one piece is the slice that covers it. Blocks of the table have checksums,
+tensors have none. A sharded checkpoint is several such files, each with the pieces that it holds. Source:
+TensorFlow 1.15, ``tensorflow/core/util/saved_tensor_slice.proto`` and ``tensor_slice_writer.cc``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+
+from milepost.bundle.entry import Entry, dtype_of, shape_of
+from milepost.bundle.memory import Array, new_array, object_array
+from milepost.bundle.messages import SavedTensorSlices
+from milepost.bundle.problems import no_such_key
+from milepost.bundle.slices import Overlap, index_of, overlaps, parse_box, slice_key
+from milepost.coding.protobuf import parse
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.storage import ReadableFile, Storage
+from milepost.table import TableReader
+from milepost.tensor import DType, TensorSlice, TensorSpec
+
+META_KEY: Final = b""
+VERSION: Final = 1
+"""What TensorFlow calls ``TF_CHECKPOINT_VERSION``."""
+
+_COMPLEX: Final = "complex64", "complex128"
+_HALVES: Final = "float16", "bfloat16"
+_FIELDS: Final = {
+    "float32": "float_val",
+    "float64": "double_val",
+    "complex64": "scomplex_val",
+    "complex128": "dcomplex_val",
+    "int64": "int64_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
+    "bool": "bool_val",
+    "string": "string_val",
+    **dict.fromkeys(_HALVES, "half_val"),
+    **dict.fromkeys(["int8", "int16", "int32", "uint8", "uint16"], "int_val"),
+    **dict.fromkeys(["qint8", "qint16", "qint32", "quint8", "quint16"], "int_val"),
+}
+"""Where a TensorProto has the values of each type."""
+
+
+class _Meta(NamedTuple):
+    """What the files say of a tensor, and which of them says it for each of its pieces."""
+
+    messages: list[Any]
+    tables: list[TableReader]
+
+
+class _Tensor(NamedTuple):
+    dtype: DType
+    shape: tuple[int, ...]
+    pieces: dict[TensorSlice, TableReader]
+
+
+class LegacyReader:
+    """An open V1 checkpoint; see `BundleReader` for what its methods do."""
+
+    def __init__(self, storage: Storage, prefix: str, paths: tuple[str, ...]) -> None:
+        self.prefix = prefix
+        self.shard_paths = list(paths)
+        self._files: list[ReadableFile] = []
+        self._metas: dict[str, _Meta] = {}
+        self._tensors: dict[str, _Tensor] = {}
+        try:
+            for path in paths:
+                self._files.append(storage.open(path))
+                self._read_meta(self._files[-1])
+        except MilepostError as error:
+            self.close()
+            raise error.with_context(
+                file=path, remedy=f"is it a checkpoint at all? One of TensorFlow 2 would have {path + '.index'!r}"
+            ) from None
+
+    def keys(self) -> list[str]:
+        return sorted(self._metas)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._metas
+
+    def spec(self, key: str) -> TensorSpec:
+        tensor = self._tensor(key)
+        return TensorSpec(tensor.dtype, tensor.shape)
+
+    def entry(self, key: str) -> Entry:
+        tensor = self._tensor(key)
+        pieces = tuple(tensor.pieces)
+        whole = len(pieces) == 1 and pieces[0].is_whole
+        return Entry(tensor.dtype, tensor.shape, slices=() if whole else pieces)
+
+    def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
+        self._tensor(key)
+        return None
+
+    def read(self, key: str, box: TensorSlice | None = None) -> Array:
+        tensor = self._tensor(key)
+        box = box or TensorSlice.whole(len(tensor.shape))
+        found = self._overlaps(key, tensor, box)
+        array = new_array(tensor.dtype, box.shape(tensor.shape))
+        for overlap in found:
+            piece = self._values(key, tensor, overlap.piece)
+            array[index_of(overlap.target)] = piece[index_of(overlap.source)]
+        return array
+
+    def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
+        destination[...] = self.read(key, box)
+
+    def check(self, key: str, box: TensorSlice | None = None) -> None:
+        tensor = self._tensor(key)
+        for overlap in self._overlaps(key, tensor, box or TensorSlice.whole(len(tensor.shape))):
+            self._values(key, tensor, overlap.piece)
+
+    def map(self, key: str) -> Array:
+        self._tensor(key)
+        raise UnsupportedError(
+            "tensors of a checkpoint from before TensorFlow 0.12 do not lie in its file as they would in memory",
+            key=key,
+            file=self.prefix,
+            remedy="use read() instead of map()",
+        )
+
+    def verify(self) -> None:
+        for file in self._files:
+            TableReader(file).verify()
+        for key in self._metas:
+            self.check(key)
+
+    def check_files(self) -> None:
+        """Nothing is left to check: opening has read the end of each file, which tells where the rest must be."""
+
+    def hold(self) -> None:
+        """They are open."""
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _read_meta(self, file: ReadableFile) -> None:
+        table = TableReader(file)
+        row = table.get(META_KEY)
+        if row is None:
+            raise CorruptCheckpointError("the file has no header, so it is not a checkpoint")
+        meta = parse(SavedTensorSlices, row, what="the header of the checkpoint").meta
+        if meta.versions.min_consumer > VERSION or VERSION in meta.versions.bad_consumers:
+            raise UnsupportedError(
+                "the checkpoint says that readers of this version must not read it",
+                expected=f"a reader of version {meta.versions.min_consumer} or later",
+                found=f"version {VERSION}",
+            )
+        for message in meta.tensor:
+            try:
+                key = message.name.decode()
+            except UnicodeDecodeError:
+                raise CorruptCheckpointError("a key that is not UTF-8", key=message.name) from None
+            found = self._metas.setdefault(key, _Meta([], []))
+            found.messages.append(message)
+            found.tables.append(table)
+
+    def _tensor(self, key: str) -> _Tensor:
+        tensor = self._tensors.get(key)
+        if tensor is None:
+            meta = self._metas.get(key)
+            if meta is None:
+                raise no_such_key(key, self.keys(), self.prefix)
+            try:
+                tensor = self._tensors[key] = _decode_meta(meta)
+            except MilepostError as error:
+                raise error.with_context(key=key, file=self.prefix) from None
+        return tensor
+
+    def _overlaps(self, key: str, tensor: _Tensor, box: TensorSlice) -> list[Overlap]:
+        try:
+            return overlaps(list(tensor.pieces), box, tensor.shape)
+        except CorruptCheckpointError as error:
+            raise error.with_context(key=key, file=self.prefix) from None
+
+    def _values(self, key: str, tensor: _Tensor, box: TensorSlice) -> Array:
+        try:
+            row = tensor.pieces[box].get(slice_key(key.encode(), box))
+            if row is None:
+                raise CorruptCheckpointError(f"the slice {box or 'that is all'} of the tensor is missing")
+            data = parse(SavedTensorSlices, row, what="the slice of a tensor").data
+            return _decode_values(tensor.dtype, box.shape(tensor.shape), data.data)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=self.prefix) from None
+
+
+def _decode_meta(meta: _Meta) -> _Tensor:
+    first = meta.messages[0]
+    shape = shape_of(first.shape)
+    pieces = {}
+    for message, table in zip(meta.messages, meta.tables, strict=True):
+        if message.type != first.type or shape_of(message.shape) != shape:
+            raise CorruptCheckpointError("the files disagree on the type and shape of a tensor")
+        for box in message.slice:
+            pieces[parse_box(box, shape)] = table
+    return _Tensor(dtype_of(first.type), shape, pieces)
+
+
+def _decode_values(dtype: DType, shape: tuple[int, ...], message: Any) -> Array:
+    field = _FIELDS.get(dtype.name)
+    if field is None:
+        raise UnsupportedError("checkpoints from before TensorFlow 0.12 cannot hold this type", found=dtype)
+    values = getattr(message, field)
+    expected = math.prod(shape) * (2 if dtype.name in _COMPLEX else 1)
+    if len(values) != expected:
+        raise CorruptCheckpointError(
+            "too few or too many values for the shape", expected=f"{expected} for {shape}", found=len(values)
+        )
+    if dtype.is_bytes:
+        return object_array(list(values), shape)
+    if dtype.name in _COMPLEX:
+        flat = np.array(values, f"f{dtype.itemsize // 2}").view(dtype.numpy)
+    elif dtype.name in _HALVES:
+        flat = np.array(values, np.int32).astype(np.uint16).view(dtype.numpy)
+    elif field == "int_val":
+        # Wraps what does not fit, which only a damaged file could hold.
+        flat = np.array(values, np.int32).astype(dtype.numpy[0] if dtype.numpy.names else dtype.numpy)
+        flat = flat.view(dtype.numpy)
+    else:
+        flat = np.array(values, dtype.numpy)
+    return flat.reshape(shape)

@@ -1,0 +1,45 @@
+"""Errors that several parts of this layer raise."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+from milepost.coding.crc32c import mask
+from milepost.errors import CorruptCheckpointError, KeyNotFoundError
+
+_MOST_COMPARED: Final = 5000
+"""Keys to compare a wrong one with; more would make the error take seconds."""
+
+
+def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError:
+    """A key that is not there, with those that look like it."""
+    close: Sequence[str] = ()
+    if isinstance(key, str):
+        close = [other for other in keys if other.startswith(key + "/")][:3]
+        close = close or difflib.get_close_matches(key, keys[:_MOST_COMPARED])
+    if close:
+        remedy = "did you mean " + " or ".join(map(repr, close)) + "?"
+    else:
+        remedy = f"keys() lists the {len(keys)} keys that there are"
+    return KeyNotFoundError("the checkpoint has no such key", key=key, file=file, remedy=remedy)
+
+
+def wrong_checksum(key: str, file: str, offset: int, expected: int, found: int) -> CorruptCheckpointError:
+    """Bytes of a tensor that are not those that were written.
+
+    Args:
+        key: The tensor.
+        file: Where it is.
+        offset: Its first byte there.
+        expected: The checksum in the entry, masked.
+        found: The checksum of the bytes, not masked.
+    """
+    return CorruptCheckpointError(
+        f"the tensor at byte {offset} is damaged: wrong checksum",
+        key=key,
+        file=file,
+        expected=f"{expected:#010x}",
+        found=f"{mask(found):#010x}",
+    )

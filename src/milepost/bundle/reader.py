@@ -1,0 +1,443 @@
+"""Reads V2 checkpoints, and opens those of either version.
+
+The index is a table (see `writer`), data files are described in `layout`. Files of TensorFlow may differ from milepost's
+in that tensors are not aligned, gaps between them are allowed, blocks of the index may be compressed, and everything
+may come from a big-endian machine. Source: TensorFlow 2.21,
+``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Self
+
+from milepost.bundle import strings, variants
+from milepost.bundle.entry import Entry, decode
+from milepost.bundle.interface import BundleReader
+from milepost.bundle.legacy import LegacyReader
+from milepost.bundle.mapping import map_bytes
+from milepost.bundle.memory import Array, bytes_of, new_array, object_array, scatter, swap_bytes
+from milepost.bundle.messages import BundleHeader
+from milepost.bundle.names import data_path, locate
+from milepost.bundle.problems import no_such_key, wrong_checksum
+from milepost.bundle.slices import KEY_START, Box, index_of, overlaps, parse_slice_key, ranges, slice_key
+from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
+from milepost.bundle.writer import HEADER_KEY, VERSION
+from milepost.coding.crc32c import crc32c, mask
+from milepost.coding.protobuf import parse
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.storage import LocalStorage, ReadableFile, Storage
+from milepost.table import TableReader
+from milepost.tensor import TensorSlice, TensorSpec
+from milepost.tensor.dtype import VARIANT
+
+_LITTLE, _BIG = 0, 1
+_MOST_SHARDS: Final = 99_999
+"""What the five digits in the names of data files can count."""
+_FEW: Final = 64
+"""Keys that are looked up one by one before it pays to read the whole index."""
+
+
+def open_bundle(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader:
+    """Opens a checkpoint.
+
+    Args:
+        storage: Where it is.
+        prefix: Its prefix; the path of an index is understood as one.
+
+    Raises:
+        CheckpointNotFoundError: There is none; the error says what there is.
+        CorruptCheckpointError: The index is damaged, or the file is something else.
+        UnsupportedError: A newer TensorFlow wrote it and says that this reader must not read it.
+    """
+    location = locate(storage, prefix)
+    if location.version == 1:
+        return LegacyReader(storage, location.prefix, location.files)
+    return IndexedReader(storage, location.prefix, location.files[0])
+
+
+class _Piece(NamedTuple):
+    """A stored run of bytes that has part of what is wanted.
+
+    Attributes:
+        entry: Where it is.
+        file: In which file.
+        source: The part of it; None for all of it.
+        target: The part of what is wanted; None for all of that.
+    """
+
+    entry: Entry
+    file: ReadableFile
+    source: Box | None = None
+    target: Box | None = None
+
+
+class IndexedReader:
+    """An open V2 checkpoint."""
+
+    def __init__(self, storage: Storage, prefix: str, index: str) -> None:
+        self.prefix = prefix
+        self._storage = storage
+        self._index = storage.open(index)
+        self._lock = threading.Lock()
+        self._files: dict[int, ReadableFile] = {}
+        self._closed = False
+        self._entries: dict[str, Entry] = {}
+        self._rows: dict[bytes, bytes] | None = None
+        self._lookups = 0
+        try:
+            self._table = TableReader(self._index)
+            self._shards, self._byteorder = self._read_header()
+            self._swapped = self._byteorder != sys.byteorder
+        except MilepostError as error:
+            self._index.close()
+            raise error.with_context(file=index) from None
+
+    @property
+    def shard_paths(self) -> list[str]:
+        return [data_path(self.prefix, shard, self._shards) for shard in range(self._shards)]
+
+    def keys(self) -> list[str]:
+        return [self._decode_key(name) for name in self._all_rows() if not name.startswith(KEY_START) and name]
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and (key in self._entries or self._row(_encode_key(key)) is not None)
+
+    def spec(self, key: str) -> TensorSpec:
+        entry = self.entry(key)
+        return TensorSpec(entry.dtype, entry.shape)
+
+    def entry(self, key: str) -> Entry:
+        entry = self._entries.get(key)
+        if entry is None:
+            row = self._row(_encode_key(key))
+            if row is None:
+                raise no_such_key(key, self.keys(), self.prefix)
+            entry = self._entries[key] = self._decode_entry(key, row)
+        return entry
+
+    def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
+        entry = self.entry(key)
+        if entry.slices or self._swapped or entry.dtype.is_bytes:
+            return None
+        return self._file_of(key, entry), entry
+
+    def read(self, key: str, box: TensorSlice | None = None) -> Array:
+        entry = self.entry(key)
+        shape, pieces = self._pieces(key, entry, box)
+        array = new_array(entry.dtype, shape)
+        self._fill(key, pieces, array)
+        return array
+
+    def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
+        _, pieces = self._pieces(key, self.entry(key), box)
+        self._fill(key, pieces, destination)
+
+    def check(self, key: str, box: TensorSlice | None = None) -> None:
+        _, pieces = self._pieces(key, self.entry(key), box)
+        self._check(key, pieces)
+
+    def map(self, key: str) -> Array:
+        extent = self.extent(key)
+        if extent is None or not isinstance(self._storage, LocalStorage) or extent[1].offset % extent[1].dtype.itemsize:
+            raise UnsupportedError(
+                "this tensor does not lie in its file as it would in memory",
+                key=key,
+                file=self.prefix,
+                expected="numbers in one aligned run of bytes in a local file, of this machine's byte order",
+                remedy="use read() instead of map()",
+            )
+        file, entry = extent
+        data = map_bytes(file.path, entry.offset, entry.size)
+        crc = 0
+        for start in range(0, entry.size, CHUNK):
+            crc = crc32c(data[start : start + CHUNK], crc)
+        _compare(key, file, entry, crc)
+        return data.view(entry.dtype.numpy).reshape(entry.shape)
+
+    def verify(self) -> None:
+        # Through a table of its own, which has no blocks in memory yet.
+        TableReader(self._index).verify()
+        self.check_files()
+        spans = []
+        entries = []
+        for key, entry in self._all_entries():
+            if entry.slices:
+                # The pieces have keys of their own, and so are read by themselves.
+                self._pieces(key, entry, None)
+            elif entry.dtype.is_bytes:
+                self._check(key, [_Piece(entry, self._file_of(key, entry))])
+            else:
+                spans.append(Span(key, self._file_of(key, entry), entry.offset, entry.size))
+                entries.append(entry)
+        read_spans(spans)
+        for span, entry in zip(spans, entries, strict=True):
+            _compare(span.key, span.file, entry, span.crc)
+
+    def check_files(self) -> None:
+        self.hold()
+        placed: list[tuple[int, int, int, str]] = []
+        for key, entry in self._all_entries():
+            if not entry.slices:
+                self._file_of(key, entry)
+                if entry.size:
+                    placed.append((entry.shard, entry.offset, entry.size, key))
+        placed.sort()
+        for (shard, offset, size, key), (following, start, _, other) in itertools.pairwise(placed):
+            if shard == following and start < offset + size:
+                raise CorruptCheckpointError(
+                    "two tensors claim the same bytes",
+                    key=other,
+                    file=self._shard_path(shard),
+                    expected=f"a start at {offset + size} or later, where {key!r} ends",
+                    found=start,
+                )
+
+    def hold(self) -> None:
+        for shard in range(self._shards):
+            self._file(shard, None)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for file in (self._index, *self._files.values()):
+                file.close()
+            self._files.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _read_header(self) -> tuple[int, strings.Order]:
+        """The number of shards, and the byte order of the machine that wrote them."""
+        row = self._table.get(HEADER_KEY)
+        if row is None:
+            raise CorruptCheckpointError("the index has no header, so it is not that of a checkpoint")
+        header = parse(BundleHeader, row, what="the header of the index")
+        if not 1 <= header.num_shards <= _MOST_SHARDS:
+            raise CorruptCheckpointError(
+                "an impossible number of data files", expected=f"1 to {_MOST_SHARDS}", found=header.num_shards
+            )
+        if header.endianness not in (_LITTLE, _BIG):
+            raise CorruptCheckpointError("an unknown byte order", expected="0 or 1", found=header.endianness)
+        version = header.version
+        if version.min_consumer > VERSION or VERSION in version.bad_consumers:
+            raise UnsupportedError(
+                "the checkpoint says that readers of this version must not read it",
+                expected=f"a reader of version {version.min_consumer} or later, none of {list(version.bad_consumers)}",
+                found=f"version {VERSION}",
+                remedy="update milepost",
+            )
+        return header.num_shards, "big" if header.endianness == _BIG else "little"
+
+    def _row(self, key: bytes) -> bytes | None:
+        if not key or key.startswith(KEY_START):
+            return None
+        return self._raw_row(key)
+
+    def _raw_row(self, key: bytes) -> bytes | None:
+        if self._rows is None:
+            self._lookups += 1
+            if self._lookups <= _FEW:
+                return self._table.get(key)
+        return self._all_rows().get(key)
+
+    def _all_rows(self) -> dict[bytes, bytes]:
+        if self._rows is None:
+            self._rows = dict(self._table.items())
+        return self._rows
+
+    def _all_entries(self) -> Iterator[tuple[str, Entry]]:
+        """All entries, also those of pieces, which go by the name of their tensor."""
+        for row, value in self._all_rows().items():
+            if row.startswith(KEY_START):
+                try:
+                    name, box = parse_slice_key(row)
+                except MilepostError as error:
+                    raise error.with_context(file=self._index.path) from None
+                key = self._decode_key(name)
+                yield f"{key} [{box}]", self._decode_entry(key, value)
+            elif row:
+                yield (key := self._decode_key(row)), self._decode_entry(key, value)
+
+    def _decode_key(self, name: bytes) -> str:
+        try:
+            return name.decode()
+        except UnicodeDecodeError:
+            raise CorruptCheckpointError(
+                "a key that is not UTF-8", key=name, file=self._index.path, remedy="the other keys can be read by name"
+            ) from None
+
+    def _decode_entry(self, key: str, row: bytes) -> Entry:
+        try:
+            return decode(row)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=self._index.path) from None
+
+    def _shard_path(self, shard: int) -> str:
+        return data_path(self.prefix, shard, self._shards)
+
+    def _file(self, shard: int, key: str | None) -> ReadableFile:
+        file = self._files.get(shard)
+        if file is None:
+            with self._lock:
+                if self._closed:
+                    raise ValueError(f"the reader of {self.prefix} is closed")
+                file = self._files.get(shard)
+                if file is None:
+                    try:
+                        file = self._files[shard] = self._storage.open(self._shard_path(shard))
+                    except CheckpointNotFoundError:
+                        raise CheckpointNotFoundError(
+                            "a data file of the checkpoint is missing",
+                            key=key,
+                            file=self._shard_path(shard),
+                            remedy="copy all files of a checkpoint, or use another one",
+                        ) from None
+                    except MilepostError as error:
+                        raise error.with_context(key=key) from None
+        return file
+
+    def _file_of(self, key: str, entry: Entry) -> ReadableFile:
+        if entry.shard >= self._shards:
+            raise CorruptCheckpointError(
+                "an entry for a data file that does not exist",
+                key=key,
+                file=self._index.path,
+                expected=f"a shard less than {self._shards}",
+                found=entry.shard,
+            )
+        file = self._file(entry.shard, key)
+        if entry.offset + entry.size > file.size:
+            raise CorruptCheckpointError(
+                f"the tensor at byte {entry.offset} reaches beyond the end of its data file",
+                key=key,
+                file=file.path,
+                expected=f"at least {entry.offset + entry.size} bytes",
+                found=f"{file.size} bytes",
+                remedy="the file is truncated, or belongs to another checkpoint",
+            )
+        return file
+
+    def _pieces(self, key: str, entry: Entry, box: TensorSlice | None) -> tuple[tuple[int, ...], list[_Piece]]:
+        """The shape of what is wanted, and what it is made of. Nothing larger than the files can come out."""
+        if not entry.slices:
+            file = self._file_of(key, entry)
+            if box is None:
+                return entry.shape, [_Piece(entry, file)]
+            wanted = ranges(box, entry.shape)
+            return _lengths(wanted), [_Piece(entry, file, wanted)]
+        box = box or TensorSlice.whole(len(entry.shape))
+        try:
+            found = overlaps(entry.slices, box, entry.shape)
+        except CorruptCheckpointError as error:
+            raise error.with_context(key=key, file=self._index.path) from None
+        pieces = []
+        for overlap in found:
+            stored = self._piece_entry(key, entry, overlap.piece)
+            pieces.append(_Piece(stored, self._file_of(key, stored), overlap.source, overlap.target))
+        return _lengths(ranges(box, entry.shape)), pieces
+
+    def _piece_entry(self, key: str, entry: Entry, box: TensorSlice) -> Entry:
+        row = self._raw_row(slice_key(key.encode(), box))
+        stored = None if row is None else self._decode_entry(key, row)
+        expected = TensorSpec(entry.dtype, box.shape(entry.shape))
+        if stored is None or stored.slices or TensorSpec(stored.dtype, stored.shape) != expected:
+            raise CorruptCheckpointError(
+                f"the slice {box} of the tensor is not as its entry says",
+                key=key,
+                file=self._index.path,
+                expected=expected,
+                found="nothing" if stored is None else TensorSpec(stored.dtype, stored.shape),
+            )
+        return stored
+
+    def _fill(self, key: str, pieces: list[_Piece], array: Array) -> None:
+        whole = []
+        for piece in pieces:
+            target = array if piece.target is None else array[index_of(piece.target)]
+            if piece.entry.dtype.is_bytes:
+                objects = self._read_objects(key, piece)
+                target[...] = objects if piece.source is None else objects[index_of(piece.source)]
+            elif target.shape == piece.entry.shape and target.flags.c_contiguous:
+                span = Span(key, piece.file, piece.entry.offset, piece.entry.size, bytes_of(target))
+                whole.append((span, piece))
+            else:
+                self._stream(key, piece, target)
+        read_spans([span for span, _ in whole])
+        for span, piece in whole:
+            _compare(key, piece.file, piece.entry, span.crc)
+            if self._swapped and span.target is not None:
+                swap_bytes(span.target, piece.entry.dtype)
+
+    def _check(self, key: str, pieces: list[_Piece]) -> None:
+        spans = []
+        for piece in pieces:
+            if piece.entry.dtype.is_bytes:
+                self._read_objects(key, piece)
+            else:
+                spans.append(Span(key, piece.file, piece.entry.offset, piece.entry.size))
+        read_spans(spans)
+        for span, piece in zip(spans, [piece for piece in pieces if not piece.entry.dtype.is_bytes], strict=True):
+            _compare(key, piece.file, piece.entry, span.crc)
+
+    def _stream(self, key: str, piece: _Piece, target: Array) -> None:
+        """Reads a run of bytes a part of which goes to places that do not lie one after the other."""
+        entry = piece.entry
+        origin = [start for start, _ in piece.source] if piece.source else [0] * len(entry.shape)
+        crc = position = 0
+        try:
+            for chunk in read_chunks(piece.file, entry.offset, entry.size):
+                crc = crc32c(chunk, crc)
+                if self._swapped:
+                    swap_bytes(chunk, entry.dtype)
+                elements = chunk.view(entry.dtype.numpy)
+                scatter(target, origin, entry.shape, position, elements)
+                position += len(elements)
+        except MilepostError as error:
+            raise error.with_context(key=key) from None
+        _compare(key, piece.file, entry, crc)
+
+    def _read_objects(self, key: str, piece: _Piece) -> Array:
+        entry, file = piece.entry, piece.file
+        try:
+            data = file.read(entry.offset, entry.size)
+            count = math.prod(entry.shape)
+            if entry.dtype is not VARIANT:
+                elements, crc = strings.decode(data, count, self._byteorder)
+            elif self._swapped:
+                raise UnsupportedError("variants from a machine of the other byte order cannot be read")
+            else:
+                elements, crc = variants.decode(data, count)
+            array = object_array(elements, entry.shape)
+        except CorruptCheckpointError as error:
+            error.problem = f"the tensor at byte {entry.offset} is damaged: {error.problem}"
+            raise error.with_context(key=key, file=file.path) from None
+        except MilepostError as error:
+            raise error.with_context(key=key, file=file.path) from None
+        _compare(key, file, entry, crc)
+        return array
+
+
+def _compare(key: str, file: ReadableFile, entry: Entry, crc: int) -> None:
+    if mask(crc) != entry.crc:
+        raise wrong_checksum(key, file.path, entry.offset, entry.crc, crc)
+
+
+def _lengths(box: Box) -> tuple[int, ...]:
+    return tuple(stop - start for start, stop in box)
+
+
+def _encode_key(key: str) -> bytes:
+    """A key as the index has it; one that no index can have becomes the empty key, which is not a tensor's."""
+    try:
+        return key.encode()
+    except UnicodeEncodeError:
+        return b""

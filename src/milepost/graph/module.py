@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ class Tracked:
     Lists and dicts that are assigned become their tracked wrappers (see `milepost.graph.containers`); a value that a
     restored checkpoint holds for a new attribute is given to it before the attribute can be read.
     """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__

@@ -92,7 +92,8 @@ def walk(
         try:
             children: Any = adapter.children(obj)
             if number == 0 and attached:
-                children = [*(pair for pair in children if pair[0] not in dict(attached)), *attached]
+                names = {name for name, _ in attached}
+                children = [*(pair for pair in children if pair[0] not in names), *attached]
             for name, child in children:
                 found = adapter_of_type(type(child))
                 if found is None or (found.conditional and not found.tracks(child)):
@@ -123,7 +124,7 @@ def _walk_slots(graph: LiveGraph, ids: dict[int, int]) -> None:
     owners = [number for number, adapter in enumerate(adapters) if adapter.has_slots(objects[number])]
     if not owners:
         return
-    candidates = [number for number, obj in enumerate(objects) if adapters[number].values(obj)]
+    candidates = [number for number, adapter in enumerate(adapters) if adapter.leaf]
     for owner in owners:
         adapter, optimizer = adapters[owner], objects[owner]
         references = graph.slots[owner] = []

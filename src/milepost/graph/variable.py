@@ -34,6 +34,8 @@ def as_array(value: Any, dtype: Any = None) -> Array:
     if wanted is not None and wanted.name == "variant":
         return np.asarray(value, object)
     array = np.asarray(value, None if wanted is None or wanted.is_bytes else wanted.numpy)
+    if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
+        array = np.asarray(value, object)  # NumPy's own strings lose zeros at their end
     if wanted is None and not isinstance(value, (np.ndarray, np.generic)) and not _holds_arrays(value):
         if array.dtype == np.float64:
             array = array.astype(np.float32)

@@ -1,0 +1,18 @@
+"""Saving and restoring whole object graphs, and looking into checkpoints."""
+
+from milepost.checkpoint.checkpoint import Checkpoint
+from milepost.checkpoint.reader import CheckpointReader, list_variables, load_checkpoint, load_variable
+from milepost.checkpoint.views import CheckpointView, TrackableView
+from milepost.checkpoint.weights import load_weights, save_weights
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointReader",
+    "CheckpointView",
+    "TrackableView",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "load_weights",
+    "save_weights",
+]

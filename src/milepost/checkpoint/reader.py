@@ -1,0 +1,159 @@
+"""Looking at the tensors of a checkpoint without any objects."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from milepost.bundle import open_bundle
+from milepost.engine.directory import latest_checkpoint
+from milepost.errors import CheckpointNotFoundError
+from milepost.graph.adapter import Array
+from milepost.storage import LocalStorage, Storage
+from milepost.tensor import DType
+from milepost.tensor.spec import format_shape
+
+PathLike = str | os.PathLike[str]
+
+
+class CheckpointReader:
+    """Reads single tensors of a checkpoint by their keys, as ``tf.train.CheckpointReader`` does.
+
+    Opening reads the index only, and nothing reads a tensor that was not asked for.
+
+    Args:
+        prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned.
+        storage: Where the files live; by default on this machine.
+
+    Raises:
+        CheckpointNotFoundError: There is no such checkpoint.
+        CorruptCheckpointError: Its index is damaged, or the path is something else.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> prefix = milepost.Checkpoint(v=milepost.Variable([1.0, 2.0])).write(tempfile.mkdtemp() + "/ckpt")
+        >>> reader = CheckpointReader(prefix)
+        >>> reader.get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE")
+        array([1., 2.], dtype=float32)
+    """
+
+    def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
+        self._bundle = open_bundle(storage or LocalStorage(), os.fspath(prefix))
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Every key and the lengths of its tensor's dimensions."""
+        return {key: list(self._bundle.spec(key).shape) for key in self._bundle.keys()}  # noqa: SIM118
+
+    def get_variable_to_dtype_map(self) -> dict[str, DType]:
+        """Every key and its tensor's element type."""
+        return {key: self._bundle.spec(key).dtype for key in self._bundle.keys()}  # noqa: SIM118
+
+    def has_tensor(self, key: str) -> bool:
+        """Whether the checkpoint has a tensor under this key."""
+        return key in self._bundle
+
+    def get_tensor(self, key: str) -> Any:
+        """Reads one tensor and verifies its checksum.
+
+        Args:
+            key: Its key.
+
+        Returns:
+            A new array; for a tensor of no dimensions a NumPy scalar, or ``bytes`` for a string.
+
+        Raises:
+            KeyNotFoundError: There is no such tensor.
+            CorruptCheckpointError: Its bytes are damaged or missing.
+        """
+        array = self._bundle.read(key)
+        return array if array.ndim else array[()]
+
+    def map_tensor(self, key: str) -> Array:
+        """Maps one tensor into memory, read-only, after verifying its checksum.
+
+        Args:
+            key: Its key.
+
+        Returns:
+            An array over the file's own pages, which take no memory that could not be given back.
+
+        Raises:
+            KeyNotFoundError: There is no such tensor.
+            CorruptCheckpointError: Its bytes are damaged or missing.
+            UnsupportedError: The tensor is not stored as a plain block of memory: strings, slices, foreign byte order,
+                an offset that its element type forbids.
+        """
+        return self._bundle.map(key)
+
+    def verify(self) -> None:
+        """Reads everything and verifies every checksum.
+
+        Raises:
+            CheckpointNotFoundError: A data file is missing.
+            CorruptCheckpointError: Some bytes are damaged; the error names key, file and offset.
+        """
+        self._bundle.verify()
+
+    def debug_string(self) -> bytes:
+        """One line for each tensor: key, TensorFlow's name of the type, shape."""
+        lines = [
+            f"{key} (DT_{spec.dtype.name.upper().replace('FLOAT32', 'FLOAT').replace('FLOAT64', 'DOUBLE')}) "
+            f"[{format_shape(spec.shape)}]\n"
+            for key in self._bundle.keys()  # noqa: SIM118
+            for spec in (self._bundle.spec(key),)
+        ]
+        return "".join(lines).encode()
+
+
+def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> CheckpointReader:
+    """Opens a checkpoint for reading.
+
+    Args:
+        ckpt_dir_or_file: A checkpoint's path, or a directory, of which the latest checkpoint is opened.
+        storage: Where the files live; by default on this machine.
+
+    Raises:
+        CheckpointNotFoundError: There is no checkpoint.
+        CorruptCheckpointError: It is damaged.
+    """
+    return CheckpointReader(_resolve(ckpt_dir_or_file, storage or LocalStorage()), storage)
+
+
+def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
+    """Lists key and shape of every tensor of a checkpoint, sorted by key; arguments and errors as `load_checkpoint`.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> prefix = milepost.Checkpoint(v=milepost.Variable([1.0, 2.0])).write(tempfile.mkdtemp() + "/ckpt")
+        >>> list_variables(prefix)
+        [('_CHECKPOINTABLE_OBJECT_GRAPH', []), ('v/.ATTRIBUTES/VARIABLE_VALUE', [2])]
+    """
+    return sorted(load_checkpoint(ckpt_dir_or_file, storage).get_variable_to_shape_map().items())
+
+
+def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None = None) -> Any:
+    """Reads one tensor of a checkpoint.
+
+    Args:
+        ckpt_dir_or_file: As for `load_checkpoint`.
+        name: Its key; a ``:0`` at the end, as in the name of a TensorFlow 1 variable, is dropped.
+        storage: Where the files live; by default on this machine.
+
+    Returns:
+        As `CheckpointReader.get_tensor`.
+    """
+    return load_checkpoint(ckpt_dir_or_file, storage).get_tensor(name.removesuffix(":0"))
+
+
+def _resolve(path: PathLike, storage: Storage) -> str:
+    path = os.fspath(path)
+    if not storage.is_directory(path) or storage.is_file(path + ".index"):
+        return path
+    latest = latest_checkpoint(path, storage=storage)
+    if latest is None:
+        raise CheckpointNotFoundError(
+            "this directory has no `checkpoint` file that names a checkpoint",
+            file=path,
+            remedy="name a checkpoint in it by its prefix, such as <directory>/ckpt-1",
+        )
+    return latest

@@ -1,0 +1,125 @@
+"""The two sides of a restore, to look at: objects in memory, and objects in a checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import Any
+
+from milepost.bundle import open_bundle
+from milepost.engine.load import read_object_graph
+from milepost.errors import UnsupportedError, UntrackableError
+from milepost.graph.adapter import adapter_of
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.traversal import live_children, reachable
+from milepost.storage import LocalStorage, Storage
+
+PathLike = str | os.PathLike[str]
+
+
+class TrackableView:
+    """The live objects reachable from a root, as ``tf.train.TrackableView`` shows them.
+
+    Args:
+        root: The object to start from.
+
+    Raises:
+        UntrackableError: The root is not trackable.
+
+    Example:
+        >>> import milepost
+        >>> root = milepost.Checkpoint(v=milepost.Variable(1.0))
+        >>> list(milepost.TrackableView.children(root))
+        ['v']
+    """
+
+    def __init__(self, root: Any) -> None:
+        if adapter_of(root) is None:
+            raise UntrackableError("this object has no place in an object graph", found=f"a {type(root).__name__}")
+        self.root = root
+
+    @staticmethod
+    def children(obj: Any) -> dict[str, Any]:
+        """The trackable children of an object by the names of their edges."""
+        adapter = adapter_of(obj)
+        return dict(live_children(adapter, obj)) if adapter is not None else {}
+
+    def descendants(self) -> list[Any]:
+        """All objects reachable from the root, itself included, nearest first."""
+        return reachable(self.root)
+
+
+class CheckpointView:
+    """The object graph of a checkpoint, as ``tf.train.CheckpointView`` shows it.
+
+    Args:
+        save_path: The checkpoint.
+        storage: Where the files live; by default on this machine.
+
+    Raises:
+        CheckpointNotFoundError: There is no such checkpoint.
+        CorruptCheckpointError: It is damaged.
+        UnsupportedError: It is name-based and has no object graph.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).write(tempfile.mkdtemp() + "/ckpt")
+        >>> milepost.CheckpointView(path).children(0)
+        {'v': 1}
+    """
+
+    def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
+        with open_bundle(storage or LocalStorage(), os.fspath(save_path)) as reader:
+            graph = read_object_graph(reader)
+        if graph is None:
+            raise UnsupportedError(
+                "a name-based checkpoint has no object graph",
+                file=os.fspath(save_path),
+                remedy="use milepost.load_checkpoint to look at its tensors",
+            )
+        self._graph: ObjectGraph = graph
+
+    @property
+    def graph(self) -> ObjectGraph:
+        """The saved object graph as plain data."""
+        return self._graph
+
+    def children(self, node_id: int) -> dict[str, int]:
+        """Ids of a node's children by the names of their edges."""
+        return {edge.name: edge.node for edge in self._graph.nodes[node_id].children}
+
+    def descendants(self) -> list[int]:
+        """Ids of all nodes reachable from the root, itself included, nearest first."""
+        found = {0: None}
+        queue = deque([0])
+        while queue:
+            for edge in self._graph.nodes[queue.popleft()].children:
+                if edge.node not in found:
+                    found[edge.node] = None
+                    queue.append(edge.node)
+        return list(found)
+
+    def match(self, obj: Any) -> dict[int, Any]:
+        """The live objects that a restore into ``obj`` would match, by the id of their nodes."""
+        matched = {0: obj}
+        queue = deque([0])
+        while queue:
+            node = queue.popleft()
+            children = TrackableView.children(matched[node])
+            for edge in self._graph.nodes[node].children:
+                if edge.node not in matched and edge.name in children:
+                    matched[edge.node] = children[edge.name]
+                    queue.append(edge.node)
+        return matched
+
+    def diff(self, obj: Any) -> tuple[dict[int, Any], list[int], list[Any]]:
+        """Compares the checkpoint with live objects.
+
+        Returns:
+            What `match` returns; ids of nodes that no live object matches; live objects that match no node.
+        """
+        matched = self.match(obj)
+        identities = {id(each) for each in matched.values()}
+        unmatched_nodes = [node for node in self.descendants() if node not in matched]
+        unmatched_objects = [each for each in reachable(obj) if id(each) not in identities]
+        return matched, unmatched_nodes, unmatched_objects

@@ -1,0 +1,221 @@
+"""Matching saved nodes with live objects: breadth first, along edges of the same name. Changes no value.
+
+Names decide, never keys: keys are shortest paths and may differ between the program that saved and the one that
+restores. A node is bound to the first live object that reaches it. Children in the checkpoint that a live object does
+not have (yet) wait on it under their name, if there are values anywhere below them.
+
+Source of the rules: TensorFlow 2.21, observed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.engine.collector import collection_paused
+from milepost.engine.deliver import Take
+from milepost.engine.identity import last_restore
+from milepost.engine.plan import PlannedRead, RestorePlan
+from milepost.graph.adapter import Adapter, Value, adapter_of
+from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
+from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.traversal import live_children
+from milepost.graph.waiting import SlotKey
+
+
+class Wait(NamedTuple):
+    """A saved node that waits on a live object; ``variable`` is that of a slot variable."""
+
+    holder: Any
+    name: str | SlotKey
+    node: int
+    variable: Any = None
+
+
+@dataclass(slots=True)
+class Match:
+    """What a restore would do.
+
+    Attributes:
+        bindings: Saved node to live object.
+        takes: The objects that take values.
+        waits: The nodes that will wait.
+        made_slots: Slot variables that optimizers made to be matched, with what `Adapter.drop_slot` needs.
+        unused: For bound nodes, names of saved values that the live object does not hold.
+        missing: For bound nodes, names of live values that were not saved.
+    """
+
+    bindings: dict[int, Any] = field(default_factory=dict)
+    takes: list[Take] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    made_slots: list[tuple[Adapter, Any, Any, str]] = field(default_factory=list)
+    unused: dict[int, list[str]] = field(default_factory=dict)
+    missing: dict[int, list[str]] = field(default_factory=dict)
+    _taken: set[int] = field(default_factory=set)
+
+    def plan(self) -> RestorePlan:
+        """The match as plain data."""
+        return RestorePlan(
+            tuple(
+                PlannedRead(key, take.node, value.name, value.dtype, value.shape, value.destination is not None)
+                for take in self.takes
+                for value, key in take.values
+            ),
+            tuple(each.node for each in self.waits),
+        )
+
+    def undo(self) -> None:
+        """Takes back the slot variables that were made."""
+        for adapter, owner, variable, name in reversed(self.made_slots):
+            adapter.drop_slot(owner, variable, name)
+
+
+class Matcher:
+    """Matches nodes of one checkpoint for one restore.
+
+    Args:
+        reader: The open checkpoint.
+        graph: Its object graph.
+        uid: Number of the restore; an object that a later one has reached keeps its values.
+        bound: Returns the live object that an earlier part of the restore bound to a node, or None.
+        skip_slots: Whether to leave out slot variables.
+    """
+
+    def __init__(
+        self, reader: BundleReader, graph: ObjectGraph, uid: int, bound: Callable[[int], Any], *, skip_slots: bool
+    ) -> None:
+        self._reader = reader
+        self._nodes: Final = graph.nodes
+        self._uid = uid
+        self._bound = bound
+        self._with_values = graph.nodes_with_values()
+        self._skip_slots = skip_slots
+        self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
+        self.slot_nodes: set[int] = set()
+        for owner, node in enumerate(graph.nodes):
+            for variable, name, slot in node.slots:
+                self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
+                self.slot_nodes.add(slot)
+
+    @collection_paused()
+    def match(self, node: int, obj: Any, attached: Sequence[tuple[str, Any]] = ()) -> Match:
+        """Matches ``node`` with ``obj``, and everything below both.
+
+        Args:
+            node: The saved node to start from.
+            obj: The live object that stands for it.
+            attached: More edges of ``obj``.
+        """
+        match = Match(bindings={node: obj})
+        queue = deque([(node, obj)])
+        while queue:
+            node, obj = queue.popleft()
+            adapter = adapter_of(obj)
+            assert adapter is not None, "only trackable objects are bound"
+            saved = self._nodes[node]
+            self._match_values(match, node, saved.values, obj, adapter)
+            if not saved.children:
+                continue
+            live = dict(live_children(adapter, obj))
+            if attached:
+                live.update(attached)
+                attached = ()
+            aliases = adapter.aliases(obj)
+            for saved_name, child_node in saved.children:
+                if child_node in match.bindings or self._bound(child_node) is not None:
+                    continue
+                name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
+                child = live.get(name)
+                if child is not None:
+                    match.bindings[child_node] = child
+                    queue.append((child_node, child))
+                elif self._with_values[child_node] and not adapter.leaf:
+                    match.waits.append(Wait(obj, name, child_node))
+        if self.slot_nodes and not self._skip_slots:
+            self._match_slots(match)
+        return match
+
+    def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
+        values = self._whatever_was_saved(saved) if adapter.open_ended else adapter.values(obj)
+        if not values:
+            if saved:
+                match.unused[node] = [unescape(value.name) for value in saved]
+            return
+        if id(obj) in match._taken or last_restore(obj) >= self._uid:
+            return
+        match._taken.add(id(obj))
+        if len(values) == len(saved) == 1 and values[0].name == saved[0].name:
+            match.takes.append(Take(node, obj, adapter, ((values[0], saved[0].key),)))
+            return
+        keys = {unescape(value.name): value.key for value in saved}
+        pairs, missing = [], []
+        stored_elsewhere = False
+        for value in values:
+            key = keys.pop(value.name, None)
+            if key is None:
+                key = self._unlisted_key(saved, value.name)
+                stored_elsewhere = key is not None
+            if key is None:
+                missing.append(value.name)
+            else:
+                pairs.append((value, key))
+        if pairs:
+            match.takes.append(Take(node, obj, adapter, pairs))
+        if missing:
+            match.missing[node] = missing
+        if keys and not stored_elsewhere:
+            match.unused[node] = list(keys)
+
+    def _whatever_was_saved(self, saved: Sequence[SavedValue]) -> Sequence[Value]:
+        keys = {unescape(value.name): value.key for value in saved}
+        if any(key not in self._reader for key in keys.values()):
+            start = saved[0].key.partition(ATTRIBUTES)[0] + ATTRIBUTES
+            stored = [key for key in self._reader.keys() if key.startswith(start)]  # noqa: SIM118 - no mapping
+            keys = {unescape(key.removeprefix(start)): key for key in stored}
+        specs = {name: self._reader.spec(key) for name, key in keys.items()}
+        return [Value(name, spec.dtype, spec.shape, np.empty(0)) for name, spec in specs.items()]
+
+    def _unlisted_key(self, saved: Iterable[SavedValue], name: str) -> str | None:
+        """The key of a value that the graph lists under another name, as TensorFlow does for iterators and tables."""
+        for value in saved:
+            path, marker, _ = value.key.partition(ATTRIBUTES)
+            key = tensor_key(path, name)
+            if marker and key in self._reader:
+                return key
+        return None
+
+    def _match_slots(self, match: Match) -> None:
+        """Matches slot variables of which the variable, the optimizer or both were bound in this match."""
+        for node, obj in list(match.bindings.items()):
+            for owner_node, name, slot_node in self.slots_of_variable.get(node, ()):
+                owner = self._either(match, owner_node)
+                if owner is not None:
+                    self._match_slot(match, owner, obj, name, slot_node)
+            for variable_node, name, slot_node in self._nodes[node].slots:
+                variable = self._either(match, variable_node)
+                if variable is not None:
+                    self._match_slot(match, obj, variable, name, slot_node)
+
+    def _either(self, match: Match, node: int) -> Any:
+        return match.bindings[node] if node in match.bindings else self._bound(node)
+
+    def _match_slot(self, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
+        adapter = adapter_of(owner)
+        if adapter is None or not adapter.has_slots(owner) or self._either(match, node) is not None:
+            return
+        slot = adapter.slot(owner, variable, name)
+        if slot is None:
+            slot = adapter.make_slot(owner, variable, name)
+            if slot is not None:
+                match.made_slots.append((adapter, owner, variable, name))
+        slot_adapter = adapter_of(slot)
+        if slot_adapter is None:
+            match.waits.append(Wait(owner, (id(variable), name), node, variable))
+            return
+        match.bindings[node] = slot
+        self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)

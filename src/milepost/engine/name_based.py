@@ -1,0 +1,108 @@
+"""Restoring name-based checkpoints: those of TensorFlow 1's ``Saver`` and of Estimators.
+
+Such a file has no object graph. A live value is matched by its variable's own name or, if it has none, by its object
+path. Objects that are attached later are matched when they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from milepost.bundle import BundleReader
+from milepost.engine.deliver import Take, check, deliver, live_spec
+from milepost.engine.identity import last_restore, remember_restore
+from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.restore import next_uid
+from milepost.graph.adapter import Value, adapter_of
+from milepost.graph.keys import child_path, tensor_key
+from milepost.graph.traversal import LiveGraph, walk
+from milepost.graph.waiting import ANY, wait
+
+_COUNTER = "save_counter"
+"""Made by restoring itself, so that a file without it lacks nothing."""
+
+
+class NameBasedRestoration:
+    """One restore of a name-based checkpoint.
+
+    Args:
+        reader: The open checkpoint.
+    """
+
+    def __init__(self, reader: BundleReader) -> None:
+        self.uid = next_uid()
+        self.reader = reader
+
+    def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
+        """Restores every value reachable from ``root`` whose name the checkpoint has; errors as for `Restoration`."""
+        live = walk(root, attached)
+        self._run(live, "")
+
+    def settle(self, path: str, child: Any) -> Any:
+        """Restores a late object that is attached at ``path``."""
+        return self._run(walk(child), path).get(id(child), child)
+
+    def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
+        """An account of every live value and, as unexpected, of every key that none asked for."""
+        live = walk(root, attached)
+        entries = []
+        used = set()
+        for number, values in live.values():
+            for value in values:
+                name = self._name(value, live.paths[number])
+                key = name if name in self.reader else None
+                if key is not None and last_restore(live.objects[number]) >= self.uid:
+                    used.add(key)
+                    spec = str(self.reader.spec(key))
+                    entries.append(Entry(Outcome.MATCHED, key, spec, spec))
+                elif live.paths[number] != _COUNTER:
+                    missing = name or tensor_key(live.paths[number], value.name)
+                    entries.append(Entry(Outcome.MISSING, missing, live=live_spec(value)))
+        entries += [
+            Entry(Outcome.UNEXPECTED, key, str(self.reader.spec(key)))
+            for key in self.reader.keys()  # noqa: SIM118 - a reader is no mapping
+            if key not in used
+        ]
+        order = list(Outcome)
+        entries.sort(key=lambda entry: (order.index(entry.outcome), entry.key))
+        return Report(self.reader.prefix, tuple(entries))
+
+    def _run(self, live: LiveGraph, path: str) -> dict[int, Any]:
+        takes = []
+        for number, values in live.values():
+            obj = live.objects[number]
+            own_path = "/".join(filter(None, (path, live.paths[number])))
+            pairs = [(value, name) for value in values if (name := self._name(value, own_path)) in self.reader]
+            if pairs and last_restore(obj) < self.uid:
+                takes.append(Take(number, obj, live.adapters[number], pairs))
+        check(self.reader, takes)
+        self.reader.hold()
+        successors = deliver(self.reader, takes, live.objects)
+        for take in takes:
+            remember_restore(successors.get(id(take.obj), take.obj), self.uid)
+        for number, obj in enumerate(live.objects):
+            adapter = adapter_of(obj)
+            if adapter is not None and not adapter.leaf:
+                own_path = "/".join(filter(None, (path, live.paths[number])))
+                wait(successors.get(id(obj), obj), ANY, _Anything(self, own_path))
+        return successors
+
+    @staticmethod
+    def _name(value: Value, path: str) -> str:
+        return value.full_name or path
+
+
+class _Anything:
+    """Waits for every new child of an object; see `milepost.graph.waiting`."""
+
+    def __init__(self, restoration: NameBasedRestoration, path: str) -> None:
+        self.restoration = restoration
+        self.path = path
+
+    @property
+    def uid(self) -> int:
+        return self.restoration.uid
+
+    def settle(self, name: Any, child: Any) -> Any:
+        return self.restoration.settle(child_path(self.path, name, is_root=not self.path), child)

@@ -1,0 +1,94 @@
+"""What a save will write and a restore will read: plain frozen data that can be printed, tested and merged.
+
+A plan names tensors, nodes, shards and boxes; the arrays themselves travel beside it in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from milepost.graph.adapter import Shape
+from milepost.graph.object_graph import ObjectGraph
+from milepost.tensor import DType, TensorSlice, TensorSpec
+from milepost.tensor.spec import format_shape
+
+
+class PlannedWrite(NamedTuple):
+    """One tensor, or a box of one, and the shard it goes to."""
+
+    key: str
+    node: int
+    dtype: DType
+    shape: tuple[int, ...]
+    shard: int = 0
+    box: TensorSlice | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the piece; 0 for strings, whose size the shape does not tell."""
+        shape = self.shape if self.box is None else self.box.shape(self.shape)
+        return math.prod(shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        box = f" box {self.box}" if self.box is not None else ""
+        return f"{self.key} {TensorSpec(self.dtype, self.shape)}{box} -> shard {self.shard}"
+
+
+@dataclass(frozen=True, slots=True)
+class SavePlan:
+    """Everything one save writes.
+
+    Attributes:
+        graph: The object graph.
+        writes: The tensors, in the order in which their bytes are laid out.
+        shards: The number of data files.
+    """
+
+    graph: ObjectGraph
+    writes: tuple[PlannedWrite, ...]
+    shards: int = 1
+
+    def __str__(self) -> str:
+        return "\n".join([f"{len(self.graph.nodes)} nodes, {self.shards} shards", *map(str, self.writes)])
+
+
+class PlannedRead(NamedTuple):
+    """One saved tensor and the place that takes it.
+
+    Attributes:
+        key: Its key in the files.
+        node: The saved node it belongs to.
+        name: Its local name.
+        dtype: The element type that the live object wants.
+        shape: The shape that the live object wants; None where any length fits.
+        in_place: Whether it is read straight into the object's memory.
+    """
+
+    key: str
+    node: int
+    name: str
+    dtype: DType
+    shape: Shape
+    in_place: bool
+
+    def __str__(self) -> str:
+        how = "in place" if self.in_place else "assigned"
+        return f"{self.key} {self.dtype}[{format_shape(self.shape)}] -> node {self.node}, {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """Everything one restore, or one deferred part of it, reads.
+
+    Attributes:
+        reads: The tensors.
+        deferred: Saved nodes that wait for an object.
+    """
+
+    reads: tuple[PlannedRead, ...]
+    deferred: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.reads), *(f"node {node} waits" for node in self.deferred)])

@@ -1,0 +1,145 @@
+"""A full account of a restore: every saved value and every live object that holds values, each with its key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+
+class Outcome(Enum):
+    """What became of one saved value or one live value."""
+
+    MATCHED = "matched"
+    """Saved, and given to a live object."""
+    DEFERRED = "deferred"
+    """Saved, and waiting for the object that will take it."""
+    MISSING = "missing"
+    """A live value that the checkpoint has nothing for."""
+    UNEXPECTED = "unexpected"
+    """Saved, but no live object takes it, nor can one come to be that does."""
+    WRONG_SHAPE = "wrong shape"
+    """Saved with a shape that the live object does not accept."""
+    WRONG_DTYPE = "wrong dtype"
+    """Saved with an element type other than the live object's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a `Report`.
+
+    Attributes:
+        outcome: What became of it.
+        key: The checkpoint key; for a live value that was never saved, the key it would have.
+        saved: Element type and shape in the checkpoint, such as ``float32[2,3]``; empty if it is not there.
+        live: Element type and shape of the live value; empty if there is none.
+        note: What else there is to say.
+    """
+
+    outcome: Outcome
+    key: str
+    saved: str = ""
+    live: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.saved and self.live and self.saved != self.live:
+            specs = f" saved {self.saved}, live {self.live}"
+        else:
+            specs = f" {self.saved or self.live}"
+        return f"{self.key}{specs}{f' ({self.note})' if self.note else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An account of a restore, as it stands when it is asked for.
+
+    Printed, it lists everything that is not plainly matched. `to_dict` and `to_json` give all of it to programs.
+
+    Attributes:
+        prefix: The checkpoint that was restored.
+        entries: One for each saved and each live value, sorted by outcome and key.
+
+    Example:
+        >>> print(Report("ckpt-1", (Entry(Outcome.MISSING, "net/bias", live="float32[5]"),)))
+        ckpt-1: 0 matched, 0 deferred, 1 missing, 0 unexpected, 0 wrong shape, 0 wrong dtype
+        missing (live values that the checkpoint does not have):
+          net/bias float32[5]
+    """
+
+    prefix: str
+    entries: tuple[Entry, ...]
+
+    def of(self, outcome: Outcome) -> list[Entry]:
+        """The entries with this outcome."""
+        return [entry for entry in self.entries if entry.outcome is outcome]
+
+    @property
+    def matched(self) -> list[Entry]:
+        """Values that were given to live objects."""
+        return self.of(Outcome.MATCHED)
+
+    @property
+    def deferred(self) -> list[Entry]:
+        """Saved values that wait for their objects."""
+        return self.of(Outcome.DEFERRED)
+
+    @property
+    def missing(self) -> list[Entry]:
+        """Live values that the checkpoint has nothing for."""
+        return self.of(Outcome.MISSING)
+
+    @property
+    def unexpected(self) -> list[Entry]:
+        """Saved values that nothing live can take."""
+        return self.of(Outcome.UNEXPECTED)
+
+    @property
+    def wrong_shape(self) -> list[Entry]:
+        """Saved values of another shape than the live object's."""
+        return self.of(Outcome.WRONG_SHAPE)
+
+    @property
+    def wrong_dtype(self) -> list[Entry]:
+        """Saved values of another element type than the live object's."""
+        return self.of(Outcome.WRONG_DTYPE)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every saved value and every live value are matched."""
+        return all(entry.outcome is Outcome.MATCHED for entry in self.entries)
+
+    def counts(self) -> dict[str, int]:
+        """The number of entries for each outcome."""
+        return {outcome.value: len(self.of(outcome)) for outcome in Outcome}
+
+    def to_dict(self) -> dict[str, object]:
+        """The report as plain dicts, lists and strings."""
+        entries = [{**asdict(entry), "outcome": entry.outcome.value} for entry in self.entries]
+        return {"prefix": self.prefix, "counts": self.counts(), "entries": entries}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The report as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __str__(self) -> str:
+        lines = [f"{self.prefix}: " + ", ".join(f"{count} {name}" for name, count in self.counts().items())]
+        for outcome in Outcome:
+            entries = self.of(outcome)
+            if entries and outcome is not Outcome.MATCHED:
+                lines.append(f"{outcome.value} ({_EXPLAINED[outcome]}):")
+                lines += [f"  {entry}" for entry in entries]
+        return "\n".join(lines)
+
+
+_EXPLAINED = {
+    Outcome.DEFERRED: "saved values that wait for their objects",
+    Outcome.MISSING: "live values that the checkpoint does not have",
+    Outcome.UNEXPECTED: "saved values that no live object takes",
+    Outcome.WRONG_SHAPE: "saved values whose shape the live object does not accept",
+    Outcome.WRONG_DTYPE: "saved values of another element type; milepost never converts",
+}

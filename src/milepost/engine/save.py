@@ -1,0 +1,92 @@
+"""Saving: from live objects to a plan, and from a plan to committed files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from milepost.bundle import BundleWriter
+from milepost.engine.collector import collection_paused
+from milepost.engine.commit import commit_bundle
+from milepost.engine.options import CheckpointOptions, ShardByTaskPolicy
+from milepost.engine.plan import PlannedWrite, SavePlan
+from milepost.errors import MilepostError
+from milepost.graph.adapter import Array
+from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
+from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.traversal import walk
+from milepost.storage import Storage
+from milepost.tensor import DType
+
+
+@collection_paused()
+def plan_save(
+    root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions
+) -> tuple[SavePlan, list[Array]]:
+    """Reads the live object graph.
+
+    Args:
+        root: The object that becomes node 0.
+        attached: More edges of the root.
+        options: Sharding, and whether to raise for what would be left out.
+
+    Returns:
+        The plan, and for each of its writes the array, or the part of one, to be written.
+
+    Raises:
+        UntrackableError: Something cannot be saved as it is held.
+        UnsupportedError: A value has an element type that files cannot hold.
+    """
+    live = walk(root, attached, complain="raise" if options.strict else "warn")
+    nodes = []
+    writes: list[PlannedWrite] = []
+    arrays: list[Array] = []
+    for number, obj in enumerate(live.objects):
+        saved = []
+        path = live.paths[number]
+        try:
+            for value in live.adapters[number].values(obj):
+                key = tensor_key(path, value.name)
+                array = value.read()
+                saved.append(SavedValue(escape(value.name), value.full_name, key))
+                writes.append(PlannedWrite(key, number, value.dtype, array.shape))
+                arrays.append(array)
+        except MilepostError as error:
+            raise error.with_context(key=path) from None
+        slots = live.slots.get(number)
+        nodes.append(Node(tuple(live.edges[number]), tuple(saved), tuple(slots) if slots else ()))
+    shards, placed = (options.experimental_sharding_callback or ShardByTaskPolicy()).assign(writes)
+    plan = SavePlan(ObjectGraph(tuple(nodes)), tuple(write for _, write in placed), shards)
+    return plan, [
+        arrays[number] if write.box is None else arrays[number][write.box.resolve(write.shape)]
+        for number, write in placed
+    ]
+
+
+def snapshot(arrays: Sequence[Array]) -> list[Array]:
+    """Copies values, so that training may go on while they are written."""
+    return [array.copy() for array in arrays]
+
+
+def execute_save(
+    plan: SavePlan, arrays: Sequence[Array], storage: Storage, prefix: str, options: CheckpointOptions
+) -> None:
+    """Writes and commits a planned save. When this returns, it survives a power cut.
+
+    Raises:
+        StorageError: The files could not be written; what was there before still is.
+    """
+    graph = np.array(plan.graph.serialize(), object)
+
+    @collection_paused()
+    def fill(writer: BundleWriter) -> None:
+        for write, array in zip(plan.writes, arrays, strict=True):
+            if write.box is None:
+                writer.add(write.key, array, write.dtype, shard=write.shard)
+            else:
+                writer.add_slice(write.key, write.shape, write.box, array, write.dtype, shard=write.shard)
+        writer.add(OBJECT_GRAPH, graph, DType.of("string"), shard=plan.shards - 1)
+
+    commit_bundle(storage, prefix, fill, shards=plan.shards, alignment=options.data_alignment)

@@ -1,0 +1,165 @@
+"""What `Checkpoint.restore` and `Checkpoint.read` return: assertions about the restore, and a full report of it."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from milepost.engine.name_based import NameBasedRestoration
+from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.restore import Restoration
+from milepost.errors import UnmatchedError
+
+View = Callable[[], tuple[Any, Sequence[tuple[str, Any]]]]
+"""Returns the live root as it is now, and the edges attached to it."""
+
+
+class LoadStatus(abc.ABC):
+    """What is common to every restore."""
+
+    @abc.abstractmethod
+    def report(self) -> Report:
+        """A full account: matched, deferred, missing, unexpected, wrong shape, wrong dtype, each with its key."""
+
+    @abc.abstractmethod
+    def assert_consumed(self) -> Self:
+        """Asserts that checkpoint and program match exactly.
+
+        Raises:
+            UnmatchedError: An ``AssertionError``: a live value was not saved, or a saved value has no live object.
+        """
+
+    @abc.abstractmethod
+    def assert_existing_objects_matched(self) -> Self:
+        """Asserts that every live value was restored; the checkpoint may hold more.
+
+        Raises:
+            UnmatchedError: An ``AssertionError``: a live value was not saved.
+        """
+
+    @abc.abstractmethod
+    def assert_nontrivial_match(self) -> Self:
+        """Asserts that something besides the root was matched.
+
+        Raises:
+            UnmatchedError: An ``AssertionError``: nothing was.
+        """
+
+    def expect_partial(self) -> Self:
+        """Declares that not every saved value is wanted, which silences the warning about values never used."""
+        return self
+
+    def initialize_or_restore(self, session: Any = None) -> None:  # noqa: B027 - right for every status
+        """Does nothing: values are restored already. Here for programs written for TensorFlow."""
+
+    def run_restore_ops(self, session: Any = None) -> None:  # noqa: B027 - right for most
+        """Does nothing: values are restored already. Here for programs written for TensorFlow."""
+
+
+class CheckpointLoadStatus(LoadStatus):
+    """Status of restoring an object-based checkpoint.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> prefix = milepost.Checkpoint(v=milepost.Variable(1.0)).write(tempfile.mkdtemp() + "/ckpt")
+        >>> status = milepost.Checkpoint(v=milepost.Variable(0.0)).read(prefix)
+        >>> status.assert_consumed().report().counts()["matched"]
+        1
+    """
+
+    def __init__(self, restoration: Restoration, view: View) -> None:
+        self._restoration = restoration
+        self._view = view
+
+    def report(self) -> Report:
+        return self._restoration.report(*self._view())
+
+    def assert_consumed(self) -> Self:
+        return self._require(
+            "checkpoint and program do not match exactly", Outcome.MISSING, Outcome.DEFERRED, Outcome.UNEXPECTED
+        )
+
+    def assert_existing_objects_matched(self) -> Self:
+        return self._require("live objects were not restored", Outcome.MISSING)
+
+    def assert_nontrivial_match(self) -> Self:
+        if self._restoration.bound_count() <= 1:
+            error = UnmatchedError(
+                "nothing but the root was matched",
+                file=self._restoration.reader.prefix,
+                remedy="compare the edge names of both: milepost.list_variables() shows those of the checkpoint",
+            )
+            error.report = self.report()
+            raise error
+        return self
+
+    def expect_partial(self) -> Self:
+        self._restoration.partial_expected = True
+        return self
+
+    def _require(self, problem: str, *outcomes: Outcome) -> Self:
+        report = self.report()
+        offending = [entry for entry in report if entry.outcome in outcomes]
+        if offending:
+            raise unmatched(problem, offending, report)
+        return self
+
+
+class NameBasedStatus(LoadStatus):
+    """Status of restoring a name-based (TensorFlow 1) checkpoint.
+
+    All three assertions are the same: every live value was found by its name. Keys of the checkpoint that no live
+    value asked for show in the report alone.
+    """
+
+    def __init__(self, restoration: NameBasedRestoration, view: View) -> None:
+        self._restoration = restoration
+        self._view = view
+
+    def report(self) -> Report:
+        return self._restoration.report(*self._view())
+
+    def assert_consumed(self) -> Self:
+        report = self.report()
+        if report.missing:
+            raise unmatched("the checkpoint has no values of these names", report.missing, report)
+        return self
+
+    assert_existing_objects_matched = assert_consumed
+    assert_nontrivial_match = assert_consumed
+
+
+class InitializationOnlyStatus(LoadStatus):
+    """Status of ``restore(None)``: nothing was restored, so nothing can be asserted."""
+
+    def report(self) -> Report:
+        return Report("", ())
+
+    def assert_consumed(self) -> Self:
+        raise UnmatchedError(
+            "no checkpoint was restored: the path given was None",
+            remedy="check the path before asserting: milepost.latest_checkpoint() returns None where there is none",
+        )
+
+    assert_existing_objects_matched = assert_consumed
+    assert_nontrivial_match = assert_consumed
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        self.assert_consumed()
+
+
+def unmatched(problem: str, entries: Sequence[Entry], report: Report) -> UnmatchedError:
+    """The error of a failed assertion, listing the entries that fail it."""
+    listed = "\n    ".join(f"{entry.outcome.value}: {entry}" for entry in entries[:10])
+    more = f"\n    and {len(entries) - 10} more" if len(entries) > 10 else ""
+    error = UnmatchedError(
+        problem,
+        key=entries[0].key,
+        file=report.prefix,
+        expected="every value matched",
+        found=f"{len(entries)} not matched\n    {listed}{more}",
+        remedy="status.report() lists everything; values of objects made later are matched when those exist",
+    )
+    error.report = report
+    return error

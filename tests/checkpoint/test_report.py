@@ -1,0 +1,132 @@
+"""The report accounts for every saved value and every live one, and the assertions agree with it."""
+
+import json
+
+import pytest
+
+from milepost import Checkpoint, Module, Outcome, Variable
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    return str(tmp_path / "ckpt")
+
+
+def module(**attributes):
+    made = Module()
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def outcomes(status):
+    return {entry.key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE"): entry.outcome.value for entry in status.report()}
+
+
+def test_every_value_has_one_outcome(prefix):
+    saved = Checkpoint(a=Variable(1.0), b=Variable(2.0), t=(Variable(3.0), Variable(4.0)), v=Variable(5.0))
+    live = Checkpoint(a=Variable(0.0), new=Variable([1.0]), t=(Variable(0.0),), v=module(w=Variable(0.0)))
+    status = live.read(saved.write(prefix)).expect_partial()
+    assert outcomes(status) == {
+        "a": "matched",
+        "b": "deferred",
+        "t/0": "matched",
+        "t/1": "unexpected",
+        "v": "unexpected",
+        "new": "missing",
+        "v/w": "missing",
+    }
+
+
+def test_entries_tell_saved_and_live_specs(prefix):
+    path = Checkpoint(a=Variable([1.0])).write(prefix)
+    report = Checkpoint(a=Variable([0.0]), b=Variable(1)).read(path).report()
+    assert [(entry.saved, entry.live) for entry in report] == [("float32[1]", "float32[1]"), ("", "int32[]")]
+
+
+def test_the_report_follows_what_happens_later(prefix):
+    path = Checkpoint(a=Variable(1.0)).write(prefix)
+    live = Checkpoint()
+    status = live.read(path)
+    assert status.report().counts()["deferred"] == 1
+    live.a = Variable(0.0)
+    assert status.report().complete
+
+
+def test_the_report_is_json_for_programs(prefix):
+    path = Checkpoint(a=Variable(1.0)).write(prefix)
+    data = json.loads(Checkpoint(a=Variable(0.0)).read(path).report().to_json())
+    assert data["counts"]["matched"] == 1
+    assert data["prefix"] == path
+    assert data["entries"][0]["key"] == "a/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def test_the_printed_report_lists_all_but_matches(prefix):
+    path = Checkpoint(a=Variable(1.0), b=Variable(1.0)).write(prefix)
+    status = Checkpoint(a=Variable(0.0)).read(path).expect_partial()
+    text = str(status.report())
+    assert "1 matched, 1 deferred" in text
+    assert "b/.ATTRIBUTES/VARIABLE_VALUE float32[]" in text
+    assert "a/.ATTRIBUTES" not in text
+
+
+def test_assert_consumed_names_what_is_left(prefix):
+    path = Checkpoint(a=Variable(1.0), b=Variable(1.0)).write(prefix)
+    status = Checkpoint(a=Variable(0.0)).read(path).expect_partial()
+    with pytest.raises(AssertionError, match=r"deferred: b/\.ATTRIBUTES") as caught:
+        status.assert_consumed()
+    assert caught.value.report.of(Outcome.DEFERRED)
+
+
+def test_assert_existing_objects_matched_allows_more_in_the_checkpoint_but_not_in_the_program(prefix):
+    path = Checkpoint(a=Variable(1.0), b=Variable(1.0)).write(prefix)
+    live = Checkpoint(a=Variable(0.0))
+    status = live.read(path).expect_partial()
+    assert status.assert_existing_objects_matched() is status
+    live.new = Variable(0.0)
+    with pytest.raises(AssertionError, match="missing: new"):
+        status.assert_existing_objects_matched()
+
+
+def test_objects_without_values_need_no_match(prefix):
+    path = Checkpoint(a=Variable(1.0)).write(prefix)
+    live = Checkpoint(a=Variable(0.0), empty=Module(), nothing=[], also={})
+    live.read(path).assert_existing_objects_matched().assert_consumed()
+
+
+def test_assert_nontrivial_match(prefix):
+    path = Checkpoint(a=Variable(1.0)).write(prefix)
+    Checkpoint(a=Variable(0.0)).read(path).assert_nontrivial_match()
+    status = Checkpoint(other=Variable(0.0)).read(path).expect_partial()
+    with pytest.raises(AssertionError, match="nothing but the root"):
+        status.assert_nontrivial_match()
+
+
+def test_initialize_or_restore_and_run_restore_ops_do_nothing(prefix):
+    status = Checkpoint(a=Variable(0.0)).read(Checkpoint(a=Variable(1.0)).write(prefix))
+    assert status.initialize_or_restore() is None
+    assert status.run_restore_ops() is None
+
+
+def test_a_later_restore_does_not_make_the_earlier_ones_assertions_fail(prefix):
+    first, second = (Checkpoint(a=Variable(float(n))).write(f"{prefix}{n}") for n in (1, 2))
+    live = Checkpoint(a=Variable(0.0))
+    status = live.read(first)
+    live.read(second)
+    status.assert_consumed()
+
+
+def test_a_plan_tells_what_a_restore_would_do_and_does_nothing(prefix):
+    from milepost.bundle import open_bundle
+    from milepost.engine.load import read_object_graph
+    from milepost.engine.restore import Restoration
+    from milepost.storage import LocalStorage
+
+    path = Checkpoint(a=Variable(1.0), b=Variable(1.0)).write(prefix)
+    live = Checkpoint(a=Variable(0.0))
+    reader = open_bundle(LocalStorage(), path)
+    plan = Restoration(reader, read_object_graph(reader), __import__("milepost").CheckpointOptions()).plan(live)
+    assert [(read.key, read.in_place) for read in plan.reads] == [("a/.ATTRIBUTES/VARIABLE_VALUE", True)]
+    assert len(plan.deferred) == 1
+    assert "a/.ATTRIBUTES/VARIABLE_VALUE float32[]" in str(plan)
+    assert live.a == 0

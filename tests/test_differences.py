@@ -1,0 +1,203 @@
+"""Where milepost deliberately differs from TensorFlow: a test for each line of the table in docs/design.md."""
+
+import os
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import milepost
+from milepost import Checkpoint, CheckpointManager, Module, SkippedCheckpointWarning, UntrackedWarning, Variable
+from milepost.testing import FaultyStorage
+
+
+def module(**attributes):
+    made = Module()
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_every_line_of_the_table_has_a_test():
+    """Counts the lines, so that one cannot be added without the other."""
+    text = (pathlib.Path(__file__).parent.parent / "docs" / "design.md").read_text()
+    table = text.split("| TensorFlow | milepost |")[1].split("\n\n")[0]
+    lines = [line for line in table.splitlines() if line.startswith("| ")]
+    here = pathlib.Path(__file__).read_text()
+    tests = [name for name in re.findall(r"^def (test_\w+)", here, re.MULTILINE) if "every_line" not in name]
+    assert len(tests) == len(lines)
+
+
+def test_commit_is_durable_and_atomic():
+    storage = FaultyStorage()
+    options = milepost.CheckpointOptions(storage=storage)
+    Checkpoint(v=Variable(1.0)).write("run/ckpt", options)
+    for state in storage.crash_states():
+        live = Checkpoint(v=Variable(0.0))
+        live.read("run/ckpt", milepost.CheckpointOptions(storage=state)).assert_consumed()
+        assert live.v == 1
+
+
+def test_a_failing_restore_changes_nothing(tmp_path):
+    path = Checkpoint(a=Variable(1.0), b=Variable([1.0, 2.0])).write(tmp_path / "ckpt")
+    live = Checkpoint(a=Variable(0.0), b=Variable([0.0]))
+    with pytest.raises(ValueError, match="wrong shape"):
+        live.read(path)
+    assert live.a == 0
+
+
+def test_errors_of_deferred_restores_in_lists_are_raised(tmp_path):
+    path = Checkpoint(l=[Variable([1.0])]).write(tmp_path / "ckpt")
+    live = Checkpoint(l=[])
+    live.read(path).expect_partial()
+    with pytest.raises(ValueError, match="wrong shape"):
+        live.l.append(Variable([1.0, 2.0]))
+    assert live.l == []
+
+
+def test_a_saved_container_that_meets_a_live_variable_is_reported(tmp_path):
+    path = Checkpoint(x=module(v=Variable(1.0))).write(tmp_path / "ckpt")
+    status = Checkpoint(x=Variable(0.0)).read(path).expect_partial()
+    with pytest.raises(AssertionError, match="missing: x"):
+        status.assert_existing_objects_matched()
+
+
+def test_the_graph_is_what_the_object_holds_now(tmp_path):
+    made = module(c=Variable(1.0))
+    made.c = 7
+    path = Checkpoint(m=made).write(tmp_path / "ckpt")
+    assert milepost.list_variables(path) == [("_CHECKPOINTABLE_OBJECT_GRAPH", [])]
+
+
+def test_lists_and_dicts_may_be_changed_in_any_way(tmp_path):
+    made = module(l=[Variable(float(n)) for n in range(5)], d={"a": Variable(1.0), "b": Variable(2.0)})
+    made.l[0] = Variable(9.0)
+    made.l.insert(1, Variable(8.0))
+    made.l.pop()
+    made.l.reverse()
+    made.l.sort(key=float)
+    made.d.pop("a")
+    made.d["b"] = Variable(3.0)
+    path = Checkpoint(m=made).write(tmp_path / "ckpt")
+    saved = [milepost.load_variable(path, f"m/l/{n}/.ATTRIBUTES/VARIABLE_VALUE") for n in range(5)]
+    assert saved == [1, 2, 3, 8, 9]
+    assert milepost.load_variable(path, "m/d/b/.ATTRIBUTES/VARIABLE_VALUE") == 3
+
+
+def test_containers_that_cannot_be_tracked_are_warned_of(tmp_path):
+    made = module(s={np.float32(1)})
+    with pytest.warns(UntrackedWarning, match="m/s"):
+        Checkpoint(m=made).write(tmp_path / "ckpt")
+    with pytest.raises(ValueError, match="m/s"):
+        Checkpoint(m=made).write(tmp_path / "ckpt", milepost.CheckpointOptions(strict=True))
+
+
+def test_changing_the_assigned_list_behind_its_wrapper_is_warned_of(tmp_path):
+    layers = []
+    made = module(layers=layers)
+    layers.append(Variable(1.0))
+    with pytest.warns(UntrackedWarning, match="m/layers"):
+        Checkpoint(m=made).write(tmp_path / "ckpt")
+
+
+def test_latest_checkpoint_verifies_and_falls_back(tmp_path):
+    checkpoint = Checkpoint(v=Variable(np.arange(100.0)))
+    manager = CheckpointManager(checkpoint, tmp_path, max_to_keep=3)
+    first, second = manager.save(), manager.save()
+    data = pathlib.Path(second + ".data-00000-of-00001")
+    damaged = bytearray(data.read_bytes())
+    damaged[10] ^= 1
+    data.write_bytes(damaged)
+    with pytest.warns(SkippedCheckpointWarning, match="ckpt-2"):
+        assert milepost.latest_checkpoint(tmp_path) == first
+
+
+def test_a_process_that_did_not_restore_does_not_overwrite(tmp_path):
+    Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
+    fresh = Checkpoint(v=Variable(2.0))
+    with pytest.raises(FileExistsError, match="restore the latest checkpoint first"):
+        fresh.save(tmp_path / "ckpt")
+    assert int(fresh.save_counter) == 0
+    fresh.save(tmp_path / "ckpt", milepost.CheckpointOptions(overwrite=True))
+    assert milepost.load_variable(tmp_path / "ckpt-1", "v/.ATTRIBUTES/VARIABLE_VALUE") == 2
+
+
+def test_an_index_file_is_understood_as_its_prefix(tmp_path):
+    path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt")
+    live = Checkpoint(v=Variable(0.0))
+    live.read(path + ".index").assert_consumed()
+    assert live.v == 1
+
+
+def test_names_are_plain_names(tmp_path):
+    path = Checkpoint(v=Variable(1.0)).save(tmp_path / "a[1]*?" / "ckpt[2]")
+    assert milepost.latest_checkpoint(tmp_path / "a[1]*?") == path
+    assert milepost.checkpoint_exists(path)
+    Checkpoint(v=Variable(0.0)).restore(path).assert_consumed()
+
+
+def test_a_state_file_that_cannot_be_understood_is_an_error(tmp_path):
+    Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
+    (tmp_path / "checkpoint").write_text("junk {")
+    with pytest.raises(ValueError, match="checkpoint") as caught:
+        milepost.latest_checkpoint(tmp_path)
+    assert isinstance(caught.value, milepost.StateFileError)
+
+
+def test_checkpoints_without_timestamps_are_managed(tmp_path):
+    checkpoint = Checkpoint(v=Variable(1.0))
+    checkpoint.save(tmp_path / "ckpt")
+    manager = CheckpointManager(checkpoint, tmp_path, max_to_keep=1)
+    manager.save()
+    assert sorted(each for each in os.listdir(tmp_path) if each.endswith(".index")) == ["ckpt-2.index"]
+
+
+def test_names_of_values_may_contain_dots_and_slashes(tmp_path):
+    class State(milepost.TensorState):
+        tensors = None
+
+        def serialize(self):
+            return {"a/b": 1.0, "c.d": 2.0}
+
+        def deserialize(self, tensors):
+            self.tensors = {name: float(value) for name, value in tensors.items()}
+
+    live = State()
+    Checkpoint(s=live).read(Checkpoint(s=State()).write(tmp_path / "ckpt")).assert_consumed()
+    assert live.tensors == {"a/b": 1, "c.d": 2}
+
+
+def test_a_checksum_error_names_key_file_and_offset(tmp_path):
+    path = Checkpoint(v=Variable(np.arange(100.0))).write(tmp_path / "ckpt")
+    data = pathlib.Path(path + ".data-00000-of-00001")
+    damaged = bytearray(data.read_bytes())
+    damaged[10] ^= 1
+    data.write_bytes(damaged)
+    live = Checkpoint(v=Variable(np.zeros(100)))
+    with pytest.raises(milepost.CorruptCheckpointError) as caught:
+        live.read(path)
+    message = str(caught.value)
+    assert caught.value.key == "v/.ATTRIBUTES/VARIABLE_VALUE"
+    assert str(data) in message
+    assert "at byte 0" in message
+    assert caught.value.expected
+    assert caught.value.found
+    assert not np.asarray(live.v).any()
+
+
+def test_a_falsy_root_is_a_root(tmp_path):
+    path = Checkpoint(Variable(0.0)).write(tmp_path / "ckpt")
+    assert milepost.list_variables(path)[0][0] == "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def test_variables_have_no_name_unless_they_are_given_one():
+    assert Variable(1.0).name is None
+
+
+def test_arrays_and_numpy_scalars_are_values(tmp_path):
+    made = module(a=np.ones(3), s=np.float32(2))
+    live = module(a=np.zeros(3), s=np.float32(0))
+    Checkpoint(m=live).read(Checkpoint(m=made).write(tmp_path / "ckpt")).assert_consumed()
+    assert live.a.tolist() == [1, 1, 1]
+    assert live.s == 2

@@ -118,6 +118,13 @@ class TestReplacing:
         kept = ["x.index", "x.meta", "xy.data-00000-of-00001"]
         assert names(tmp_path) == sorted([f"x.data-0000{shard}-of-00003" for shard in range(3)] + kept)
 
+    def test_an_index_without_its_data_keeps_its_names(self, tmp_path: Path) -> None:
+        """New data under them would make the old index visible as a checkpoint that never was."""
+        commit_bundle(STORAGE, f"{tmp_path}/x", values(1))
+        (tmp_path / "x.data-00000-of-00001").unlink()
+        commit_bundle(STORAGE, f"{tmp_path}/x", values(2))
+        assert names(tmp_path) == ["x.data-00000-of-00002", "x.data-00001-of-00002", "x.index"]
+
     def test_tensorflow_reads_the_replacement(self, tmp_path: Path) -> None:
         """An empty extra shard is nothing special to it."""
         tf = pytest.importorskip("tensorflow")
@@ -130,6 +137,7 @@ class _Failing(LocalStorage):
     """Fails one kind of operation from some point on."""
 
     def __init__(self, operation: str, code: int, path: str = "") -> None:
+        super().__init__()
         self.operation, self.code, self.path = operation, code, path
 
     def _check(self, operation: str, path: str) -> None:
@@ -269,17 +277,26 @@ commit_file(LocalStorage(), sys.argv[1] + "/state", b"text")
     def calls(self, directory: Path, tmp_path: Path) -> list[str]:
         trace = tmp_path / "trace"
         command = ["strace", "-f", "-y", "-s", "0", "-o", str(trace)]
-        command += ["-e", "trace=rename,renameat,renameat2,fsync,fdatasync,unlink,unlinkat"]
+        command += ["-e", "trace=rename,renameat,renameat2,fsync,fdatasync,unlink,unlinkat,linkat"]
         command += [sys.executable, "-c", self.CODE, str(directory)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode and "ptrace" in done.stderr.lower():
             pytest.skip(f"strace may not trace here: {done.stderr.strip()[:200]}")
         assert done.returncode == 0, done.stderr
         calls = []
+        linked: dict[str, str] = {}
         for line in trace.read_text().splitlines():
-            if str(directory) in line:
-                call = re.sub(r"\.milepost-[0-9a-f]{16}", "", line.split(maxsplit=1)[1].replace(str(directory), "D"))
-                calls.append(re.sub(r"\(\d+<([^>]*)>\)", r"(\1)", call).split(" =")[0].strip())
+            call = line.split(maxsplit=1)[1].split(" =")[0].strip()
+            if str(directory) not in call:
+                continue
+            call = re.sub(r"\.milepost-[0-9a-f]{16}", "", call.replace(str(directory), "D"))
+            if link := re.match(r'linkat\(.*"/proc/self/fd/(\d+)", .*"(D/.*)"', call):
+                # The file had no name before, and never has one for strace.
+                linked[link[1]] = link[2]
+            elif sync := re.match(r"(\w+)\((\d+)<(.*?)>(\(deleted\))?\)", call):
+                calls.append(f"{sync[1]}({linked[sync[2]] if sync[4] else sync[3]})")
+            else:
+                calls.append(call)
         return calls
 
     def test_the_kernel_is_asked_in_the_order_of_the_protocol(self, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ Source: TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -61,14 +61,21 @@ class Entry(NamedTuple):
         return TensorSpec(self.dtype, self.shape)
 
 
-def encode(entry: Entry) -> bytes:
-    """Encodes an entry, byte for byte as TensorFlow does.
+def encode(
+    dtype: DType,
+    shape: tuple[int, ...],
+    shard: int = 0,
+    offset: int = 0,
+    size: int = 0,
+    crc: int = 0,
+    slices: Iterable[TensorSlice] = (),
+) -> bytes:
+    """Encodes what `Entry` has, byte for byte as TensorFlow does.
 
     Example:
-        >>> encode(Entry(DType.of("float32"), (2,), offset=7, size=8)).hex(" ")
+        >>> encode(DType.of("float32"), (2,), offset=7, size=8).hex(" ")
         '08 01 12 04 12 02 08 02 20 07 28 08'
     """
-    dtype, shape, shard, offset, size, crc, slices = entry
     message = BundleEntry()
     if shard:
         message.shard_id = shard
@@ -88,11 +95,11 @@ def decode(data: bytes) -> Entry:
         CorruptCheckpointError: It is not an entry, or contradicts itself.
         UnsupportedError: Values of the element type cannot be read.
     """
-    # Nearly always: a type in one byte, then a short shape. What they mean is remembered.
+    # Nearly always: a type in one byte, then a short shape, then the place. What the first two mean is remembered.
     if len(data) > 3 and data[0] == 0x08 and data[1] < 0x80 and data[2] == 0x12 and data[3] < 0x80:
         end = 4 + data[3]
         message = parse(BundleEntry, data[end:], what="an entry of the index")
-        if not message.dtype and not message.HasField("shape"):
+        if not (message.dtype or message.HasField("shape")):
             return _entry(*_parse_head(data[:end]), message)
     message = parse(BundleEntry, data, what="an entry of the index")
     return _entry(*_spec_of(message), message)

@@ -238,7 +238,7 @@ def _read(spans: Sequence[tuple[Span, Entry]]) -> None:
 
 
 def _check_destination(key: str, destination: Array, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
-    if destination.dtype != dtype or destination.shape != shape or not destination.flags.carray:
+    if destination.shape != shape or not destination.flags.carray or destination.dtype != dtype:
         raise MismatchError(
             "a tensor cannot be read into this array",
             key=key,

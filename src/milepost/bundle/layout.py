@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from milepost.bundle import strings, variants
-from milepost.bundle.entry import Entry, encode
+from milepost.bundle.entry import encode
 from milepost.bundle.memory import Array, blocks, bytes_of
 from milepost.bundle.parallel import THREADS, for_each
 from milepost.bundle.transfer import CHUNK, SEGMENT, WORTH_THREADS
@@ -184,9 +184,7 @@ class _Layout:
         self._written(block.nbytes)
 
     def _enter(self, tensor: Placed, offset: int, size: int, crc: int) -> None:
-        self._entries[tensor.key] = encode(
-            Entry(tensor.dtype, tensor.array.shape, self._shard, offset, size, mask(crc))
-        )
+        self._entries[tensor.key] = encode(tensor.dtype, tensor.array.shape, self._shard, offset, size, mask(crc))
 
 
 def _call(work: Callable[[], None]) -> None:

@@ -39,6 +39,8 @@ from milepost.tensor.dtype import VARIANT
 _LITTLE, _BIG = 0, 1
 _MOST_SHARDS: Final = 99_999
 """What the five digits in the names of data files can count."""
+_NOWHERE: Final = KEY_START
+"""Not the header's key, which is empty; and too short for that of a slice."""
 _FEW: Final = 64
 """Keys that are looked up one by one before it pays to read the whole index."""
 
@@ -118,11 +120,14 @@ class IndexedReader:
             row = self._row(_encode_key(key))
             if row is None:
                 raise no_such_key(key, self.keys(), self.prefix)
-            entry = self._entries[key] = self._decode_entry(key, row)
+            try:
+                entry = self._entries[key] = decode(row)
+            except MilepostError as error:
+                raise error.with_context(key=key, file=self._index.path) from None
         return entry
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
-        entry = self.entry(key)
+        entry = self._entries.get(key) or self.entry(key)
         if entry.slices or self._swapped or entry.dtype.is_bytes:
             return None
         return self._file_of(key, entry), entry
@@ -238,16 +243,12 @@ class IndexedReader:
         return header.num_shards, "big" if header.endianness == _BIG else "little"
 
     def _row(self, key: bytes) -> bytes | None:
-        if not key or key.startswith(KEY_START):
-            return None
-        return self._raw_row(key)
-
-    def _raw_row(self, key: bytes) -> bytes | None:
         if self._rows is None:
             self._lookups += 1
             if self._lookups <= _FEW:
                 return self._table.get(key)
-        return self._all_rows().get(key)
+            return self._all_rows().get(key)
+        return self._rows.get(key)
 
     def _all_rows(self) -> dict[bytes, bytes]:
         if self._rows is None:
@@ -346,7 +347,7 @@ class IndexedReader:
         return _lengths(ranges(box, entry.shape)), pieces
 
     def _piece_entry(self, key: str, entry: Entry, box: TensorSlice) -> Entry:
-        row = self._raw_row(slice_key(key.encode(), box))
+        row = self._row(slice_key(key.encode(), box))
         stored = None if row is None else self._decode_entry(key, row)
         expected = TensorSpec(entry.dtype, box.shape(entry.shape))
         if stored is None or stored.slices or TensorSpec(stored.dtype, stored.shape) != expected:
@@ -436,8 +437,9 @@ def _lengths(box: Box) -> tuple[int, ...]:
 
 
 def _encode_key(key: str) -> bytes:
-    """A key as the index has it; one that no index can have becomes the empty key, which is not a tensor's."""
+    """A key as the index has it. One that no tensor can have becomes one that no index has."""
     try:
-        return key.encode()
+        name = key.encode()
     except UnicodeEncodeError:
-        return b""
+        return _NOWHERE
+    return _NOWHERE if name[:1] in _NOWHERE else name

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.bundle.entry import Entry, encode
+from milepost.bundle.entry import encode
 from milepost.bundle.layout import ALIGNMENT, Placed, write_tensors
 from milepost.bundle.memory import Array
 from milepost.bundle.messages import BundleHeader
@@ -171,7 +171,7 @@ class BundleWriter:
         header.version.producer = VERSION
         entries = dict(self._entries)
         for key, (spec, boxes) in self._sliced.items():
-            entries[key] = encode(Entry(spec.dtype, spec.shape, slices=tuple(boxes)))
+            entries[key] = encode(spec.dtype, spec.shape, slices=boxes)
         table = TableWriter()
         table.add(HEADER_KEY, header.SerializeToString())
         for key in sorted(entries):

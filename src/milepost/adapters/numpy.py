@@ -31,6 +31,8 @@ class ArrayAdapter(Adapter):
         return self.complaint(obj) is None
 
     def complaint(self, obj: Array) -> str | None:
+        if isinstance(obj, np.ma.MaskedArray):
+            return "the mask of a masked array would be lost; hold its data and its mask as two arrays"
         try:
             dtype = DType.of(obj.dtype)
         except UnsupportedError:
@@ -83,7 +85,8 @@ class ScalarAdapter(Adapter):
         return (Value(VARIABLE_VALUE, DType.of(obj.dtype), (), lambda: as_array(obj)),)
 
     def assign(self, obj: np.generic, arrays: Mapping[str, Array]) -> Any:
-        return type(obj)(arrays[VARIABLE_VALUE].item() if obj.dtype.kind in "SU" else arrays[VARIABLE_VALUE][()])
+        element = arrays[VARIABLE_VALUE][()]
+        return type(obj)(element.decode() if isinstance(obj, np.str_) else element)
 
 
 register(ArrayAdapter())

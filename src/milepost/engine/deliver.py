@@ -78,12 +78,10 @@ def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any])
     """
     assigned = Fetch(reader, staging=_STAGING)
     in_place = Fetch(reader, staging=_STAGING)
-    for take in takes:
-        for value, key in take.values:
-            if value.destination is None:
-                assigned.add(key, None)
-            else:
-                in_place.add(key, value.destination)
+    with collection_paused():
+        for take in takes:
+            for value, key in take.values:
+                (in_place if value.destination is not None else assigned).add(key, value.destination)
     assigned.verify()
     in_place.verify()
     successors = _assign(takes, assigned.deliver())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from milepost.bundle import BundleReader, open_bundle
+from milepost.engine.collector import collection_paused
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
@@ -28,6 +29,7 @@ def saved_model_variables(path: str, storage: Storage) -> str:
     return path
 
 
+@collection_paused()
 def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
     """The object graph of a checkpoint, or None if it is a name-based one.
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
+from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
 from milepost.engine.identity import Reference, reference_to, remember_restore
 from milepost.engine.match import Match, Matcher
@@ -139,6 +140,7 @@ class Restoration:
         self._remember(match, successors)
         return successors
 
+    @collection_paused()
     def _remember(self, match: Match, successors: Mapping[int, Any]) -> None:
         for node, obj in match.bindings.items():
             self._bound[node] = reference_to(successors.get(id(obj), obj))

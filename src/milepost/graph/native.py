@@ -103,7 +103,7 @@ class StateAdapter(AttributeAdapter):
         return super().children(obj) if isinstance(obj, Tracked) else ()
 
     def values(self, obj: PythonState) -> Sequence[Value]:
-        return (Value("py_state", STRING, (), lambda: as_array(obj.serialize())),)
+        return (Value("py_state", STRING, (), lambda: _serialized(obj)),)
 
     def assign(self, obj: PythonState, arrays: Mapping[str, Array]) -> PythonState:
         data = arrays["py_state"].item()
@@ -112,6 +112,16 @@ class StateAdapter(AttributeAdapter):
         except UnicodeDecodeError:
             obj.deserialize(data)
         return obj
+
+
+def _serialized(obj: PythonState) -> Array:
+    data = obj.serialize()
+    if not isinstance(data, (str, bytes)):
+        raise UntrackableError(
+            "serialize() of a PythonState returns text or bytes",
+            found=f"{data!r:.80} of type {type(data).__name__}, from {type(obj).__name__}.serialize()",
+        )
+    return as_array(data)
 
 
 class TensorStateAdapter(StateAdapter):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from milepost.coding.protobuf import Field, declare, parse
-from milepost.errors import CorruptCheckpointError
+from milepost.errors import CorruptCheckpointError, UntrackableError
 
 _MESSAGES: Final = declare(
     "object_graph",
@@ -103,7 +103,19 @@ class ObjectGraph:
     nodes: tuple[Node, ...]
 
     def serialize(self) -> bytes:
-        """The bytes that TensorFlow would write for this graph."""
+        """The bytes that TensorFlow would write for this graph.
+
+        Raises:
+            UntrackableError: A name is not valid Unicode, so no file can hold it.
+        """
+        try:
+            return self._serialize()
+        except UnicodeEncodeError as error:
+            raise UntrackableError(
+                "a name in the object graph is not valid Unicode", found=ascii(error.object), expected="UTF-8"
+            ) from None
+
+    def _serialize(self) -> bytes:
         graph = _MESSAGES["TrackableObjectGraph"]()
         add = graph.nodes.add
         with_values = self.nodes_with_values()

@@ -43,7 +43,10 @@ def as_array(value: Any, dtype: Any = None) -> Array:
             array = array.astype(np.int32)
     found = DType.of(array.dtype)
     if found.is_bytes:
-        flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1).tolist()]
+        try:
+            flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1).tolist()]
+        except UnicodeEncodeError:
+            raise MismatchError("text that is not valid Unicode cannot be stored", found=ascii(value)[:80]) from None
         if not all(isinstance(each, bytes) for each in flat):
             raise MismatchError("an array of objects can hold only text and bytes", found=repr(value)[:80])
         strings = np.empty(len(flat), object)

@@ -9,7 +9,7 @@ export PYTHON
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv-demo/.made  ## train, get killed, resume: the whole of milepost in a minute, with its core dependencies only
+demo: .venv-demo/.made  ## train, get killed, resume, compare: needs nothing but the core dependencies
 	.venv-demo/bin/milepost demo
 
 # TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.

@@ -12,9 +12,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from milepost import CheckpointOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 State = Mapping[str, Mapping[str, Array]]
@@ -146,6 +149,74 @@ class RawFiles(Raw):
     """The limit with two files."""
 
     files = 2
+
+
+class Milepost(Contender):
+    """`milepost.Checkpoint` as it is: every value checked, every file synced."""
+
+    needs = "milepost"
+    checks = "yes"
+    syncs = "yes"
+
+    def hold(self, state: State) -> None:
+        import milepost
+
+        self.variables = {
+            group: {name: milepost.Variable(array) for name, array in arrays.items()} for group, arrays in state.items()
+        }
+        self.checkpoint = milepost.Checkpoint(state=self.variables)
+        self.options = self.choose(sum(array.nbytes for array in _flat(state).values()))
+
+    def choose(self, size: int) -> CheckpointOptions:
+        """The options for a state of so many bytes."""
+        import milepost
+
+        return milepost.CheckpointOptions()
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        for group, variables in self.variables.items():
+            for name, variable in variables.items():
+                yield f"{group}/{name}", variable.numpy()
+
+    def save(self, directory: Path) -> None:
+        self.checkpoint.write(directory / "ckpt", self.options)
+
+    def restore(self, directory: Path) -> None:
+        self.checkpoint.read(directory / "ckpt", self.options)
+
+
+class MilepostFiles(Milepost):
+    """Two data files, which can be written at the same time."""
+
+    def choose(self, size: int) -> CheckpointOptions:
+        import milepost
+        from milepost.engine.options import MaxShardSizePolicy
+
+        return milepost.CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(-(-size // 2)))
+
+
+class MilepostUnsynced(Milepost):
+    """A storage that leaves out every fsync, to compare with those who never sync."""
+
+    syncs = "no"
+
+    def choose(self, size: int) -> CheckpointOptions:
+        import milepost
+        from milepost.storage import LocalStorage
+        from milepost.storage.local import LocalWriter
+
+        class Writer(LocalWriter):
+            def sync(self) -> None:
+                pass
+
+        class Storage(LocalStorage):
+            def create(self, path: str) -> Writer:
+                return Writer(path)
+
+            def sync_directory(self, path: str) -> None:
+                pass
+
+        return milepost.CheckpointOptions(storage=Storage())
 
 
 class Safetensors(_InArrays):
@@ -285,7 +356,7 @@ class TensorFlow(_InVariables):
         self.checkpoint.write(str(directory / "ckpt"))
 
     def restore(self, directory: Path) -> None:
-        self.checkpoint.read(str(directory / "ckpt")).assert_consumed()
+        self.checkpoint.read(str(directory / "ckpt"))
 
 
 class TensorFlowOps(_InVariables):
@@ -325,6 +396,9 @@ RAW = "raw, one file"
 CONTENDERS: dict[str, type[Contender]] = {
     RAW: Raw,
     "raw, two files": RawFiles,
+    "milepost": Milepost,
+    "milepost, no fsync": MilepostUnsynced,
+    "milepost, two files": MilepostFiles,
     "safetensors": Safetensors,
     "torch": Torch,
     "torch, mmap": TorchMapped,

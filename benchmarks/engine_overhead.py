@@ -17,7 +17,11 @@ import numpy as np
 from benchmarks import runner
 from benchmarks.contenders import CONTENDERS, Array
 
-NAMES = [name for name in CONTENDERS if name not in {"torch, mmap", "h5py", "Orbax"}]
+NAMES = [
+    name
+    for name in CONTENDERS
+    if name not in {"torch, mmap", "h5py", "Orbax", "milepost, no fsync", "milepost, two files"}
+]
 SIZES = [1_000, 20_000, 200_000]
 LENGTH = 64
 OPERATIONS = ("save", "restore")

@@ -29,7 +29,8 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 import milepost
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PACKAGE = ROOT / "src" / "milepost"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(
     module.name
@@ -92,7 +93,9 @@ class TestSources:
         found = [
             relative(source)
             for source in SOURCES
-            if not {"tools", "testing", "__main__.py"} & set(source.parts) and "milepost" in imported(source)
+            if not {"tools", "testing", "__main__.py"} & set(source.relative_to(PACKAGE).parts)
+            and source != PACKAGE / "__init__.py"
+            and "milepost" in imported(source)
         ]
         assert not found
 

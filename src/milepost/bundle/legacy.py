@@ -27,6 +27,7 @@ from milepost.coding.protobuf import parse
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.storage import ReadableFile, Storage
 from milepost.table import TableReader
+from milepost.table.reader import BLOCK_LIMIT
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
 META_KEY: Final = b""
@@ -133,7 +134,7 @@ class LegacyReader:
 
     def verify(self) -> None:
         for file in self._files:
-            TableReader(file).verify()
+            _table(file).verify()
         for key in self._metas:
             self.check(key)
 
@@ -154,7 +155,7 @@ class LegacyReader:
         self.close()
 
     def _read_meta(self, file: ReadableFile) -> None:
-        table = TableReader(file)
+        table = _table(file)
         row = table.get(META_KEY)
         if row is None:
             raise CorruptCheckpointError("the file has no header, so it is not a checkpoint")
@@ -201,6 +202,11 @@ class LegacyReader:
             return _decode_values(tensor.dtype, box.shape(tensor.shape), data.data)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.prefix) from None
+
+
+def _table(file: ReadableFile) -> TableReader:
+    # A block has whole tensors in it, so it may be as large as the file.
+    return TableReader(file, block_limit=max(BLOCK_LIMIT, file.size))
 
 
 def _decode_meta(meta: _Meta) -> _Tensor:

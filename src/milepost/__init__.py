@@ -28,8 +28,9 @@ from milepost.engine.directory import (
     latest_checkpoint,
     remove_checkpoint,
 )
-from milepost.engine.options import CheckpointOptions, MaxShardSizePolicy, ShardByTaskPolicy
+from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy
 from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
 from milepost.errors import (

@@ -10,8 +10,9 @@ import numpy as np
 from milepost.bundle import BundleWriter
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
-from milepost.engine.options import CheckpointOptions, ShardByTaskPolicy
+from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
+from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Array
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key

@@ -1,0 +1,89 @@
+"""How the tensors of a save are spread over data files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from milepost.engine.plan import PlannedWrite
+from milepost.errors import UnsupportedError
+from milepost.tensor import TensorSlice
+
+
+class ShardingPolicy(Protocol):
+    """Decides which tensors, or pieces of them, go to which data file."""
+
+    def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
+        """Places every tensor.
+
+        Args:
+            writes: What is to be saved, in order.
+
+        Returns:
+            The number of shards, and for each piece the position in ``writes`` of its tensor and the planned write
+            of the piece, with shard and, if it is not the whole tensor, box.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShardByTaskPolicy:
+    """One shard for each process: with one process, one data file."""
+
+    def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
+        """Places every tensor; see `ShardingPolicy.assign`."""
+        return 1, list(enumerate(writes))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxShardSizePolicy:
+    """Fills shards up to a size; a tensor that does not fit is cut along its longest dimension.
+
+    Attributes:
+        max_shard_size: Bytes of tensors in one data file, at most, where an element does not exceed it. Strings are
+            never cut.
+
+    Example:
+        >>> import milepost
+        >>> options = milepost.CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(1 << 30))
+    """
+
+    max_shard_size: int
+
+    def __post_init__(self) -> None:
+        if self.max_shard_size <= 0:
+            raise UnsupportedError(
+                "a shard must have room for something", expected="> 0 bytes", found=self.max_shard_size
+            )
+
+    def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
+        """Places every tensor; see `ShardingPolicy.assign`."""
+        placed: list[tuple[int, PlannedWrite]] = []
+        shard, room = 0, self.max_shard_size
+        for number, write in enumerate(writes):
+            for piece in self._cut(write, room):
+                size = piece.nbytes
+                if size > room and room < self.max_shard_size:
+                    shard, room = shard + 1, self.max_shard_size
+                placed.append((number, piece._replace(shard=shard)))
+                room -= size
+        return shard + 1, placed
+
+    def _cut(self, write: PlannedWrite, room: int) -> list[PlannedWrite]:
+        total = write.nbytes
+        if total <= room or total <= 1 or not write.shape:
+            return [write]
+        axis = max(range(len(write.shape)), key=write.shape.__getitem__)
+        row = total // write.shape[axis]
+        pieces = []
+        start = 0
+        while start < write.shape[axis]:
+            rows = max(1, (room if room >= row else self.max_shard_size) // max(row, 1))
+            rows = min(rows, write.shape[axis] - start)
+            extents = [(0, -1)] * len(write.shape)
+            extents[axis] = (start, rows)
+            pieces.append(write._replace(box=TensorSlice(tuple(extents))))
+            start += rows
+            room = self.max_shard_size
+        return pieces if len(pieces) > 1 else [write]

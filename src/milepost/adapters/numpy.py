@@ -85,7 +85,7 @@ class ScalarAdapter(Adapter):
         return (Value(VARIABLE_VALUE, DType.of(obj.dtype), (), lambda: as_array(obj)),)
 
     def assign(self, obj: np.generic, arrays: Mapping[str, Array]) -> Any:
-        element = arrays[VARIABLE_VALUE][()]
+        element: Any = arrays[VARIABLE_VALUE][()]
         return type(obj)(element.decode() if isinstance(obj, np.str_) else element)
 
 

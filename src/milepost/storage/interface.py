@@ -115,7 +115,11 @@ class Storage(Protocol):
         ...
 
     def is_file(self, path: str) -> bool:
-        """Whether a regular file exists there."""
+        """Whether a regular file exists there.
+
+        Raises:
+            StorageError: The operating system could not tell; so too for the other questions below.
+        """
         ...
 
     def is_directory(self, path: str) -> bool:

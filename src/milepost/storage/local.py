@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
+from milepost.storage.buffers import byte_view
 from milepost.storage.interface import Buffer
 
 _MOST_BUFFERS = 1024
@@ -24,11 +25,15 @@ _REMEDIES = {
     errno.EPERM: "change the permissions of the file or of its directory",
 }
 
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+
 
 @contextmanager
 def _translated(doing: str, path: str) -> Iterator[None]:
     try:
         yield
+    except MilepostError:
+        raise
     except FileNotFoundError:
         raise CheckpointNotFoundError(f"cannot {doing}: there is no such file or directory", file=path) from None
     except OSError as error:
@@ -36,6 +41,13 @@ def _translated(doing: str, path: str) -> Iterator[None]:
         raise StorageError(
             f"cannot {doing}: {os.strerror(code) if code else error}", errno=code, file=path, remedy=_REMEDIES.get(code)
         ) from error
+
+
+def _open(descriptor: int) -> int:
+    """The descriptor, unless its file was closed, which the ``os`` module would call a `ValueError`."""
+    if descriptor < 0:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return descriptor
 
 
 class LocalFile:
@@ -56,20 +68,26 @@ class LocalFile:
             )
 
     def read(self, offset: int, length: int) -> bytes:
-        with _translated("read", self.path):
-            data = os.pread(self._descriptor, length, offset)
-            while len(data) < length:
-                more = os.pread(self._descriptor, length - len(data), offset + len(data))
-                if not more:
+        if offset + length > self.size:
+            # Before anything is allocated: the length may come from a damaged file. But it may have grown, too.
+            with _translated("read", self.path):
+                if offset + length > os.fstat(_open(self._descriptor)).st_size:
                     raise self._too_short(offset + length)
-                data += more
-        return data
+        with _translated("read", self.path):
+            data = os.pread(_open(self._descriptor), length, offset)
+            if len(data) == length:
+                return data
+        # The system reads at most 2 GiB at once.
+        whole = bytearray(length)
+        whole[: len(data)] = data
+        self.read_into(offset + len(data), memoryview(whole)[len(data) :])
+        return bytes(whole)
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
-        view = memoryview(buffer).cast("B")
+        view = byte_view(buffer)
         with _translated("read", self.path):
             while view:
-                count = os.preadv(self._descriptor, [view], offset)
+                count = os.preadv(_open(self._descriptor), [view], offset)
                 if not count:
                     raise self._too_short(offset + len(view))
                 offset += count
@@ -81,8 +99,9 @@ class LocalFile:
             self._descriptor = -1
 
     def _too_short(self, needed: int) -> CorruptCheckpointError:
+        size = os.fstat(self._descriptor).st_size
         return CorruptCheckpointError(
-            "the file is truncated", file=self.path, expected=f"at least {needed} bytes", found=f"{self.size} bytes"
+            "the file is truncated", file=self.path, expected=f"at least {needed} bytes", found=f"{size} bytes"
         )
 
     def __del__(self) -> None:
@@ -96,18 +115,15 @@ class LocalWriter:
     def __init__(self, path: str) -> None:
         self.path = path
         with _translated("create", path):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            # Some network file systems have no locks; there the age of a file has to tell (see `in_use`).
-            pass
+            self._descriptor = _create_locked(path)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        views = [view for buffer in buffers if (view := memoryview(buffer).cast("B"))]
+        views = [view for buffer in buffers if (view := byte_view(buffer))]
         with _translated("write", self.path):
             while views:
-                count = os.pwritev(self._descriptor, views[:_MOST_BUFFERS], offset)
+                count = os.pwritev(_open(self._descriptor), views[:_MOST_BUFFERS], offset)
+                if not count:
+                    raise OSError(errno.EIO, "nothing was written")
                 offset += count
                 done = 0
                 while done < len(views) and count >= len(views[done]):
@@ -119,13 +135,17 @@ class LocalWriter:
 
     def sync(self) -> None:
         with _translated("make durable", self.path):
-            os.fsync(self._descriptor)
+            _sync(_open(self._descriptor))
 
     def close(self) -> None:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             with _translated("close", self.path):
-                os.close(descriptor)
+                try:
+                    # Closing does not unlock a file that a forked child still has open.
+                    _lock(descriptor, fcntl.LOCK_UN)
+                finally:
+                    os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +153,72 @@ class LocalWriter:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
+
+
+def _create_locked(path: str) -> int:
+    """Creates a file that is locked before anyone can see it.
+
+    Were it visible first, another process could take it for a leftover in the moment before it is locked. Where the
+    system cannot make files without a name, that moment remains.
+    """
+    if hasattr(os, "O_TMPFILE"):
+        try:
+            descriptor = os.open(os.path.dirname(path) or ".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o666)
+        except OSError:
+            pass  # The file system has none. Any other reason comes again below.
+        else:
+            try:
+                _lock(descriptor, fcntl.LOCK_EX)
+                # With a directory's descriptor, even one that is not looked at, `os.link` follows the symbolic link.
+                os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+                return descriptor
+            except FileExistsError:
+                os.close(descriptor)
+                raise
+            except OSError:
+                os.close(descriptor)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    _lock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _mode(path: str) -> int:
+    """The kind of what is at a path; 0 if there is nothing, but not if the system could not look."""
+    with _translated("look at", path):
+        try:
+            return os.stat(path).st_mode
+        except ValueError:
+            return 0
+        except OSError as error:
+            if error.errno in _NOTHING_THERE:
+                return 0
+            raise
+
+
+def _lock(descriptor: int, operation: int) -> None:
+    try:
+        fcntl.flock(descriptor, operation)
+    except OSError:
+        pass  # Some network file systems have no locks; there `in_use` cannot tell, and says that every file is.
+
+
+def _sync(descriptor: int) -> None:
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        # On macOS, fsync leaves the data in the memory of the drive.
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
+
 
 class LocalStorage:
-    """Files of this machine."""
+    """Files of this machine. Paths are those of the ``os`` module; relative ones go by the current directory."""
+
+    def __init__(self) -> None:
+        self._durable: set[tuple[int, int]] = set()
+        """Device and inode of directories that survive a power cut, with all above them."""
 
     def open(self, path: str) -> LocalFile:
         return LocalFile(path)
@@ -155,24 +238,43 @@ class LocalStorage:
                 pass
 
     def make_directory(self, path: str) -> None:
-        path = path or "."
-        if os.path.isdir(path):
-            return
-        parent = os.path.dirname(path.rstrip("/")) or "."
-        self.make_directory(parent)
         with _translated("make a directory", path):
+            self._make_directory(os.path.abspath(path))
+
+    def _make_directory(self, path: str) -> os.stat_result:
+        parent = os.path.dirname(path)
+        try:
+            status = os.stat(path)
+            made = False
+        except FileNotFoundError:
+            self._make_directory(parent)
             try:
                 os.mkdir(path)
+                made = True
             except FileExistsError:
-                if not os.path.isdir(path):
-                    raise
-        self.sync_directory(parent)
+                made = False
+            status = os.stat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        identity = status.st_dev, status.st_ino
+        if made:
+            self.sync_directory(parent)
+        elif identity not in self._durable and parent != path:
+            # Whoever made it, the user perhaps a moment ago, need not have synced the names above.
+            above = self._make_directory(parent)
+            if above.st_dev == status.st_dev:
+                try:
+                    self.sync_directory(parent)
+                except StorageError:
+                    pass  # It may be another user's. The directory was not ours to make durable.
+        self._durable.add(identity)
+        return status
 
     def sync_directory(self, path: str) -> None:
         with _translated("make the names durable", path):
             descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(descriptor)
+                _sync(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -184,10 +286,10 @@ class LocalStorage:
                 return []
 
     def is_file(self, path: str) -> bool:
-        return os.path.isfile(path)
+        return stat.S_ISREG(_mode(path))
 
     def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path)
+        return stat.S_ISDIR(_mode(path or "."))
 
     def modified(self, path: str) -> float:
         with _translated("look at", path):
@@ -196,10 +298,13 @@ class LocalStorage:
     def in_use(self, path: str) -> bool:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that of two who ask at once neither takes the other for a writer.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
         finally:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import posixpath
 import threading
 import time
 from collections.abc import Sequence
 from typing import Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.storage.buffers import byte_view
 from milepost.storage.interface import Buffer
 
 
@@ -16,6 +20,8 @@ class _Content:
         self.data = bytearray()
         self.modified = time.time()
         self.writers = 0
+        # A bytearray cannot grow while another thread has a view of it.
+        self.lock = threading.Lock()
 
 
 class MemoryFile:
@@ -27,22 +33,33 @@ class MemoryFile:
         self.size = len(content.data)
 
     def read(self, offset: int, length: int) -> bytes:
-        data = bytes(memoryview(self._content.data)[offset : offset + length])
+        with self._content.lock, memoryview(self._content.data) as view:
+            data = bytes(view[offset : offset + length])
         if len(data) < length:
-            raise CorruptCheckpointError(
-                "the file is truncated",
-                file=self.path,
-                expected=f"at least {offset + length} bytes",
-                found=f"{self.size} bytes",
-            )
+            raise self._too_short(offset + length)
         return data
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
-        view = memoryview(buffer).cast("B")
-        view[:] = self.read(offset, len(view))
+        target = byte_view(buffer)
+        with self._content.lock, memoryview(self._content.data) as view:
+            source = view[offset : offset + len(target)]
+            enough = len(source) == len(target)
+            if enough:
+                target[:] = source
+            source.release()
+        if not enough:
+            raise self._too_short(offset + len(target))
 
     def close(self) -> None:
         pass
+
+    def _too_short(self, needed: int) -> CorruptCheckpointError:
+        return CorruptCheckpointError(
+            "the file is truncated",
+            file=self.path,
+            expected=f"at least {needed} bytes",
+            found=f"{len(self._content.data)} bytes",
+        )
 
 
 class MemoryWriter:
@@ -52,19 +69,25 @@ class MemoryWriter:
         self.path = path
         self._content = content
         self._open = True
-        self._lock = threading.Lock()
         content.writers += 1
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        joined = b"".join(memoryview(buffer).cast("B") for buffer in buffers)
-        with self._lock:
+        views = [byte_view(buffer) for buffer in buffers]
+        end = offset + sum(map(len, views))
+        if not self._open:
+            raise _refused("write", self.path, errno.EBADF)
+        with self._content.lock:
             data = self._content.data
-            data.extend(bytes(max(0, offset + len(joined) - len(data))))
-            data[offset : offset + len(joined)] = joined
+            if end > offset:
+                data.extend(bytes(max(0, end - len(data))))
+            for view in views:
+                data[offset : offset + len(view)] = view
+                offset += len(view)
             self._content.modified = time.time()
 
     def sync(self) -> None:
-        pass
+        if not self._open:
+            raise _refused("make durable", self.path, errno.EBADF)
 
     def close(self) -> None:
         if self._open:
@@ -81,6 +104,8 @@ class MemoryWriter:
 class MemoryStorage:
     """A tree of files in memory. Two of them share nothing.
 
+    As in an object store, a file may be created in a directory that nobody has made.
+
     Example:
         >>> storage = MemoryStorage()
         >>> with storage.create("a/b") as file:
@@ -91,58 +116,107 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self._files: dict[str, _Content] = {}
-        self._directories: set[str] = {"", ".", "/"}
+        self._directories: set[str] = {".", "/"}
+        self._lock = threading.Lock()
 
     def open(self, path: str) -> MemoryFile:
-        if path not in self._files:
-            if self.is_directory(path):
-                raise CorruptCheckpointError(
-                    "cannot be read as part of a checkpoint", file=path, expected="a file", found="a directory"
-                )
-            raise CheckpointNotFoundError("cannot open for reading: there is no such file", file=path)
-        return MemoryFile(path, self._files[path])
+        with self._lock:
+            content = self._files.get(_place(path))
+        if content is not None:
+            return MemoryFile(path, content)
+        if self.is_directory(path):
+            raise CorruptCheckpointError(
+                "cannot be read as part of a checkpoint", file=path, expected="a file", found="a directory"
+            )
+        raise CheckpointNotFoundError("cannot open for reading: there is no such file", file=path)
 
     def create(self, path: str) -> MemoryWriter:
-        if path in self._files:
-            raise StorageError("cannot create: the file exists", file=path)
-        content = self._files[path] = _Content()
+        place = _place(path)
+        with self._lock:
+            if place in self._files or self._is_directory(place):
+                raise _refused("create", path, errno.EEXIST)
+            self._check_parents("create", path)
+            content = self._files[place] = _Content()
         return MemoryWriter(path, content)
 
     def rename(self, source: str, target: str) -> None:
-        if source not in self._files:
-            raise CheckpointNotFoundError(f"cannot rename to {target}: there is no such file", file=source)
-        self._files[target] = self._files.pop(source)
+        with self._lock:
+            doing = f"rename to {target}"
+            if self._is_directory(_place(target)):
+                raise _refused(doing, source, errno.EISDIR)
+            self._check_parents(doing, target)
+            content = self._files.pop(_place(source), None)
+            if content is None:
+                raise CheckpointNotFoundError(f"cannot {doing}: there is no such file", file=source)
+            self._files[_place(target)] = content
 
     def remove(self, path: str) -> None:
-        self._files.pop(path, None)
+        with self._lock:
+            if self._files.pop(_place(path), None) is None and self._is_directory(_place(path)):
+                raise _refused("remove", path, errno.EISDIR)
 
     def make_directory(self, path: str) -> None:
-        parts = path.split("/")
-        self._directories.update("/".join(parts[:n]) for n in range(1, len(parts) + 1))
+        place = _place(path)
+        with self._lock:
+            if place in self._files:
+                raise _refused("make a directory", path, errno.EEXIST)
+            self._check_parents("make a directory", path)
+            self._directories.update((place, *_parents(place)))
 
     def sync_directory(self, path: str) -> None:
-        pass
+        if not self.is_directory(path):
+            raise CheckpointNotFoundError("cannot make the names durable: there is no such directory", file=path)
 
     def list(self, directory: str) -> list[str]:
-        start = directory.rstrip("/") + "/" if directory not in ("", ".") else ""
-        inside = {
-            path[len(start) :].partition("/")[0]
-            for path in (*self._files, *self._directories)
-            if path.startswith(start)
-        }
-        return sorted(inside - {"", "."})
+        place = _place(directory)
+        with self._lock:
+            everything = (*self._files, *self._directories)
+        return sorted({posixpath.basename(part) for path in everything for part in _within(path, place)})
 
     def is_file(self, path: str) -> bool:
-        return path in self._files
+        return _place(path) in self._files
 
     def is_directory(self, path: str) -> bool:
-        start = path.rstrip("/") + "/"
-        return path in self._directories or any(name.startswith(start) for name in self._files)
+        with self._lock:
+            return self._is_directory(_place(path))
 
     def modified(self, path: str) -> float:
-        if path not in self._files:
+        with self._lock:
+            content = self._files.get(_place(path))
+        if content is None:
             raise CheckpointNotFoundError("cannot look at: there is no such file", file=path)
-        return self._files[path].modified
+        return content.modified
 
     def in_use(self, path: str) -> bool:
-        return path in self._files and self._files[path].writers > 0
+        with self._lock:
+            content = self._files.get(_place(path))
+        return content is not None and content.writers > 0
+
+    def _is_directory(self, place: str) -> bool:
+        return place in self._directories or any(place in _parents(file) for file in self._files)
+
+    def _check_parents(self, doing: str, path: str) -> None:
+        if any(parent in self._files for parent in _parents(_place(path))):
+            raise _refused(doing, path, errno.ENOTDIR)
+
+
+def _place(path: str) -> str:
+    return posixpath.normpath(path)
+
+
+def _parents(place: str) -> list[str]:
+    """The directories above, nearest first."""
+    parents = []
+    while (parent := posixpath.dirname(place) or ".") != place:
+        parents.append(parent)
+        place = parent
+    return parents
+
+
+def _within(path: str, directory: str) -> list[str]:
+    """What lies directly in the directory on the way to the path: one place, or none."""
+    return [part for part in (path, *_parents(path)) if part != directory and _parents(part)[:1] == [directory]]
+
+
+def _refused(doing: str, path: str, code: int) -> StorageError:
+    return StorageError(f"cannot {doing}: {os.strerror(code)}", errno=code, file=path)

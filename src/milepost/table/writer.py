@@ -29,7 +29,7 @@ class TableWriter:
         >>> writer = TableWriter()
         >>> writer.add(b"key", b"value")
         >>> len(writer.finish())
-        99
+        104
     """
 
     def __init__(self, block_size: int = BLOCK_SIZE, restart_interval: int = RESTART_INTERVAL) -> None:

@@ -1,0 +1,377 @@
+"""What every `Storage` must do, as pytest tests.
+
+Subclass `StorageSuite` and give it a fixture ``bench``. Its raw access goes around the storage, so that a storage which
+writes and reads the same wrong bytes cannot vouch for itself::
+
+    class TestMyStorage(StorageSuite):
+        @pytest.fixture
+        def bench(self):
+            ...
+            return Bench(storage, root="some/directory", get=..., put=...)
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
+from milepost.storage import Buffer, Storage
+
+_FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+BUFFERS: dict[str, Buffer] = {
+    "bytes": b"some bytes",
+    "bytearray": bytearray(b"some bytes"),
+    "memoryview": memoryview(b"xsome bytes")[1:],
+    "memoryview of numbers": memoryview(np.arange(4.0)),
+    "array": _FLOATS,
+    "scalar array": np.array(1.5),
+    "boolean array": np.array([True, False]),
+    "complex array": np.array([1 + 2j]),
+    "bfloat16 array": _FLOATS.astype(ml_dtypes.bfloat16),
+    "int4 array": np.arange(5).astype(ml_dtypes.int4),
+    "array of records": np.zeros(3, [("qint8", np.int8)]),
+    "empty bytes": b"",
+    "empty array": np.zeros((0, 3)),
+    "empty bfloat16 array": np.zeros((2, 0), ml_dtypes.bfloat16),
+}
+"""One of each kind of buffer that a storage must take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A storage to be tested, and a way around it.
+
+    Attributes:
+        storage: The storage, new for each test.
+        root: A directory of it that exists and is empty.
+        get: The bytes of a file, read without the storage.
+        put: Makes a file with these bytes without the storage.
+    """
+
+    storage: Storage
+    root: str
+    get: Callable[[str], bytes]
+    put: Callable[[str, bytes], None]
+
+    def path(self, name: str) -> str:
+        """A path below the root."""
+        return f"{self.root}/{name}"
+
+
+@contextmanager
+def refuses(kind: type[MilepostError], path: str, code: int | None = None) -> Iterator[None]:
+    """Expects an error that names the path, and has the error number if one is given."""
+    with pytest.raises(kind) as caught:
+        yield
+    assert caught.value.file == path, caught.value
+    if code is not None:
+        assert isinstance(caught.value, OSError)
+        assert caught.value.errno == code, caught.value
+
+
+def flat(buffer: Buffer) -> bytes:
+    """The bytes of a buffer."""
+    return buffer if isinstance(buffer, bytes) else bytes(buffer) if isinstance(buffer, bytearray) else buffer.tobytes()
+
+
+class StorageSuite:
+    """Each test is one fact about a storage."""
+
+    makes_parents = False
+    """Whether a file can be created in a directory that does not exist."""
+
+    # Writing.
+
+    def test_what_is_written_is_there(self, bench: Bench) -> None:
+        """Buffers follow each other from the offset on, without gaps, and nothing else is in the file."""
+        with bench.storage.create(bench.path("f")) as file:
+            assert file.path == bench.path("f")
+            file.write(0, [b"01", b"", b"234"])
+            file.write(5, [b"56"])
+            file.sync()
+        assert bench.get(bench.path("f")) == b"0123456"
+
+    def test_writes_in_any_order(self, bench: Bench) -> None:
+        """Any position can be written, and written again; what was never written is zero."""
+        with bench.storage.create(bench.path("f")) as file:
+            file.write(6, [b"late"])
+            file.write(1, [b"xx"])
+            file.write(2, [b"y"])
+        assert bench.get(bench.path("f")) == b"\0xy\0\0\0late"
+
+    def test_an_empty_file(self, bench: Bench) -> None:
+        """A file exists once it is created; writing nothing far out does not make it longer."""
+        with bench.storage.create(bench.path("f")) as file:
+            assert bench.get(bench.path("f")) == b""
+            file.write(100, [])
+            file.write(100, [b"", np.zeros(0)])
+        assert bench.get(bench.path("f")) == b""
+        assert bench.storage.open(bench.path("f")).size == 0
+
+    @pytest.mark.parametrize("buffer", BUFFERS.values(), ids=BUFFERS.keys())
+    def test_every_kind_of_buffer(self, bench: Bench, buffer: Buffer) -> None:
+        """Every kind of buffer can be written, and read into if it is an array."""
+        with bench.storage.create(bench.path("f")) as file:
+            file.write(0, [b"<", buffer, b">"])
+        assert bench.get(bench.path("f")) == b"<" + flat(buffer) + b">"
+        opened = bench.storage.open(bench.path("f"))
+        target: Any = np.zeros_like(buffer) if isinstance(buffer, np.ndarray) else bytearray(len(flat(buffer)))
+        opened.read_into(1, target)
+        assert flat(target) == flat(buffer)
+
+    def test_read_only_arrays_can_be_written(self, bench: Bench) -> None:
+        """Writing to a file does not need write access to the memory."""
+        array = np.arange(5)
+        array.flags.writeable = False
+        with bench.storage.create(bench.path("f")) as file:
+            file.write(0, [array])
+        assert bench.get(bench.path("f")) == array.tobytes()
+
+    @pytest.mark.parametrize("array", [np.zeros((4, 4))[:, ::2], np.zeros((4, 5), order="F")])
+    def test_scattered_arrays_are_refused(self, bench: Bench, array: Any) -> None:
+        """An array that does not lie in one piece is neither written nor read into."""
+        with bench.storage.create(bench.path("f")) as file:
+            with pytest.raises((ValueError, TypeError)):
+                file.write(0, [b"x" * 1000, array])
+            file.write(0, [bytes(1000)])
+        with pytest.raises((ValueError, TypeError)):
+            bench.storage.open(bench.path("f")).read_into(0, array)
+
+    def test_very_many_buffers(self, bench: Bench) -> None:
+        """More buffers at once than a system takes at once."""
+        with bench.storage.create(bench.path("f")) as file:
+            file.write(1, [b"%04d" % n for n in range(5000)])
+        assert bench.get(bench.path("f")) == b"\0" + b"".join(b"%04d" % n for n in range(5000))
+
+    def test_threads_write_one_file(self, bench: Bench) -> None:
+        """Threads that write different places of a file do not disturb each other."""
+        pieces = [bytes([n]) * 5000 for n in range(40)]
+        with bench.storage.create(bench.path("f")) as file, ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: file.write(n * 5000, [pieces[n]]), reversed(range(40))))
+        assert bench.get(bench.path("f")) == b"".join(pieces)
+
+    def test_a_file_is_created_only_once(self, bench: Bench) -> None:
+        """What exists, file or directory, is neither replaced nor changed by `create`."""
+        bench.put(bench.path("f"), b"old")
+        bench.storage.make_directory(bench.path("d"))
+        for name in ("f", "d"):
+            with refuses(StorageError, bench.path(name), errno.EEXIST):
+                bench.storage.create(bench.path(name))
+        assert bench.get(bench.path("f")) == b"old"
+        assert not bench.storage.in_use(bench.path("f"))
+
+    def test_creating_without_a_directory(self, bench: Bench) -> None:
+        """Where there are directories, a file needs one."""
+        if self.makes_parents:
+            bench.storage.create(bench.path("no/f")).close()
+            assert bench.storage.is_directory(bench.path("no"))
+        else:
+            with refuses(CheckpointNotFoundError, bench.path("no/f")):
+                bench.storage.create(bench.path("no/f"))
+
+    def test_a_file_is_no_directory(self, bench: Bench) -> None:
+        """Nothing can be put below a file."""
+        bench.put(bench.path("f"), b"")
+        with refuses(StorageError, bench.path("f/g"), errno.ENOTDIR):
+            bench.storage.create(bench.path("f/g"))
+        with pytest.raises(StorageError):
+            bench.storage.make_directory(bench.path("f/g"))
+
+    def test_a_closed_file_is_not_written(self, bench: Bench) -> None:
+        """Closing twice does nothing; writing and syncing after it fail."""
+        file = bench.storage.create(bench.path("f"))
+        file.close()
+        file.close()
+        with refuses(StorageError, bench.path("f")):
+            file.write(0, [b"x"])
+        with refuses(StorageError, bench.path("f")):
+            file.sync()
+        assert bench.get(bench.path("f")) == b""
+
+    # Reading.
+
+    def test_reading_anywhere(self, bench: Bench) -> None:
+        """Any stretch of a file can be read, also an empty one at its end."""
+        bench.put(bench.path("f"), b"0123456789")
+        file = bench.storage.open(bench.path("f"))
+        assert (file.path, file.size) == (bench.path("f"), 10)
+        assert [file.read(0, 10), file.read(3, 4), file.read(9, 1), file.read(10, 0)] == [
+            b"0123456789",
+            b"3456",
+            b"9",
+            b"",
+        ]
+        target = bytearray(b"....")
+        file.read_into(3, memoryview(target)[1:3])
+        assert target == b".34."
+        file.close()
+        file.close()
+
+    @pytest.mark.parametrize(("offset", "length"), [(0, 11), (10, 1), (11, 0), (5, 6), (2**40, 1), (0, 2**40)])
+    def test_reading_past_the_end(self, bench: Bench, offset: int, length: int) -> None:
+        """A file that ends too early is corrupt, which is found before memory is taken."""
+        bench.put(bench.path("f"), b"0123456789")
+        file = bench.storage.open(bench.path("f"))
+        if offset + length > 10 and length:
+            with refuses(CorruptCheckpointError, bench.path("f")):
+                file.read(offset, length)
+        if 0 < length < 100:
+            with refuses(CorruptCheckpointError, bench.path("f")):
+                file.read_into(offset, bytearray(length))
+
+    def test_threads_read_one_file(self, bench: Bench) -> None:
+        """A file has no position that threads could take from each other."""
+        bench.put(bench.path("f"), b"".join(b"%05d" % n for n in range(2000)))
+        file = bench.storage.open(bench.path("f"))
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(lambda n: file.read(5 * n, 5), range(2000))) == [b"%05d" % n for n in range(2000)]
+
+    def test_opening_what_is_no_file(self, bench: Bench) -> None:
+        """What does not exist is not found; a directory is no part of a checkpoint."""
+        with refuses(CheckpointNotFoundError, bench.path("no")):
+            bench.storage.open(bench.path("no"))
+        with refuses(CheckpointNotFoundError, bench.path("no/f")):
+            bench.storage.open(bench.path("no/f"))
+        bench.storage.make_directory(bench.path("d"))
+        with refuses(CorruptCheckpointError, bench.path("d")):
+            bench.storage.open(bench.path("d"))
+
+    def test_an_open_file_outlives_its_name(self, bench: Bench) -> None:
+        """Removing or replacing a file takes nothing from those who read it."""
+        for name in ("removed", "replaced"):
+            bench.put(bench.path(name), b"old")
+        files = [bench.storage.open(bench.path(name)) for name in ("removed", "replaced")]
+        bench.storage.remove(bench.path("removed"))
+        bench.put(bench.path("new"), b"something new")
+        bench.storage.rename(bench.path("new"), bench.path("replaced"))
+        assert [file.read(0, 3) for file in files] == [b"old", b"old"]
+        assert bench.get(bench.path("replaced")) == b"something new"
+
+    # Names.
+
+    def test_rename_moves(self, bench: Bench) -> None:
+        """The target has the bytes and the source is gone; the target may have existed, or be the source."""
+        bench.put(bench.path("a"), b"1")
+        bench.storage.rename(bench.path("a"), bench.path("b"))
+        assert bench.storage.list(bench.root) == ["b"]
+        bench.put(bench.path("c"), b"2")
+        bench.storage.rename(bench.path("c"), bench.path("b"))
+        bench.storage.rename(bench.path("b"), bench.path("b"))
+        assert bench.storage.list(bench.root) == ["b"]
+        assert bench.get(bench.path("b")) == b"2"
+
+    def test_rename_that_cannot_be(self, bench: Bench) -> None:
+        """What does not exist cannot be renamed, nothing replaces a directory, and the source stays."""
+        with refuses(CheckpointNotFoundError, bench.path("no")):
+            bench.storage.rename(bench.path("no"), bench.path("b"))
+        bench.put(bench.path("a"), b"1")
+        bench.storage.make_directory(bench.path("d"))
+        with refuses(StorageError, bench.path("a"), errno.EISDIR):
+            bench.storage.rename(bench.path("a"), bench.path("d"))
+        assert bench.get(bench.path("a")) == b"1"
+
+    def test_remove(self, bench: Bench) -> None:
+        """A file is gone; one that does not exist is no error; a directory is."""
+        bench.put(bench.path("a"), b"1")
+        for name in ("a", "a", "no/f"):
+            bench.storage.remove(bench.path(name))
+        assert bench.storage.list(bench.root) == []
+        bench.storage.make_directory(bench.path("d"))
+        with refuses(StorageError, bench.path("d")):
+            bench.storage.remove(bench.path("d"))
+        assert bench.storage.is_directory(bench.path("d"))
+
+    def test_make_directory(self, bench: Bench) -> None:
+        """Parents are made too; one that exists is no error; a file in its place is."""
+        for path in ("d/e/f", "d/e/f", "d/", "d"):
+            bench.storage.make_directory(bench.path(path))
+        assert bench.storage.list(bench.path("d")) == ["e"]
+        assert bench.storage.is_directory(bench.path("d/e/f"))
+        bench.put(bench.path("file"), b"")
+        with pytest.raises(StorageError):
+            bench.storage.make_directory(bench.path("file"))
+
+    def test_sync_directory(self, bench: Bench) -> None:
+        """A directory that exists can be synced."""
+        bench.storage.sync_directory(bench.root)
+        with refuses(CheckpointNotFoundError, bench.path("no")):
+            bench.storage.sync_directory(bench.path("no"))
+
+    def test_list(self, bench: Bench) -> None:
+        """Names come sorted, directories too, and only those directly inside; no directory has no names."""
+        for name in ("b", "a[1]", "ü", "a", ".hidden", "a b"):
+            bench.put(bench.path(name), b"")
+        bench.storage.make_directory(bench.path("c"))
+        bench.put(bench.path("c/inside"), b"")
+        assert bench.storage.list(bench.root) == [".hidden", "a", "a b", "a[1]", "b", "c", "ü"]
+        assert bench.storage.list(bench.root + "/") == bench.storage.list(bench.root)
+        assert bench.storage.list(bench.path("c")) == ["inside"]
+        assert bench.storage.list(bench.path("no")) == bench.storage.list(bench.path("a")) == []
+
+    def test_what_is_where(self, bench: Bench) -> None:
+        """A path is that of a file, of a directory, or of nothing."""
+        bench.put(bench.path("f"), b"")
+        bench.storage.make_directory(bench.path("d"))
+        found = {
+            name: (bench.storage.is_file(bench.path(name)), bench.storage.is_directory(bench.path(name)))
+            for name in ("f", "d", "no", "no/f", "f/g", "x" * 300)
+        }
+        nothing = (False, False)
+        assert found == {
+            "f": (True, False),
+            "d": (False, True),
+            "no": nothing,
+            "no/f": nothing,
+            "f/g": nothing,
+            "x" * 300: nothing,
+        }
+
+    def test_ways_to_write_a_path(self, bench: Bench) -> None:
+        """Doubled slashes and dots do not make another path."""
+        bench.put(bench.path("f"), b"1")
+        for path in ("/f", "./f", ".//./f"):
+            assert bench.storage.is_file(bench.path(path))
+            assert bench.storage.open(bench.path(path)).read(0, 1) == b"1"
+
+    def test_modified(self, bench: Bench) -> None:
+        """The time of the last write stays when the file is renamed."""
+        with bench.storage.create(bench.path("f")) as file:
+            file.write(0, [b"1"])
+        before = bench.storage.modified(bench.path("f"))
+        assert abs(before - time.time()) < 60
+        bench.storage.rename(bench.path("f"), bench.path("g"))
+        assert bench.storage.modified(bench.path("g")) == before
+        with refuses(CheckpointNotFoundError, bench.path("f")):
+            bench.storage.modified(bench.path("f"))
+
+    def test_in_use(self, bench: Bench) -> None:
+        """A file is in use from its creation until it is closed, whatever its name."""
+        bench.put(bench.path("foreign"), b"")
+        file = bench.storage.create(bench.path("f"))
+        assert bench.storage.in_use(bench.path("f"))
+        assert bench.storage.in_use(bench.path("f"))
+        bench.storage.rename(bench.path("f"), bench.path("g"))
+        used = {name: bench.storage.in_use(bench.path(name)) for name in ("f", "g", "foreign", "no", "no/f")}
+        assert used == {"f": False, "g": True, "foreign": False, "no": False, "no/f": False}
+        file.write(0, [b"after the renaming"])
+        file.close()
+        assert not bench.storage.in_use(bench.path("g"))
+        assert bench.get(bench.path("g")) == b"after the renaming"
+
+    def test_reading_does_not_use_a_file(self, bench: Bench) -> None:
+        """Those who read a file make no claim to it."""
+        bench.put(bench.path("f"), b"")
+        file = bench.storage.open(bench.path("f"))
+        assert not bench.storage.in_use(bench.path("f"))
+        file.close()

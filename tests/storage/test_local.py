@@ -1,0 +1,305 @@
+"""What only files of this machine can show: other processes, strange files, a system that does things by halves."""
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.storage import LocalStorage
+
+STORAGE = LocalStorage()
+
+HOLD = """
+import sys, time
+from milepost.storage import LocalStorage
+file = LocalStorage().create(sys.argv[1])
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(params=[True, False], ids=["nameless", "named"])
+def _nameless(request, monkeypatch):
+    if not request.param:
+        monkeypatch.delattr("os.O_TMPFILE", raising=False)
+
+
+@contextlib.contextmanager
+def holder(path):
+    """Another process that has created a file and keeps it open."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_another_process_uses_a_file(tmp_path):
+    """A file is in use while its writer lives, even if the writer is killed without a chance to say so."""
+    path = str(tmp_path / "f")
+    with holder(path) as process:
+        assert STORAGE.in_use(path)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not STORAGE.in_use(path)
+
+
+def test_a_child_does_not_keep_a_file_in_use(tmp_path):
+    """Workers started during a save may inherit its files, but closing them ends the use for all."""
+    path = str(tmp_path / "f")
+    file = STORAGE.create(path)
+    read, write = os.pipe()
+    os.set_inheritable(file._descriptor, True)
+    with subprocess.Popen(["cat"], stdin=read, close_fds=False):
+        assert STORAGE.in_use(path)
+        file.close()
+        assert not STORAGE.in_use(path)
+        os.close(write)
+    os.close(read)
+
+
+def test_asking_does_not_get_in_the_way(tmp_path):
+    """However many ask whether files are in use, each file that is created is, and none after it was closed."""
+    stop = threading.Event()
+    wrong = []
+
+    def ask():
+        while not stop.is_set():
+            for name in STORAGE.list(str(tmp_path)):
+                path = str(tmp_path / name)
+                if not STORAGE.in_use(path) and os.path.exists(path):
+                    wrong.append(name)
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
+    for n in range(300):
+        file = STORAGE.create(str(tmp_path / f"{n}"))
+        assert STORAGE.in_use(file.path)
+        STORAGE.remove(file.path)
+        file.close()
+    stop.set()
+    for asker in askers:
+        asker.join()
+    assert not wrong
+
+
+@pytest.mark.usefixtures("_nameless")
+def test_files_get_the_usual_permissions(tmp_path):
+    """A new file has what the process's mask leaves, however it came to be."""
+    old = os.umask(0o027)
+    try:
+        STORAGE.create(str(tmp_path / "f")).close()
+    finally:
+        os.umask(old)
+    status = os.stat(tmp_path / "f")
+    assert (status.st_mode & 0o777, status.st_nlink) == (0o640, 1)
+
+
+def test_strange_files_are_refused(tmp_path):
+    """A named pipe is no checkpoint, and does not make anyone wait."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(CorruptCheckpointError, match="not a regular file"):
+            STORAGE.open(path)
+        assert not STORAGE.is_file(path)
+    assert not STORAGE.in_use(str(tmp_path / "pipe"))
+
+
+def test_links_are_followed(tmp_path):
+    """A symbolic link counts as what it points to; one that points nowhere is nothing."""
+    (tmp_path / "f").write_bytes(b"1")
+    (tmp_path / "link").symlink_to("f")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "broken").symlink_to("no")
+    (tmp_path / "d").symlink_to(".")
+    assert STORAGE.open(str(tmp_path / "link")).read(0, 1) == b"1"
+    assert [STORAGE.is_file(str(tmp_path / name)) for name in ("link", "loop", "broken")] == [True, False, False]
+    STORAGE.make_directory(str(tmp_path / "d" / "inside"))
+    assert (tmp_path / "inside").is_dir()
+    with pytest.raises(CheckpointNotFoundError):
+        STORAGE.make_directory(str(tmp_path / "broken"))
+
+
+def test_the_system_reads_and_writes_by_halves(tmp_path, monkeypatch):
+    """Short reads and writes, which a system may make at any time, are continued."""
+    pread, preadv, pwritev = os.pread, os.preadv, os.pwritev
+    data = bytes(range(256)) * 10
+
+    def short(views, most=7):
+        view = memoryview(views[0]).cast("B")
+        return [view[:most]]
+
+    monkeypatch.setattr(os, "pread", lambda fd, length, offset: pread(fd, min(length, 100), offset))
+    monkeypatch.setattr(os, "preadv", lambda fd, views, offset: preadv(fd, short(views), offset))
+    monkeypatch.setattr(os, "pwritev", lambda fd, views, offset: pwritev(fd, short(views), offset))
+    with STORAGE.create(str(tmp_path / "f")) as file:
+        file.write(0, [data[:1000], b"", np.frombuffer(data[1000:], np.uint8)])
+    file = STORAGE.open(str(tmp_path / "f"))
+    assert file.read(0, len(data)) == data
+    target = np.zeros(5, np.uint16)
+    file.read_into(6, target)
+    assert target.tobytes() == data[6:16]
+
+
+def test_a_write_that_gets_nowhere_fails(tmp_path, monkeypatch):
+    """A system that accepts nothing and calls it no error must not make us try for ever."""
+    monkeypatch.setattr(os, "pwritev", lambda *_: 0)
+    with STORAGE.create(str(tmp_path / "f")) as file, pytest.raises(StorageError) as caught:
+        file.write(0, [b"x"])
+    assert caught.value.errno == errno.EIO
+
+
+def test_a_full_disk(tmp_path):
+    """The error says what to do, and that the previous checkpoint is safe."""
+    code = (
+        "import resource, signal, sys\n"
+        "from milepost.storage import LocalStorage\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "LocalStorage().create(sys.argv[1]).write(0, [bytes(600)] * 2)\n"
+    )
+    path = str(tmp_path / "f")
+    ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert "StorageError: cannot write: File too large" in ran.stderr
+    assert f"file: {path}" in ran.stderr
+    assert os.path.getsize(path) == 1000
+
+
+def test_errors_of_the_system_keep_their_number_and_get_a_remedy(tmp_path, monkeypatch):
+    """What the system says comes out, with what the user can do about it."""
+    file = STORAGE.create(str(tmp_path / "f"))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "pwritev", full)
+    with pytest.raises(StorageError, match="No space left") as caught:
+        file.write(0, [b"x"])
+    assert caught.value.errno == errno.ENOSPC
+    assert "previous checkpoint is untouched" in str(caught.value.remedy)
+    assert isinstance(caught.value.__cause__, OSError)
+    file.close()
+
+
+def test_a_file_that_shrinks_while_it_is_open(tmp_path):
+    """The error says how long the file is now."""
+    path = tmp_path / "f"
+    path.write_bytes(bytes(100))
+    file = STORAGE.open(str(path))
+    os.truncate(path, 10)
+    with pytest.raises(CorruptCheckpointError, match="found: 10 bytes"):
+        file.read(0, 100)
+    with pytest.raises(CorruptCheckpointError, match="found: 10 bytes"):
+        file.read_into(0, bytearray(100))
+    os.truncate(path, 200)
+    assert len(file.read(100, 100)) == 100
+
+
+def test_reading_a_closed_file(tmp_path):
+    """A closed file cannot be read, even if the system has given its descriptor to another."""
+    (tmp_path / "f").write_bytes(b"1")
+    file = STORAGE.open(str(tmp_path / "f"))
+    file.close()
+    for read in (lambda: file.read(0, 1), lambda: file.read_into(0, bytearray(1))):
+        with pytest.raises(StorageError, match="Bad file descriptor"):
+            read()
+
+
+def test_dropped_files_are_closed(tmp_path):
+    """Files that nobody refers to any more give their descriptors back."""
+    before = len(os.listdir("/proc/self/fd"))
+    STORAGE.create(str(tmp_path / "f"))
+    STORAGE.open(str(tmp_path / "f"))
+    with pytest.raises(StorageError):
+        STORAGE.create(str(tmp_path / "f"))
+    with pytest.raises(CorruptCheckpointError):
+        STORAGE.open(str(tmp_path))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The inodes that were synced, in order."""
+    nodes = []
+    monkeypatch.setattr(os, "fsync", lambda fd: nodes.append(os.fstat(fd).st_ino))
+    return nodes
+
+
+def nodes_of(*paths):
+    return [os.stat(path).st_ino for path in paths]
+
+
+def test_what_is_synced(tmp_path, synced):
+    """A file syncs itself; a directory that is made syncs the one above it, for each level."""
+    storage = LocalStorage()
+    storage.make_directory(str(tmp_path / "a" / "b"))
+    assert synced[-2:] == nodes_of(tmp_path, tmp_path / "a")
+    synced.clear()
+    storage.make_directory(str(tmp_path / "a" / "b"))
+    with storage.create(str(tmp_path / "f")) as file:
+        assert synced == []
+        file.sync()
+        storage.sync_directory(str(tmp_path / "a"))
+    assert synced == nodes_of(tmp_path / "f", tmp_path / "a")
+
+
+def test_a_directory_of_the_users_is_made_durable(tmp_path, synced):
+    """Nobody need have synced a directory that exists already, so its name, and those above, are synced once."""
+    (tmp_path / "new" / "newer").mkdir(parents=True)
+    storage = LocalStorage()
+    storage.make_directory(str(tmp_path / "new" / "newer"))
+    assert synced[-2:] == nodes_of(tmp_path, tmp_path / "new")
+    synced.clear()
+    storage.make_directory(str(tmp_path / "new" / "newer"))
+    assert synced == []
+
+
+def test_a_directory_above_that_cannot_be_synced(tmp_path, monkeypatch):
+    """What was there before need not be ours to sync; what we make must be."""
+
+    def refuse(_):
+        raise OSError(errno.EACCES, "refused")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    LocalStorage().make_directory(str(tmp_path))
+    with pytest.raises(StorageError, match="cannot make the names durable"):
+        LocalStorage().make_directory(str(tmp_path / "d"))
+
+
+def test_questions_that_the_system_cannot_answer(tmp_path, monkeypatch):
+    """A disk that fails is not taken for an empty one."""
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, "failed")
+
+    (tmp_path / "f").write_bytes(b"")
+    monkeypatch.setattr(os, "stat", fail)
+    monkeypatch.setattr(os, "listdir", fail)
+    for ask in (STORAGE.is_file, STORAGE.is_directory, STORAGE.list, STORAGE.modified):
+        with pytest.raises(StorageError) as caught:
+            ask(str(tmp_path / "f"))
+        assert caught.value.errno == errno.EIO
+    monkeypatch.setattr(os, "open", fail)
+    assert STORAGE.in_use(str(tmp_path / "f"))
+
+
+def test_without_locks_every_file_counts_as_used(tmp_path, monkeypatch):
+    """Where the system cannot tell, nothing is taken for a leftover."""
+
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    STORAGE.create(str(tmp_path / "f")).close()
+    assert STORAGE.in_use(str(tmp_path / "f"))
+    assert not STORAGE.in_use(str(tmp_path / "no"))

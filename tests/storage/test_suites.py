@@ -1,0 +1,70 @@
+"""Every storage against what every storage must do, with raw access that goes around it."""
+
+from pathlib import Path
+
+import pytest
+
+from milepost.storage import LocalStorage, MemoryStorage
+from milepost.storage.memory import _Content
+from milepost.testing import FaultyStorage
+from milepost.testing.storage_suite import Bench, StorageSuite
+
+
+class TestLocalStorage(StorageSuite):
+    @pytest.fixture
+    def bench(self, tmp_path):
+        return Bench(
+            LocalStorage(),
+            str(tmp_path),
+            lambda path: Path(path).read_bytes(),
+            lambda p, data: Path(p).write_bytes(data),
+        )
+
+
+class TestLocalStorageInTheCurrentDirectory(StorageSuite):
+    @pytest.fixture
+    def bench(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        return Bench(LocalStorage(), ".", lambda p: (tmp_path / p).read_bytes(), lambda p, d: Path(p).write_bytes(d))
+
+
+class TestLocalStorageWithoutNamelessFiles(TestLocalStorage):
+    @pytest.fixture(autouse=True)
+    def _no_nameless_files(self, monkeypatch):
+        monkeypatch.delattr("os.O_TMPFILE", raising=False)
+
+
+class TestMemoryStorage(StorageSuite):
+    makes_parents = True
+
+    @pytest.fixture
+    def bench(self):
+        storage = MemoryStorage()
+        storage.make_directory("root/directory")
+
+        def put(path, data):
+            content = storage._files[path] = _Content()
+            content.data += data
+
+        return Bench(storage, "root/directory", lambda path: bytes(storage._files[path].data), put)
+
+
+class TestFaultyStorage(StorageSuite):
+    @pytest.fixture
+    def bench(self):
+        storage = FaultyStorage()
+        storage.make_directory("root/directory")
+
+        def get(path):
+            content = storage.contents()[path]
+            assert content is not None
+            return content
+
+        def put(path, data):
+            node = storage._next_node
+            storage._next_node += 1
+            storage._files[node] = bytearray(data)
+            directory, name = storage._parent(path)
+            storage._names[directory][name] = node
+
+        return Bench(storage, "root/directory", get, put)

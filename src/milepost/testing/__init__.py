@@ -1,1 +1,8 @@
-"""TODO."""
+"""Kits to test with: a storage that fails and crashes, and what every storage must do.
+
+`milepost.testing.storage_suite` needs pytest, and is imported by name.
+"""
+
+from milepost.testing.faulty_storage import Effect, FaultyStorage, Operation
+
+__all__ = ["Effect", "FaultyStorage", "Operation"]

@@ -85,7 +85,9 @@ class NameBasedRestoration:
             adapter = adapter_of(obj)
             if adapter is not None and not adapter.leaf:
                 own_path = "/".join(filter(None, (path, live.paths[number])))
-                wait(successors.get(id(obj), obj), ANY, _Anything(self, own_path))
+                holder = successors.get(id(obj), obj)
+                if wait(holder, ANY, _Anything(self, own_path)):
+                    adapter.watch(holder)
         return successors
 
     @staticmethod

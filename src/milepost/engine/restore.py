@@ -150,8 +150,12 @@ class Restoration:
         self._missing.update(match.missing)
         for waiting in match.waits:
             position = _Position(self, waiting.node, waiting.variable)
-            if wait(successors.get(id(waiting.holder), waiting.holder), waiting.name, position):
+            holder = successors.get(id(waiting.holder), waiting.holder)
+            if wait(holder, waiting.name, position):
                 self._positions.add(position)
+                adapter = adapter_of(holder)
+                if adapter is not None:
+                    adapter.watch(holder)
 
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """An account of every saved value, and of every live value reachable from ``root`` now."""

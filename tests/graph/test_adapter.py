@@ -1,0 +1,126 @@
+"""The adapter contract, with the objects of a framework that knows nothing of milepost."""
+
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from milepost import Checkpoint
+from milepost.graph import adapter as contract
+from milepost.graph.adapter import Adapter, Value, adapter_of, register, register_framework
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.waiting import admit
+from milepost.tensor import DType
+
+
+class Weight:
+    """A framework's variable."""
+
+    def __init__(self, array):
+        self.array = np.asarray(array, np.float32)
+
+
+class Layer:
+    """A framework's layer, which can be listened to."""
+
+    def __init__(self, **weights):
+        self.weights = weights
+        self.listener = None
+
+    def add(self, name, weight):
+        self.weights[name] = weight
+        if self.listener is not None:
+            self.listener(name, weight)
+
+
+class WeightAdapter(Adapter):
+    leaf = True
+
+    def handles(self, kind):
+        return kind is Weight
+
+    def values(self, obj):
+        return (Value(VARIABLE_VALUE, DType.of(obj.array), obj.array.shape, obj.array, obj.array),)
+
+
+class LayerAdapter(Adapter):
+    def handles(self, kind):
+        return kind is Layer
+
+    def children(self, obj):
+        return obj.weights.items()
+
+    def aliases(self, obj):
+        return {"_kernel": "kernel"}
+
+    def watch(self, obj):
+        obj.listener = lambda name, weight: admit(obj, name, weight)
+
+
+@pytest.fixture(autouse=True)
+def adapters(monkeypatch):
+    monkeypatch.setattr(contract, "_adapters", list(contract._adapters))
+    monkeypatch.setattr(contract, "_awaited", {})
+    monkeypatch.setattr(contract, "_by_type", {})
+    register(WeightAdapter())
+    register(LayerAdapter())
+
+
+def test_foreign_objects_are_saved_and_restored_in_place(tmp_path):
+    path = Checkpoint(layer=Layer(bias=Weight([1, 2]))).write(tmp_path / "ckpt")
+    live = Layer(bias=Weight([0, 0]))
+    memory = live.weights["bias"].array
+    Checkpoint(layer=live).read(path).assert_consumed()
+    assert memory.tolist() == [1, 2]
+
+
+def test_an_edge_is_matched_by_another_name(tmp_path):
+    path = Checkpoint(layer={"_kernel": Weight([1])}).write(tmp_path / "ckpt")
+    live = Layer(kernel=Weight([0]))
+    Checkpoint(layer=live).read(path).assert_consumed()
+    assert live.weights["kernel"].array == 1
+
+
+def test_a_late_child_of_a_watched_object_arrives_under_either_name(tmp_path):
+    path = Checkpoint(layer={"_kernel": Weight([1]), "bias": Weight([2])}).write(tmp_path / "ckpt")
+    live = Layer()
+    status = Checkpoint(layer=live).read(path)
+    live.add("kernel", Weight([0]))
+    live.add("bias", Weight([0]))
+    assert live.weights["kernel"].array == 1
+    assert live.weights["bias"].array == 2
+    assert status.report().counts()["deferred"] == 0
+
+
+def test_an_adapter_registered_later_is_asked_first():
+    class Finer(WeightAdapter):
+        pass
+
+    finer = Finer()
+    register(finer)
+    assert adapter_of(Weight([1])) is finer
+
+
+def test_a_frameworks_adapter_is_imported_when_the_user_has_imported_the_framework(tmp_path, monkeypatch):
+    (tmp_path / "some_framework.py").write_text("class Thing: pass\n")
+    (tmp_path / "some_adapter.py").write_text(
+        textwrap.dedent("""
+        import some_framework
+        from milepost.graph.adapter import Adapter, register
+
+        class ThingAdapter(Adapter):
+            def handles(self, kind):
+                return issubclass(kind, some_framework.Thing)
+
+        register(ThingAdapter())
+        """)
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    register_framework("some_framework", "some_adapter")
+    assert adapter_of(object()) is None
+    assert "some_adapter" not in sys.modules
+    import some_framework
+
+    assert adapter_of(some_framework.Thing()) is not None
+    assert "some_adapter" in sys.modules

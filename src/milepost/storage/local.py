@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
-from milepost.storage.buffers import byte_view
+from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer
 
 _MOST_BUFFERS = 1024
@@ -68,11 +68,7 @@ class LocalFile:
             )
 
     def read(self, offset: int, length: int) -> bytes:
-        if offset + length > self.size:
-            # Before anything is allocated: the length may come from a damaged file. But it may have grown, too.
-            with _translated("read", self.path):
-                if offset + length > os.fstat(_open(self._descriptor)).st_size:
-                    raise self._too_short(offset + length)
+        self._check_range(offset, length)
         with _translated("read", self.path):
             data = os.pread(_open(self._descriptor), length, offset)
             if len(data) == length:
@@ -85,11 +81,13 @@ class LocalFile:
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
         view = byte_view(buffer)
+        self._check_range(offset, len(view))
         with _translated("read", self.path):
             while view:
                 count = os.preadv(_open(self._descriptor), [view], offset)
                 if not count:
-                    raise self._too_short(offset + len(view))
+                    check_range(self.path, offset, len(view), os.fstat(self._descriptor).st_size)
+                    raise OSError(errno.EIO, "nothing was read")
                 offset += count
                 view = view[count:]
 
@@ -98,11 +96,12 @@ class LocalFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _too_short(self, needed: int) -> CorruptCheckpointError:
-        size = os.fstat(self._descriptor).st_size
-        return CorruptCheckpointError(
-            "the file is truncated", file=self.path, expected=f"at least {needed} bytes", found=f"{size} bytes"
-        )
+    def _check_range(self, offset: int, length: int) -> None:
+        size = self.size
+        if offset + length > size:
+            with _translated("read", self.path):
+                size = os.fstat(_open(self._descriptor)).st_size  # It may have grown.
+        check_range(self.path, offset, length, size)
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
@@ -120,18 +119,17 @@ class LocalWriter:
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         views = [view for buffer in buffers if (view := byte_view(buffer))]
         with _translated("write", self.path):
-            while views:
-                count = os.pwritev(_open(self._descriptor), views[:_MOST_BUFFERS], offset)
+            first = 0
+            while first < len(views):
+                count = os.pwritev(_open(self._descriptor), views[first : first + _MOST_BUFFERS], offset)
                 if not count:
                     raise OSError(errno.EIO, "nothing was written")
                 offset += count
-                done = 0
-                while done < len(views) and count >= len(views[done]):
-                    count -= len(views[done])
-                    done += 1
-                views = views[done:]
+                while first < len(views) and count >= len(views[first]):
+                    count -= len(views[first])
+                    first += 1
                 if count:
-                    views[0] = views[0][count:]
+                    views[first] = views[first][count:]
 
     def sync(self) -> None:
         with _translated("make durable", self.path):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
-from milepost.storage.buffers import byte_view
+from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer
 
 
@@ -34,32 +34,17 @@ class MemoryFile:
 
     def read(self, offset: int, length: int) -> bytes:
         with self._content.lock, memoryview(self._content.data) as view:
-            data = bytes(view[offset : offset + length])
-        if len(data) < length:
-            raise self._too_short(offset + length)
-        return data
+            check_range(self.path, offset, length, len(view))
+            return bytes(view[offset : offset + length])
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
         target = byte_view(buffer)
         with self._content.lock, memoryview(self._content.data) as view:
-            source = view[offset : offset + len(target)]
-            enough = len(source) == len(target)
-            if enough:
-                target[:] = source
-            source.release()
-        if not enough:
-            raise self._too_short(offset + len(target))
+            check_range(self.path, offset, len(target), len(view))
+            target[:] = view[offset : offset + len(target)]
 
     def close(self) -> None:
         pass
-
-    def _too_short(self, needed: int) -> CorruptCheckpointError:
-        return CorruptCheckpointError(
-            "the file is truncated",
-            file=self.path,
-            expected=f"at least {needed} bytes",
-            found=f"{len(self._content.data)} bytes",
-        )
 
 
 class MemoryWriter:

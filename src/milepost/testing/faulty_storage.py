@@ -14,7 +14,7 @@ from typing import Final, Literal, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage import Buffer
-from milepost.storage.buffers import byte_view
+from milepost.storage.buffers import byte_view, check_range
 from milepost.testing.disk import ROOTS, Image, Link, Remove, Rename, Step, Sync, Write, aftermaths
 
 Effect = Literal["nothing", "half", "all"]
@@ -318,13 +318,7 @@ class FaultyStorage:
     def _read(self, path: str, node: int, offset: int, length: int) -> bytes:
         with self._operation("read", path):
             content = self._files[node]
-            if offset + length > len(content):
-                raise CorruptCheckpointError(
-                    "the file is truncated",
-                    file=path,
-                    expected=f"at least {offset + length} bytes",
-                    found=f"{len(content)} bytes",
-                )
+            check_range(path, offset, length, len(content))
             return bytes(content[offset : offset + length])
 
     def _write(self, path: str, node: int, offset: int, data: bytes, is_open: bool) -> None:

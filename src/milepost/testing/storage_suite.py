@@ -218,7 +218,9 @@ class StorageSuite:
         file.close()
         file.close()
 
-    @pytest.mark.parametrize(("offset", "length"), [(0, 11), (10, 1), (11, 0), (5, 6), (2**40, 1), (0, 2**40)])
+    @pytest.mark.parametrize(
+        ("offset", "length"), [(0, 11), (10, 1), (11, 0), (5, 6), (2**40, 1), (0, 2**40), (2**64, 1), (0, 2**64)]
+    )
     def test_reading_past_the_end(self, bench: Bench, offset: int, length: int) -> None:
         """A file that ends too early is corrupt, which is found before memory is taken."""
         bench.put(bench.path("f"), b"0123456789")
@@ -226,6 +228,17 @@ class StorageSuite:
         if offset + length > 10 and length:
             with refuses(CorruptCheckpointError, bench.path("f")):
                 file.read(offset, length)
+        if 0 < length < 100:
+            with refuses(CorruptCheckpointError, bench.path("f")):
+                file.read_into(offset, bytearray(length))
+
+    @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (-5, 3), (3, -1), (-(2**64), 2**64)])
+    def test_reading_before_the_beginning(self, bench: Bench, offset: int, length: int) -> None:
+        """A damaged file can lead to any number; none reads other bytes than those."""
+        bench.put(bench.path("f"), b"0123456789")
+        file = bench.storage.open(bench.path("f"))
+        with refuses(CorruptCheckpointError, bench.path("f")):
+            file.read(offset, length)
         if 0 < length < 100:
             with refuses(CorruptCheckpointError, bench.path("f")):
                 file.read_into(offset, bytearray(length))

@@ -1,5 +1,6 @@
 """The adapter contract, with the objects of a framework that knows nothing of milepost."""
 
+import importlib
 import sys
 import textwrap
 
@@ -120,7 +121,7 @@ def test_a_frameworks_adapter_is_imported_when_the_user_has_imported_the_framewo
     register_framework("some_framework", "some_adapter")
     assert adapter_of(object()) is None
     assert "some_adapter" not in sys.modules
-    import some_framework
-
-    assert adapter_of(some_framework.Thing()) is not None
-    assert "some_adapter" in sys.modules
+    thing = importlib.import_module("some_framework").Thing()
+    assert adapter_of(thing) is not None
+    assert sys.modules.pop("some_adapter")
+    del sys.modules["some_framework"]

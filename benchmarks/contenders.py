@@ -190,9 +190,9 @@ class MilepostFiles(Milepost):
 
     def choose(self, size: int) -> CheckpointOptions:
         import milepost
-        from milepost.engine.options import MaxShardSizePolicy
 
-        return milepost.CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(-(-size // 2)))
+        policy = milepost.MaxShardSizePolicy(-(-size // 2))
+        return milepost.CheckpointOptions(experimental_sharding_callback=policy)
 
 
 class MilepostUnsynced(Milepost):

@@ -194,6 +194,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
 
 
+def _commit() -> str:
+    """The commit of the sources, with ``+`` where they differ from it."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def machine() -> dict[str, Any]:
     """What the numbers were measured on."""
     versions = {}
@@ -207,6 +214,7 @@ def machine() -> dict[str, Any]:
         "cpu": model,
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "commit": _commit(),
         "packages": versions,
         "date": time.strftime("%Y-%m-%d"),
         "load": os.getloadavg()[0],
@@ -218,7 +226,7 @@ def report(name: str, text: str, facts: Mapping[str, Any], samples: Sequence[Map
     packages = ", ".join(f"{package} {version}" for package, version in facts["packages"].items())
     text += (
         f"\n\nMeasured on {facts['date']}: {facts['cores']} cores ({facts['cpu']}), Linux {facts['kernel']}, "
-        f"Python {facts['python']}, {packages}. Load of the machine before the first round: {facts['load']:.1f}.\n"
+        f"Python {facts['python']}, {packages}; sources at {facts['commit']}. Load of the machine before the first round: {facts['load']:.1f}.\n"
     )
     print("\n" + text)
     RESULTS.mkdir(exist_ok=True)

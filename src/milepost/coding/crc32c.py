@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,8 @@ _POLYNOMIAL: Final = 0x82F63B78
 _MASK_DELTA: Final = 0xA282EAD8
 _CHUNK: Final = 8 << 20
 """Bytes hashed at once where that stops other threads; about half a millisecond."""
+_TINY: Final = 1 << 10
+"""Bytes that are faster copied than wrapped in an array."""
 
 
 def _awscrt() -> Callable[[Buffer, int], int]:
@@ -43,6 +45,9 @@ def _google() -> Callable[[Buffer, int], int]:
         if isinstance(data, bytes) and len(data) <= _CHUNK:
             return extend(value, data)
         if not isinstance(data, np.ndarray):
+            view = memoryview(data)
+            if view.nbytes <= _TINY and view.c_contiguous:
+                return extend(value, bytes(view))
             data = np.frombuffer(data, np.uint8)
         if data.nbytes <= _CHUNK:
             return extend(value, data)
@@ -141,11 +146,17 @@ def _multiply(a: int, b: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _shift(length: int) -> int:
-    power = 0x00800000  # x**8
     product = 0x80000000  # 1
-    while length:
-        if length & 1:
-            product = _multiply(product, power)
-        power = _multiply(power, power)
-        length >>= 1
+    for exponent in range(length.bit_length()):
+        if length >> exponent & 1:
+            product = _multiply(product, _power(exponent))
     return product
+
+
+@cache
+def _power(exponent: int) -> int:
+    """The shift by ``2**exponent`` bytes."""
+    if exponent == 0:
+        return 0x00800000  # x**8
+    half = _power(exponent - 1)
+    return _multiply(half, half)

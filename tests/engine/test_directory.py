@@ -333,4 +333,4 @@ class TestFiles:
 
         (path,) = series(tmp_path, 1)
         remove_checkpoint(path, storage=Recording())
-        assert calls == ["ckpt-1.index", "sync", "ckpt-1.data-00000-of-00001", "ckpt-1.meta"]
+        assert calls == ["ckpt-1.index", "sync", "ckpt-1.data-00000-of-00001", "sync", "ckpt-1.meta"]

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +317,25 @@ class TestLatest:
         path = manager.save(checkpoint_number=9)
         assert manager.latest_checkpoint == path
 
+    def test_a_save_that_ends_while_older_ones_are_verified_wins(self, tmp_path: Path) -> None:
+        """A background save may become durable at any time."""
+
+        class Interrupting(LocalStorage):
+            then: Callable[[], object] | None = None
+
+            def open(self, path: str) -> Any:
+                then, self.then = self.then, None
+                if then is not None:
+                    then()
+                return super().open(path)
+
+        saved(tmp_path, 1)
+        storage = Interrupting()
+        manager = CheckpointManager(new(), tmp_path, None, options=CheckpointOptions(storage=storage))
+        storage.then = lambda: manager.save(checkpoint_number=9)
+        assert manager.latest_checkpoint == f"{tmp_path}/ckpt-9"
+        assert manager.latest_checkpoint == f"{tmp_path}/ckpt-9"
+
     def test_an_asynchronous_save_is_the_latest_when_it_is_durable(self, tmp_path: Path) -> None:
         """Which `sync` waits for; retention has been applied by then."""
         options = CheckpointOptions(enable_async=True)
@@ -458,6 +477,7 @@ class TestRetention:
             "remove ckpt-1.index",
             "sync",
             "remove ckpt-1.data-00000-of-00001",
+            "sync",
             "rename checkpoint",
             "sync",
         ]

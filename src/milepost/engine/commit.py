@@ -13,11 +13,11 @@ A checkpoint, in this order; each step is durable before the next begins::
 
 Invariants:
 
-- An index that is visible has all its data, whole and durable: new data never takes the names of existing data, because
-  the number of shards is part of the name. If that number is taken, an empty shard is added.
+- An index that is visible has all its data, whole and durable: new data never takes the names of the visible index's
+  data, because the number of shards is part of the name. If that number is taken, an empty shard is added.
 - Before step 6 a crash leaves what was there before; after it, the new checkpoint. After step 7 it survives a power cut.
 - What is left over can be told from everything else, see `milepost.engine.leftovers`.
-- A failed sync is not tried again: the kernel may have dropped the pages and call them clean.
+- A failed sync of a file is not tried again: the kernel may have dropped the pages and call them clean.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Save:
 
     def __enter__(self) -> Self:
         try:
-            for shards in _replaced_counts(self._storage, self._prefix):
+            for shards in _counts_in_use(self._storage, self._prefix):
                 claim = Temporary.claim(self._prefix, self._token, shards)
                 self._create(claim)
                 self._replaced.append(claim)
@@ -178,12 +178,7 @@ class _Save:
         except BaseException:
             self._published = not storage.is_file(self._claim.path)
             raise
-        try:
-            storage.sync_directory(directory)
-        except StorageError:
-            # A crash may now leave either index, whatever is synced later, so nobody may remove the data of either.
-            _remove_quietly(storage, [claim.path for claim in self._replaced])
-            raise
+        storage.sync_directory(directory)
         self._remove_replaced()
 
     def _claim_names(self, wanted: int) -> tuple[Temporary, WritableFile]:
@@ -191,7 +186,7 @@ class _Save:
         deadline = time.monotonic() + _PATIENCE
         taken: set[int] = set()
         while True:
-            avoid = taken | _avoided_counts(storage, prefix)
+            avoid = taken | _counts_in_use(storage, prefix)
             shards = next(count for count in range(wanted, wanted + len(avoid) + 1) if count not in avoid)
             claim = Temporary.claim(prefix, self._token, shards)
             file = storage.create(claim.path)
@@ -199,7 +194,7 @@ class _Save:
                 others = [other for other in claims(storage, prefix) if other != claim]
                 living = [other for other in others if storage.in_use(other.path)]
                 taken = {other.shards or 0 for other in others}
-                if not living and shards not in taken | _avoided_counts(storage, prefix):
+                if not living and shards not in taken | _counts_in_use(storage, prefix):
                     self._open.append(file)
                     return claim, file
             except BaseException:
@@ -262,14 +257,7 @@ class _Save:
             )
 
 
-def _avoided_counts(storage: Storage, prefix: str) -> set[int]:
-    """The numbers of shards whose data files may mean something to an index, now or after a crash."""
-    if not storage.is_file(index_path(prefix)):
-        return set()
-    return _replaced_counts(storage, prefix) | set(data_files(storage, prefix))
-
-
-def _replaced_counts(storage: Storage, prefix: str) -> set[int]:
+def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
     """The numbers of shards whose data files belong, or for all one can tell may belong, to the visible index."""
     try:
         visible = visible_shards(storage, prefix)

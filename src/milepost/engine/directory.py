@@ -289,17 +289,21 @@ def remove_checkpoint(
 
 
 def remove_bundle(storage: Storage, prefix: str) -> None:
-    """Removes index and data files. The index is gone for good before the first data file is.
+    """Removes index and data files for good; the index is gone for good before the first data file is.
 
     Raises:
         StorageError: A file could not be removed.
     """
+    directory = os.path.dirname(prefix)
     storage.remove(index_path(prefix))
     data = [path for files in data_files(storage, prefix).values() for path in files]
     if data:
-        storage.sync_directory(os.path.dirname(prefix))
+        storage.sync_directory(directory)
     for path in data:
         storage.remove(path)
+    if storage.is_directory(directory or "."):
+        # Were the data to come back after a crash, nothing would tell any more whose it is.
+        storage.sync_directory(directory)
 
 
 def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostError | None:

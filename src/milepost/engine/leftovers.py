@@ -192,12 +192,7 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
             if any(storage.in_use(other.path) for other in others) or not storage.is_file(dead.path):
                 return False
             # The index that replaced this data may have been renamed by a process that died before making it durable.
-            try:
-                storage.sync_directory(os.path.dirname(prefix))
-            except StorageError:
-                # A crash may now leave either index, whatever is synced later, so nobody may remove the data of either.
-                storage.remove(dead.path)
-                raise
+            storage.sync_directory(os.path.dirname(prefix))
             if visible_shards(storage, prefix) == shards:
                 return True
             for path in data_files(storage, prefix).get(shards, []):

@@ -3,6 +3,10 @@
 After each save, in this order: the new checkpoint is durable; the state file that names it is durable; old checkpoints
 are removed, index before data; the state file no longer names them. So after a crash at any point the state file names a
 good checkpoint, and what should have been removed is still on the list.
+
+Only the first save of a directory has no state file to fall back to. A crash before there is one would leave a
+checkpoint that nothing names, and that the next run would neither restore nor overwrite. So the first save is announced,
+by a temporary file ``<directory>/<name>-<number>.milepost-<token>.tmp``, and the next run finishes what it began.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any, Protocol
 
 from milepost.bundle import index_path
 from milepost.engine.directory import Verification, good_checkpoints, remove_bundle, skipped_message
-from milepost.engine.leftovers import sweep_leftovers
+from milepost.engine.leftovers import Temporary, new_token, sweep_leftovers, temporaries
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, get_checkpoint_state, record_state
 from milepost.errors import (
@@ -29,7 +33,7 @@ from milepost.errors import (
     StorageError,
 )
 from milepost.retention import ManagedCheckpoint, RetentionPolicy, recover
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LocalStorage, Storage, WritableFile
 
 
 class NumberedSaves(Protocol):
@@ -128,7 +132,7 @@ class CheckpointManager:
         """Every checkpoint that can be restored, as far as is known, newest first."""
         self._latest: str | None = None
         self._must_look = False
-        self._sweep()
+        self._recover()
         self._take_up()
 
     @property
@@ -197,20 +201,24 @@ class CheckpointManager:
                 return None
         self._checkpoint.sync()
         durable = False
+        announcement: WritableFile | None = None
 
         def publish(path: str, *_: object) -> None:
             nonlocal durable
             durable = True
             self._publish(path)
+            self._withdraw(announcement)
 
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
         try:
-            number = _integer(counter if checkpoint_number is None else checkpoint_number)
-            path = self._checkpoint._write_numbered(f"{self._prefix}-{number}", self._with(options), publish)
+            path = f"{self._prefix}-{_integer(counter if checkpoint_number is None else checkpoint_number)}"
+            announcement = None if self._series else self._announce(path)
+            path = self._checkpoint._write_numbered(path, self._with(options), publish)
         except BaseException:
             if not durable:
                 counter.assign_sub(1)
+                self._withdraw(announcement)
             raise
         self._last_checkpoint_step = step
         return path
@@ -257,8 +265,34 @@ class CheckpointManager:
         """Waits for the asynchronous save in flight, and raises what it raised."""
         self._checkpoint.sync()
 
-    def _sweep(self) -> None:
+    def _announce(self, path: str) -> WritableFile:
+        self._storage.make_directory(os.path.dirname(path))
+        # The save makes this name durable with those of its own temporary files, before its index can be seen.
+        return self._storage.create(Temporary(path, new_token()).path)
+
+    def _withdraw(self, announcement: WritableFile | None) -> None:
+        if announcement is not None:
+            try:
+                self._storage.remove(announcement.path)
+                announcement.close()
+            except StorageError:
+                pass  # It will be swept.
+
+    def _finish_first_save(self) -> None:
+        if get_checkpoint_state(self._directory, storage=self._storage) is not None:
+            return
+        for file in temporaries(self._storage, os.path.dirname(self._prefix)):
+            announced = file.shards is None and file.final.startswith(self._prefix + "-")
+            if announced and not self._storage.in_use(file.path):
+                saved = self._modified(file.final)
+                if saved is not None:
+                    state = CheckpointState(file.final, (file.final,), (saved,), saved - 1.0)
+                    record_state(self._directory, state, storage=self._storage)
+
+    def _recover(self) -> None:
+        """Brings to an end what crashed saves began."""
         try:
+            self._finish_first_save()
             sweep_leftovers(self._storage, self._directory)
         except StorageError as error:
             _warn(f"leftovers of crashed saves could not be removed: {error}")

@@ -1,8 +1,10 @@
 """Random object graphs, written by one of TensorFlow and milepost and restored by the other, with every assertion."""
 
+import collections
 import operator
 import os
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -30,6 +32,8 @@ recipes = st.recursive(
         st.tuples(st.just("list"), st.lists(inner, max_size=4)),
         st.tuples(st.just("dict"), st.lists(st.tuples(names, inner), max_size=4, unique_by=first)),
         st.tuples(st.just("tuple"), st.lists(inner, min_size=1, max_size=3)),
+        st.tuples(st.just("named tuple"), st.lists(inner, min_size=2, max_size=2)),
+        st.tuples(st.just("ordered dict"), st.lists(st.tuples(names, inner), max_size=3, unique_by=first)),
     ),
     max_leaves=12,
 )
@@ -43,6 +47,11 @@ def array_of(dtype, shape, seed):
     if dtype == "bool":
         return ((np.arange(count) + seed) % 3 == 0).reshape(shape)
     return (np.arange(count) + seed).astype(dtype).reshape(shape)
+
+
+class Pair(NamedTuple):
+    x: object
+    y: object
 
 
 class Builder:
@@ -70,6 +79,10 @@ class Builder:
             return [self.build(inner) for inner in details[0]]
         if kind == "dict":
             return {name: self.build(inner) for name, inner in details[0]}
+        if kind == "ordered dict":
+            return collections.OrderedDict((name, self.build(inner)) for name, inner in details[0])
+        if kind == "named tuple":
+            return Pair(*(self.build(inner) for inner in details[0]))
         # A tuple of nothing but numbers would be no node, so there is always something tracked in it.
         return (*(self.build(inner) for inner in details[0]), self.module())
 
@@ -109,7 +122,7 @@ def assert_same(ours, theirs):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-slowly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+slowly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 
 
 @slowly

@@ -1,0 +1,1 @@
+../src/milepost/tools/guide_numpy.py

@@ -243,13 +243,29 @@ class TestConcurrency:
     def test_a_save_that_never_ends_is_not_waited_for_for_ever(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The error tells which file the other process holds."""
+        """Its claim is respected, and a warning says whose file it is."""
         monkeypatch.setattr(commit_module, "_PATIENCE", 0.05)
-        claim = Temporary.claim(f"{tmp_path}/x", new_token(), 1).path
-        with STORAGE.create(claim), pytest.raises(StorageError, match="another process") as caught:
+        other = Temporary.claim(f"{tmp_path}/x", new_token(), 1).path
+        with STORAGE.create(other), pytest.warns(UserWarning, match="another process") as caught:
             commit_bundle(STORAGE, f"{tmp_path}/x", values(1))
-        assert (caught.value.errno, caught.value.file) == (errno.EBUSY, claim)
-        commit_bundle(STORAGE, f"{tmp_path}/x", values(1))
+        assert other in str(caught[0].message)
+        data = [f"x.data-0000{shard}-of-00002" for shard in range(2)]
+        assert names(tmp_path) == [*data, "x.index", Path(other).name]
+        commit_bundle(STORAGE, f"{tmp_path}/x", values(2))
+        assert names(tmp_path) == ["x.data-00000-of-00001", "x.index"]
+
+    def test_what_another_save_published_meanwhile_is_replaced(self, tmp_path: Path) -> None:
+        """Whichever ends last leaves no data of the other."""
+
+        def fill(writer: BundleWriter) -> None:
+            claim = next(iter(tmp_path.glob("*.tmp")))
+            hidden = claim.rename(tmp_path / "hidden")
+            commit_bundle(STORAGE, f"{tmp_path}/x", values(1, shards=2), shards=2)
+            hidden.rename(claim)
+            values(2)(writer)
+
+        commit_bundle(STORAGE, f"{tmp_path}/x", fill)
+        assert content(tmp_path / "x") == 2
         assert names(tmp_path) == ["x.data-00000-of-00001", "x.index"]
 
 

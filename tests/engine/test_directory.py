@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import threading
@@ -191,13 +192,23 @@ class TestLatest:
             assert latest_checkpoint(tmp_path, storage=storage) is not None
         assert len(directory_module._FINDINGS._found[storage]) == 2
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-    def test_a_file_that_may_not_be_read_is_not_damaged(self, tmp_path: Path) -> None:
-        """A missing permission is an error of its own; an older checkpoint would be no answer."""
+    @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
+    def test_what_cannot_be_read_is_damaged_only_if_the_medium_says_so(self, tmp_path: Path, code: int) -> None:
+        """A missing permission is an error of its own; an older checkpoint would be no answer to it."""
+
+        class Refusing(LocalStorage):
+            def open(self, path: str) -> Any:
+                if path.endswith("ckpt-2.index"):
+                    raise StorageError("refused", errno=code, file=path)
+                return super().open(path)
+
         paths = series(tmp_path, 2)
-        os.chmod(f"{paths[1]}.index", 0)
-        with pytest.raises(StorageError):
-            latest_checkpoint(tmp_path)
+        if code == errno.EIO:
+            with pytest.warns(SkippedCheckpointWarning, match="refused"):
+                assert latest_checkpoint(tmp_path, storage=Refusing(), verify="files") == paths[0]
+        else:
+            with pytest.raises(StorageError):
+                latest_checkpoint(tmp_path, storage=Refusing())
 
     def test_any_storage(self) -> None:
         """State and checkpoints live in the storage that is passed."""

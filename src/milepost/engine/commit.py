@@ -4,7 +4,8 @@ A checkpoint, in this order; each step is durable before the next begins::
 
     1. claim the data's names     P.index.milepost-<token>-of-NNNNN.tmp, which becomes the index
     2. write and sync             P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index
-    3. sync the directory         from here on a crash cannot lose the claim and keep the data
+    3. sync the directory         from here on a crash cannot lose a claim and keep the data; if there was a checkpoint P
+                                  before, its data is claimed, too
     4. rename the data            to P.data-SSSSS-of-NNNNN, which nothing refers to yet
     5. sync the directory
     6. rename the index           THE COMMIT POINT
@@ -36,8 +37,8 @@ from milepost.engine.leftovers import Temporary, claims, data_files, new_token, 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostWarning, StorageError
 from milepost.storage import Storage, WritableFile
 
-_PATIENCE: Final = 30.0
-"""Seconds to wait for another save of the same checkpoint before giving up."""
+_PATIENCE: Final = 10.0
+"""Seconds to let another save of the same checkpoint end first. Without file locks it can also be a dead one's."""
 
 
 def commit_bundle(
@@ -131,14 +132,6 @@ class _Save:
         self.shards = self._claim.shards or 0
 
     def __enter__(self) -> Self:
-        try:
-            for shards in _counts_in_use(self._storage, self._prefix):
-                claim = Temporary.claim(self._prefix, self._token, shards)
-                self._create(claim)
-                self._replaced.append(claim)
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
         return self
 
     def __exit__(
@@ -164,6 +157,10 @@ class _Save:
                 file.sync()
         self._index.write(0, [index])
         self._index.sync()
+        for shards in _counts_in_use(storage, self._prefix):
+            claim = Temporary.claim(self._prefix, self._token, shards)
+            self._create(claim)
+            self._replaced.append(claim)
         storage.sync_directory(directory)
         for shard in range(self.shards):
             final = data_path(self._prefix, shard, self.shards)
@@ -194,27 +191,25 @@ class _Save:
                 others = [other for other in claims(storage, prefix) if other != claim]
                 living = [other for other in others if storage.in_use(other.path)]
                 taken = {other.shards or 0 for other in others}
-                if not living and shards not in taken | _counts_in_use(storage, prefix):
-                    self._open.append(file)
-                    return claim, file
+                is_free = shards not in taken | _counts_in_use(storage, prefix)
             except BaseException:
                 _remove_quietly(storage, [claim.path])
                 file.close()
                 raise
+            is_late = time.monotonic() > deadline
+            if is_free and (is_late or not living):
+                if living:
+                    _warn(
+                        f"another process seems to be saving {prefix}, too; whichever ends last stays: {living[0].path}"
+                    )
+                self._open.append(file)
+                return claim, file
             storage.remove(claim.path)
             file.close()
-            if time.monotonic() > deadline:
-                raise StorageError(
-                    "another process is saving the same checkpoint",
-                    errno=errno.EBUSY,
-                    file=living[0].path if living else claim.path,
-                    remedy="let only one process save, or give each its own path",
-                )
-            if living:
+            if living and not is_late:
                 time.sleep(random.uniform(0.005, 0.05))
-            else:
-                sweep_leftovers(storage, self._directory, prefix=prefix)
-                taken = {other.shards or 0 for other in claims(storage, prefix)}
+            sweep_leftovers(storage, self._directory, prefix=prefix)
+            taken = {other.shards or 0 for other in claims(storage, prefix)}
 
     def _data(self, shard: int) -> Temporary:
         return Temporary(data_path(self._prefix, shard, self.shards), self._token)
@@ -250,11 +245,7 @@ class _Save:
             for claim in self._replaced:
                 self._storage.remove(claim.path)
         except StorageError as error:
-            warnings.warn(
-                f"the checkpoint is saved, but data of the one that it replaces is left: {error}",
-                MilepostWarning,
-                stacklevel=2,
-            )
+            _warn(f"{self._prefix} is saved, but data of the checkpoint that it replaces is left: {error}")
 
 
 def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
@@ -273,6 +264,10 @@ def _remove_quietly(storage: Storage, paths: list[str]) -> None:
             storage.remove(path)
         except StorageError:
             pass
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, MilepostWarning, stacklevel=3)
 
 
 def _vanished(error: CheckpointNotFoundError) -> StorageError:

@@ -20,11 +20,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from milepost.bundle import strings, variants
 from milepost.bundle.messages import BundleEntry
 from milepost.bundle.slices import box_message, parse_box
 from milepost.coding.protobuf import parse
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.tensor import DType, TensorSlice, TensorSpec
+from milepost.tensor.dtype import STRING, VARIANT
 
 _INVALID: Final = 0
 _RESOURCE: Final = 20
@@ -153,19 +155,24 @@ def _parse_head(data: bytes) -> tuple[DType, tuple[int, ...], int]:
 
 
 def _spec_of(message: Any) -> tuple[DType, tuple[int, ...], int]:
+    """Type, shape, and the least number of bytes that hold so many elements; numbers also take no more."""
     spec = TensorSpec(dtype_of(message.dtype), shape_of(message.shape))
+    if spec.dtype is STRING:
+        return spec.dtype, spec.shape, strings.least_size(spec.size)
+    if spec.dtype is VARIANT:
+        return spec.dtype, spec.shape, variants.least_size(spec.size)
     return spec.dtype, spec.shape, spec.nbytes
 
 
-def _entry(dtype: DType, shape: tuple[int, ...], nbytes: int, message: Any) -> Entry:
+def _entry(dtype: DType, shape: tuple[int, ...], least: int, message: Any) -> Entry:
     shard, offset, size = message.shard_id, message.offset, message.size
     if message.slices:
         pieces: Sequence[TensorSlice] = [parse_box(piece, shape) for piece in message.slices]
         return Entry(dtype, shape, slices=tuple(pieces))
-    if size != nbytes and not (dtype.is_bytes and size > 0):
+    if size != least and (size < least or not dtype.is_bytes):
         raise CorruptCheckpointError(
             "an entry whose size does not fit its shape",
-            expected=f"{nbytes} bytes for {TensorSpec(dtype, shape)}",
+            expected=f"{least} bytes{' or more' if dtype.is_bytes else ''} for {TensorSpec(dtype, shape)}",
             found=f"{size} bytes",
         )
     if shard < 0 or offset < 0:

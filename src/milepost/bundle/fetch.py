@@ -113,7 +113,8 @@ class Fetch:
         extent = self._reader.extent
         for ticket, (key, destination, box) in enumerate(self._requests):
             place = extent(key) if box is None else None
-            if place is None:
+            # An empty tensor takes no reading, but may have a shape that no array can have.
+            if place is None or not place[1].size:
                 others.append(ticket)
                 continue
             file, entry = place

@@ -135,7 +135,10 @@ class IndexedReader:
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         entry = self.entry(key)
         shape, pieces = self._pieces(key, entry, box)
-        array = new_array(entry.dtype, shape)
+        try:
+            array = new_array(entry.dtype, shape)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=self._index.path) from None
         self._fill(key, pieces, array)
         return array
 

@@ -49,6 +49,11 @@ def elements_of(array: Array) -> list[bytes]:
     return elements
 
 
+def least_size(count: int) -> int:
+    """Bytes of a tensor of so many empty strings."""
+    return count + _CHECK_SIZE
+
+
 def encode(elements: Sequence[bytes]) -> tuple[list[bytes], int]:
     """Encodes a tensor.
 

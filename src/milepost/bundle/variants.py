@@ -23,6 +23,11 @@ from milepost.errors import CorruptCheckpointError
 _CHECK_SIZE: Final = 4
 
 
+def least_size(count: int) -> int:
+    """Bytes of a tensor of so many empty elements."""
+    return count * (1 + _CHECK_SIZE)
+
+
 def encode(elements: Sequence[bytes]) -> tuple[list[bytes], int]:
     """Encodes a tensor.
 

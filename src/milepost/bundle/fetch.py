@@ -35,27 +35,13 @@ _PYTHON_BOUND: Final = 8 << 10
 """Bytes of an average tensor below which threads would only wait for each other."""
 
 
-class _Request(NamedTuple):
-    key: str
-    destination: Array | None
-    box: TensorSlice | None
-
-
-class _Near(NamedTuple):
-    """A small tensor; its offset comes first, to sort by."""
-
-    offset: int
-    ticket: int
-    entry: Entry
-
-
 class _Group(NamedTuple):
     """Small tensors that are read together, and whether they are kept until they are delivered."""
 
     file: ReadableFile
     start: int
     stop: int
-    tensors: Sequence[_Near]
+    tickets: Sequence[int]
     staged: bool
 
 
@@ -78,12 +64,16 @@ class Fetch:
     def __init__(self, reader: BundleReader, *, staging: int = STAGING) -> None:
         self._reader = reader
         self._staging = staging
-        self._requests: list[_Request] = []
-        # What to do at delivery, and with what: by ticket what is in memory, and what is to be read again.
+        # By ticket. Lists of their own instead of one of tuples, because the garbage collector visits every tuple.
+        self._keys: list[str] = []
+        self._destinations: list[Array | None] = []
+        self._entries: list[Entry | None] = []
+        self._boxes: dict[int, TensorSlice] = {}
+        # What there is to deliver: arrays in memory, and what has to be read again.
         self._kept: dict[int, Array] = {}
         self._again: list[_Group] = []
         self._spans: list[tuple[Span, Entry]] = []
-        self._others: list[_Request] = []
+        self._others: list[int] = []
         self._verified = False
 
     def add(self, key: str, destination: Array | None, box: TensorSlice | None = None) -> int:
@@ -97,8 +87,12 @@ class Fetch:
         Returns:
             Its place in what `deliver` returns.
         """
-        self._requests.append(_Request(key, destination, box))
-        return len(self._requests) - 1
+        ticket = len(self._keys)
+        self._keys.append(key)
+        self._destinations.append(destination)
+        if box is not None:
+            self._boxes[ticket] = box
+        return ticket
 
     def verify(self) -> None:
         """Reads and checks everything that was asked for. No destination changes.
@@ -107,28 +101,33 @@ class Fetch:
             MilepostError: As for `BundleReader`; nothing can be delivered.
             MismatchError: A destination does not fit.
         """
-        near: dict[ReadableFile, list[_Near]] = {}
+        for earlier in (self._entries, self._kept, self._spans, self._others):
+            earlier.clear()
+        near: dict[ReadableFile, list[int]] = {}
         spans: list[tuple[Span, Entry]] = []
         others: list[int] = []
         extent = self._reader.extent
-        for ticket, (key, destination, box) in enumerate(self._requests):
-            place = extent(key) if box is None else None
+        for ticket, key in enumerate(self._keys):
+            place = extent(key) if ticket not in self._boxes else None
             # An empty tensor takes no reading, but may have a shape that no array can have.
             if place is None or not place[1].size:
+                self._entries.append(None)
                 others.append(ticket)
                 continue
             file, entry = place
+            self._entries.append(entry)
+            destination = self._destinations[ticket]
             if destination is not None:
                 _check_destination(key, destination, entry.dtype.numpy, entry.shape)
             if entry.size <= _SMALL:
-                near.setdefault(file, []).append(_Near(entry.offset, ticket, entry))
+                near.setdefault(file, []).append(ticket)
             elif destination is None:
                 fresh = self._kept[ticket] = new_array(entry.dtype, entry.shape)
                 spans.append((Span(key, file, entry.offset, entry.size, bytes_of(fresh)), entry))
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        self._read_groups([group for file, tensors in near.items() for group in self._groups(file, tensors)])
+        self._verify_groups([group for file, tickets in near.items() for group in self._groups(file, tickets)])
         _read(spans)
         for ticket in others:
             self._verify_other(ticket)
@@ -146,9 +145,10 @@ class Fetch:
         """
         if not self._verified:
             raise ValueError("verify() comes before deliver()")
-        kept = self._kept
+        self._verified = False
+        kept, self._kept = self._kept, {}
         delivered = []
-        for ticket, (_, destination, _) in enumerate(self._requests):
+        for ticket, destination in enumerate(self._destinations):
             if destination is None:
                 delivered.append(kept[ticket])
             else:
@@ -156,65 +156,69 @@ class Fetch:
                 if ticket in kept:
                     destination[...] = kept[ticket]
         for group in self._again:
-            for near, array in self._read_group(group):
-                delivered[near.ticket][...] = array
+            for ticket, array in self._read_group(group):
+                delivered[ticket][...] = array
         _read(self._spans)
-        for key, destination, box in self._others:
-            if destination is not None:
-                self._reader.read_into(key, destination, box)
-        self._kept = {}
+        for ticket in self._others:
+            self._reader.read_into(self._keys[ticket], delivered[ticket], self._boxes.get(ticket))
         return delivered
 
-    def _groups(self, file: ReadableFile, tensors: list[_Near]) -> Iterator[_Group]:
-        tensors.sort()
-        first = 0
-        start, stop = tensors[0].offset, 0
-        for number, near in enumerate(tensors):
-            if number > first and (near.offset > stop + _GAP or near.offset - start >= _JOINED):
-                yield self._group(file, start, stop, tensors[first:number])
-                first, start, stop = number, near.offset, 0
-            stop = max(stop, near.offset + near.entry.size)
-        yield self._group(file, start, stop, tensors[first:])
+    def _entry(self, ticket: int) -> Entry:
+        entry = self._entries[ticket]
+        assert entry is not None
+        return entry
 
-    def _group(self, file: ReadableFile, start: int, stop: int, tensors: Sequence[_Near]) -> _Group:
-        in_place = any(self._requests[near.ticket].destination is not None for near in tensors)
+    def _groups(self, file: ReadableFile, tickets: list[int]) -> Iterator[_Group]:
+        places = sorted((self._entry(ticket).offset, ticket) for ticket in tickets)
+        tickets = [ticket for _, ticket in places]
+        first = 0
+        start = stop = places[0][0]
+        for number, (offset, ticket) in enumerate(places):
+            if offset > stop + _GAP or offset - start >= _JOINED:
+                yield self._group(file, start, stop, tickets[first:number])
+                first, start = number, offset
+            stop = max(stop, offset + self._entry(ticket).size)
+        yield self._group(file, start, stop, tickets[first:])
+
+    def _group(self, file: ReadableFile, start: int, stop: int, tickets: list[int]) -> _Group:
+        in_place = any(self._destinations[ticket] is not None for ticket in tickets)
         size = stop - start if in_place else 0
         staged = size <= self._staging
         if staged:
             self._staging -= size
-        return _Group(file, start, stop, tensors, staged)
+        return _Group(file, start, stop, tickets, staged)
 
-    def _read_groups(self, groups: list[_Group]) -> None:
+    def _verify_groups(self, groups: list[_Group]) -> None:
         size = sum(group.stop - group.start for group in groups)
-        count = sum(len(group.tensors) for group in groups)
+        count = sum(len(group.tickets) for group in groups)
         threads = THREADS if size >= max(WORTH_THREADS, count * _PYTHON_BOUND) else 1
         for_each(self._verify_group, groups, threads=threads)
-        self._again += [group for group in groups if not group.staged]
+        self._again = [group for group in groups if not group.staged]
 
     def _verify_group(self, group: _Group) -> None:
-        for near, array in self._read_group(group):
-            if self._requests[near.ticket].destination is None:
+        for ticket, array in self._read_group(group):
+            if self._destinations[ticket] is None:
                 # Not a view, which would keep its neighbours in memory for as long as it lives.
-                self._kept[near.ticket] = array.copy()
+                self._kept[ticket] = array.copy()
             elif group.staged:
-                self._kept[near.ticket] = array
+                self._kept[ticket] = array
 
-    def _read_group(self, group: _Group) -> Iterator[tuple[_Near, Array]]:
-        file, start, stop, tensors, _ = group
+    def _read_group(self, group: _Group) -> Iterator[tuple[int, Array]]:
+        file, start, stop, tickets, _ = group
         try:
             data = memoryview(file.read(start, stop - start))
         except MilepostError as error:
-            raise error.with_context(key=self._requests[tensors[0].ticket].key) from None
-        for near in tensors:
-            dtype, shape, _, offset, size, expected, _ = near.entry
+            raise error.with_context(key=self._keys[tickets[0]]) from None
+        for ticket in tickets:
+            dtype, shape, _, offset, size, expected, _ = self._entry(ticket)
             begin = offset - start
             crc = crc32c(data[begin : begin + size])
             if mask(crc) != expected:
-                raise wrong_checksum(self._requests[near.ticket].key, file.path, offset, expected, crc)
-            yield near, np.ndarray(shape, dtype.numpy, data, begin)
+                raise wrong_checksum(self._keys[ticket], file.path, offset, expected, crc)
+            yield ticket, np.ndarray(shape, dtype.numpy, data, begin)
 
     def _verify_other(self, ticket: int) -> None:
-        key, destination, box = self._requests[ticket]
+        key, destination, box = self._keys[ticket], self._destinations[ticket], self._boxes.get(ticket)
         if destination is None:
             self._kept[ticket] = self._reader.read(key, box)
             return
@@ -228,7 +232,7 @@ class Fetch:
             self._kept[ticket] = self._reader.read(key, box)
         else:
             self._reader.check(key, box)
-            self._others.append(self._requests[ticket])
+            self._others.append(ticket)
 
 
 def _read(spans: Sequence[tuple[Span, Entry]]) -> None:

@@ -441,8 +441,9 @@ def _lengths(box: Box) -> tuple[int, ...]:
 
 def _encode_key(key: str) -> bytes:
     """A key as the index has it. One that no tensor can have becomes one that no index has."""
-    try:
-        name = key.encode()
-    except UnicodeEncodeError:
-        return _NOWHERE
-    return _NOWHERE if name[:1] in _NOWHERE else name
+    if key and key[0] != "\0":
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            pass
+    return _NOWHERE

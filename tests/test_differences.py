@@ -70,6 +70,15 @@ def test_the_graph_is_what_the_object_holds_now(tmp_path):
     assert milepost.list_variables(path) == [("_CHECKPOINTABLE_OBJECT_GRAPH", [])]
 
 
+def test_a_save_carries_over_what_still_waits(tmp_path):
+    path = Checkpoint(m=module(v=Variable(1.0))).write(tmp_path / "old")
+    live = Checkpoint(m=Module())
+    live.read(path)
+    again = Checkpoint(m=module(v=Variable(0.0)))
+    again.read(live.write(tmp_path / "new")).assert_consumed()
+    assert again.m.v == 1
+
+
 def test_lists_and_dicts_may_be_changed_in_any_way(tmp_path):
     made = module(l=[Variable(float(n)) for n in range(5)], d={"a": Variable(1.0), "b": Variable(2.0)})
     made.l[0] = Variable(9.0)

@@ -40,6 +40,11 @@ class CheckpointReader:
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
         self._bundle = open_bundle(storage or LocalStorage(), os.fspath(prefix))
 
+    @property
+    def prefix(self) -> str:
+        """The checkpoint's path."""
+        return self._bundle.prefix
+
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Every key and the lengths of its tensor's dimensions."""
         return {key: list(self._bundle.spec(key).shape) for key in self._bundle.keys()}  # noqa: SIM118

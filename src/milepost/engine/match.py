@@ -174,9 +174,8 @@ class Matcher:
     def _whatever_was_saved(self, saved: Sequence[SavedValue]) -> Sequence[Value]:
         keys = {unescape(value.name): value.key for value in saved}
         if any(key not in self._reader for key in keys.values()):
-            start = saved[0].key.partition(ATTRIBUTES)[0] + ATTRIBUTES
-            stored = [key for key in self._reader.keys() if key.startswith(start)]  # noqa: SIM118 - no mapping
-            keys = {unescape(key.removeprefix(start)): key for key in stored}
+            stored = stored_keys(self._reader, saved[0])
+            keys = {unescape(key.partition(ATTRIBUTES)[2]): key for key in stored}
         specs = {name: self._reader.spec(key) for name, key in keys.items()}
         return [Value(name, spec.dtype, spec.shape, np.empty(0)) for name, spec in specs.items()]
 
@@ -219,3 +218,9 @@ class Matcher:
             return
         match.bindings[node] = slot
         self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)
+
+
+def stored_keys(reader: BundleReader, value: SavedValue) -> list[str]:
+    """All keys that files hold for the object of this value, where the graph lists others (see `_unlisted_key`)."""
+    start = value.key.partition(ATTRIBUTES)[0] + ATTRIBUTES
+    return [key for key in reader.keys() if key.startswith(start)]  # noqa: SIM118 - a reader is no mapping

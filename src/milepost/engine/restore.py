@@ -38,7 +38,7 @@ def next_uid() -> int:
     return next(_uids)
 
 
-class _Position:
+class RestoredPosition:
     """A saved node that waits for its object; see `milepost.graph.waiting`."""
 
     __slots__ = ("__weakref__", "_variable", "node", "restoration")
@@ -66,6 +66,8 @@ class Restoration:
 
     Attributes:
         uid: Its number; later restores win.
+        reader: The open checkpoint.
+        graph: Its object graph.
         partial_expected: Whether values that nothing ever took are no reason to warn.
     """
 
@@ -73,12 +75,12 @@ class Restoration:
         self.uid = next_uid()
         self.reader = reader
         self.partial_expected = False
-        self._graph = graph
+        self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
         self._bound: dict[int, Reference] = {}
         self._unused: dict[int, list[str]] = {}
         self._missing: dict[int, list[str]] = {}
-        self._positions: weakref.WeakSet[_Position] = weakref.WeakSet()
+        self._positions: weakref.WeakSet[RestoredPosition] = weakref.WeakSet()
         self._matcher = Matcher(reader, graph, self.uid, self.bound, skip_slots=self._skip_slots)
 
     def plan(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> RestorePlan:
@@ -149,7 +151,7 @@ class Restoration:
         self._unused.update(match.unused)
         self._missing.update(match.missing)
         for waiting in match.waits:
-            position = _Position(self, waiting.node, waiting.variable)
+            position = RestoredPosition(self, waiting.node, waiting.variable)
             holder = successors.get(id(waiting.holder), waiting.holder)
             if wait(holder, waiting.name, position):
                 self._positions.add(position)
@@ -167,7 +169,7 @@ class Restoration:
     def _account_of_saved(self) -> list[Entry]:
         waiting = self._waiting_nodes()
         entries = []
-        for number, node in enumerate(self._graph.nodes):
+        for number, node in enumerate(self.graph.nodes):
             if self._is_skipped(number):
                 continue
             obj = self.bound(number)
@@ -204,7 +206,7 @@ class Restoration:
         nodes = [position.node for position in self._positions]
         waiting = set(nodes)
         for node in nodes:
-            for edge in self._graph.nodes[node].children:
+            for edge in self.graph.nodes[node].children:
                 if edge.node not in waiting and self.bound(edge.node) is None:
                     waiting.add(edge.node)
                     nodes.append(edge.node)
@@ -224,7 +226,7 @@ class Restoration:
         return self._skip_slots and node in self._matcher.slot_nodes
 
     def _describe(self, node: int) -> str:
-        values = self._graph.nodes[node].values
+        values = self.graph.nodes[node].values
         return values[0].key if values else f"node {node} of the object graph"
 
     def __del__(self) -> None:
@@ -232,7 +234,7 @@ class Restoration:
             return
         lost = [
             value.key
-            for number, node in enumerate(self._graph.nodes)
+            for number, node in enumerate(self.graph.nodes)
             if not self._is_skipped(number)
             for value in node.values
             if number not in self._bound or unescape(value.name) in self._unused.get(number, ())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from milepost.bundle import BundleWriter
+from milepost.engine.carry_over import carry_over
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
 from milepost.engine.options import CheckpointOptions
@@ -39,8 +40,10 @@ def plan_save(
     Raises:
         UntrackableError: Something cannot be saved as it is held.
         UnsupportedError: A value has an element type that files cannot hold.
+        CorruptCheckpointError: A value that still waits for its object, and is to be taken along, is damaged.
     """
     live = walk(root, attached, complain="raise" if options.strict else "warn")
+    carried = carry_over(live)
     nodes = []
     writes: list[PlannedWrite] = []
     arrays: list[Array] = []
@@ -56,8 +59,13 @@ def plan_save(
                 arrays.append(array)
         except MilepostError as error:
             raise error.with_context(key=path) from None
-        slots = live.slots.get(number)
-        nodes.append(Node(tuple(live.edges[number]), tuple(saved), tuple(slots) if slots else ()))
+        edges = (*live.edges[number], *carried.edges.get(number, ()))
+        slots = (*live.slots.get(number, ()), *carried.slots.get(number, ()))
+        nodes.append(Node(edges, tuple(saved), slots))
+    for number, node in enumerate(carried.nodes, start=len(live.objects)):
+        writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
+        arrays += [tensor.array for tensor in node.tensors]
+        nodes.append(Node(tuple(node.edges), node.values, tuple(carried.slots.get(number, ()))))
     shards, placed = (options.experimental_sharding_callback or ShardByTaskPolicy()).assign(writes)
     plan = SavePlan(ObjectGraph(tuple(nodes)), tuple(write for _, write in placed), shards)
     return plan, [

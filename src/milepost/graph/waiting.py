@@ -68,6 +68,11 @@ def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
     return True
 
 
+def is_anything_waiting() -> bool:
+    """Whether any position waits anywhere, which is seldom."""
+    return bool(_entries)
+
+
 def waiting_on(holder: Any) -> _Edges:
     """The positions that wait on an object, by edge name; not to be changed."""
     entry = _entries.get(id(holder))

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The command line, pictures of object graphs, and the demo."""

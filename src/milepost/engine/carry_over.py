@@ -1,0 +1,166 @@
+"""Values that still wait for their objects when a save comes.
+
+A layer that was restored but not yet called has no variables, and a save at that moment would lose their values. So the
+waiting parts of restored graphs are taken along: they hang on the live objects that they wait on, under the names that
+they wait for, as if the objects were there already. A restore that was declared partial (`expect_partial`) is not: what
+it leaves over is not wanted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from milepost.engine.match import stored_keys
+from milepost.engine.restore import Restoration, RestoredPosition
+from milepost.graph.adapter import Array
+from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
+from milepost.graph.object_graph import Edge, SavedValue, SlotReference
+from milepost.graph.traversal import LiveGraph
+from milepost.graph.waiting import is_anything_waiting, waiting_on
+from milepost.tensor import DType
+
+
+class CarriedTensor(NamedTuple):
+    """A tensor that is written again."""
+
+    key: str
+    dtype: DType
+    array: Array
+
+
+@dataclass(slots=True)
+class CarriedNode:
+    """A saved node that no live object stands for.
+
+    Attributes:
+        path: Its path in the new graph.
+        values: Its values, as the new graph lists them.
+        tensors: Its tensors.
+        edges: Its edges in the new graph.
+    """
+
+    path: str
+    values: tuple[SavedValue, ...]
+    tensors: list[CarriedTensor]
+    edges: list[Edge] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Carried:
+    """What a save takes along.
+
+    Attributes:
+        nodes: New nodes; their ids follow those of the live graph.
+        edges: For live nodes, edges beside those they have.
+        slots: For live and new nodes, slot variables beside those they have.
+    """
+
+    nodes: list[CarriedNode] = field(default_factory=list)
+    edges: dict[int, list[Edge]] = field(default_factory=dict)
+    slots: dict[int, list[SlotReference]] = field(default_factory=dict)
+
+
+def carry_over(live: LiveGraph) -> Carried:
+    """Collects what waits on the objects of a live graph.
+
+    Raises:
+        CorruptCheckpointError: A waiting value is damaged.
+        StorageError: It cannot be read.
+    """
+    carried = Carried()
+    if is_anything_waiting():
+        collector = _Collector(live, carried)
+        for node, obj in enumerate(live.objects):
+            for name, positions in list(waiting_on(obj).items()):
+                wanted = [
+                    position
+                    for position in positions
+                    if isinstance(position, RestoredPosition) and not position.restoration.partial_expected
+                ]
+                newest = max(wanted, key=lambda position: position.uid, default=None)
+                if newest is not None:
+                    collector.collect(node, name, newest)
+        collector.collect_slots()
+    return carried
+
+
+class _Collector:
+    def __init__(self, live: LiveGraph, carried: Carried) -> None:
+        self._live = live
+        self._carried = carried
+        self._ids = {id(obj): node for node, obj in enumerate(live.objects)}
+        self._new: dict[tuple[int, int], int] = {}
+        self._restorations: dict[int, Restoration] = {}
+
+    def collect(self, holder: int, name: object, position: RestoredPosition) -> None:
+        """Hangs what waits as ``name`` on a live node; slots, whose name is no string, come when both ends are known."""
+        restoration = position.restoration
+        self._restorations[restoration.uid] = restoration
+        if not isinstance(name, str):
+            return
+        path = child_path(self._live.paths[holder], name, is_root=holder == 0)
+        top = self._add(restoration, position.node, path)
+        self._carried.edges.setdefault(holder, []).append(Edge(name, top))
+        queue = deque([position.node])
+        while queue:
+            saved = queue.popleft()
+            node = self._carried.nodes[self._new[restoration.uid, saved] - len(self._live.objects)]
+            if node.edges:
+                continue
+            for edge in restoration.graph.nodes[saved].children:
+                target = self._id(restoration, edge.node)
+                if target is None and restoration.bound(edge.node) is None:
+                    target = self._add(restoration, edge.node, child_path(node.path, edge.name, is_root=False))
+                    queue.append(edge.node)
+                if target is not None:
+                    node.edges.append(Edge(edge.name, target))
+
+    def collect_slots(self) -> None:
+        """Takes along slot variables that were not made yet, of optimizers and variables that are in the new graph."""
+        taken = {(owner, slot.variable, slot.name) for owner, slots in self._live.slots.items() for slot in slots}
+        for uid in sorted(self._restorations, reverse=True):
+            restoration = self._restorations[uid]
+            for saved_owner, saved in enumerate(restoration.graph.nodes):
+                for variable, name, slot in saved.slots:
+                    owner_id = self._id(restoration, saved_owner)
+                    variable_id = self._id(restoration, variable)
+                    if owner_id is None or variable_id is None or (owner_id, variable_id, name) in taken:
+                        continue
+                    taken.add((owner_id, variable_id, name))
+                    path = slot_path(self._path(variable_id), self._path(owner_id), name)
+                    reference = SlotReference(variable_id, name, self._add(restoration, slot, path))
+                    self._carried.slots.setdefault(owner_id, []).append(reference)
+
+    def _add(self, restoration: Restoration, saved: int, path: str) -> int:
+        key = (restoration.uid, saved)
+        if key not in self._new:
+            self._new[key] = len(self._live.objects) + len(self._carried.nodes)
+            self._carried.nodes.append(_carried_node(restoration, saved, path))
+        return self._new[key]
+
+    def _id(self, restoration: Restoration, saved: int) -> int | None:
+        found = self._new.get((restoration.uid, saved))
+        return found if found is not None else self._ids.get(id(restoration.bound(saved)))
+
+    def _path(self, node: int) -> str:
+        count = len(self._live.objects)
+        return self._live.paths[node] if node < count else self._carried.nodes[node - count].path
+
+
+def _carried_node(restoration: Restoration, saved: int, path: str) -> CarriedNode:
+    reader = restoration.reader
+    listed = restoration.graph.nodes[saved].values
+
+    def renamed(key: str) -> str:
+        return path + ATTRIBUTES + key.partition(ATTRIBUTES)[2]
+
+    keys = [value.key for value in listed]
+    if any(key not in reader for key in keys):
+        keys = stored_keys(reader, listed[0])
+    return CarriedNode(
+        path,
+        tuple(value._replace(key=renamed(value.key)) for value in listed),
+        [CarriedTensor(renamed(key), reader.spec(key).dtype, reader.read(key)) for key in keys],
+    )

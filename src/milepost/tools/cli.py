@@ -1,0 +1,144 @@
+"""The `milepost` command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import milepost
+from milepost.tools import demo
+from milepost.tools.picture import picture_of
+from milepost.tools.svg import to_dot, to_svg
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+        arguments: What follows the command's name; by default that of this process.
+
+    Returns:
+        The exit status: 0 if all is well, 1 if not.
+    """
+    options = parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except milepost.MilepostError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; Python must not try to write the rest at exit.
+        sys.stdout = None
+        return 0
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    top = argparse.ArgumentParser(prog="milepost", description="Looks into checkpoints.")
+    top.add_argument("--version", action="version", version=f"milepost {milepost.__version__}")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_list(commands)
+    _add_verify(commands)
+    _add_graph(commands)
+    _add_demo(commands)
+    return top
+
+
+def _command(commands: Any, name: str, run: Any, text: str, example: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_checkpoint(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="a checkpoint's path, or a directory, of which the latest is taken"
+    )
+
+
+def _add_list(commands: Any) -> None:
+    command = _command(commands, "ls", _list, "list the tensors of a checkpoint", "milepost ls ./tf_ckpts/ckpt-10")
+    _add_checkpoint(command)
+    command.add_argument("--json", action="store_true", help="for programs")
+
+
+def _list(options: argparse.Namespace) -> int:
+    reader = milepost.load_checkpoint(options.checkpoint)
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    rows = [{"key": key, "dtype": dtypes[key].name, "shape": shapes[key]} for key in sorted(shapes)]
+    if options.json:
+        print(json.dumps(rows, indent=1))
+        return 0
+    width = max((len(str(row["dtype"])) for row in rows), default=0)
+    for row in rows:
+        print(f"{row['dtype']!s:{width}}  {row['key']}  {row['shape']}")
+    return 0
+
+
+def _add_verify(commands: Any) -> None:
+    command = _command(
+        commands, "verify", _verify, "read a whole checkpoint and check every checksum", "milepost verify ./tf_ckpts"
+    )
+    _add_checkpoint(command)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    reader = milepost.load_checkpoint(options.checkpoint)
+    reader.verify()
+    print(f"{reader.prefix}: {len(reader.get_variable_to_shape_map())} tensors, every checksum right")
+    return 0
+
+
+def _add_graph(commands: Any) -> None:
+    command = _command(
+        commands,
+        "graph",
+        _graph,
+        "draw the object graph of a checkpoint: optimizers red, variables blue, slot variables orange",
+        "milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --root net",
+    )
+    _add_checkpoint(command)
+    command.add_argument("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; by default SVG to the screen")
+    command.add_argument("--root", default="", metavar="PATH", help="draw only what is below this path, such as net/l1")
+    command.add_argument("--depth", type=int, metavar="N", help="follow no more than N edges from the root")
+
+
+def _graph(options: argparse.Namespace) -> int:
+    reader = milepost.load_checkpoint(options.checkpoint)
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    specs = {key: f"{dtypes[key]}[{','.join(map(str, shape))}]" for key, shape in shapes.items()}
+    graph = milepost.CheckpointView(reader.prefix).graph
+    picture = picture_of(graph, specs, root=options.root, depth=options.depth)
+    draw = to_dot if (options.output or "").endswith(".dot") else to_svg
+    text = draw(picture, f"Object graph of {reader.prefix}")
+    if options.output is None:
+        print(text, end="")
+        return 0
+    try:
+        with open(options.output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise milepost.StorageError("the picture cannot be written", errno=error.errno, file=options.output) from error
+    print(f"{options.output}: {len(picture.nodes)} nodes, {len(picture.edges)} edges")
+    return 0
+
+
+def _add_demo(commands: Any) -> None:
+    command = _command(
+        commands,
+        "demo",
+        lambda options: demo.run(options.directory),
+        "train, get killed, resume, and compare every loss bit for bit",
+        "milepost demo",
+    )
+    command.add_argument("--directory", help="where to write; by default a new temporary directory")

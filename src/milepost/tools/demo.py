@@ -1,0 +1,114 @@
+"""The demo: a training that is killed twice, and ends exactly where an undisturbed one does.
+
+The training is the guide's (`milepost.tools.guide_numpy`), with shuffled batches. It runs in processes of its own, which
+are killed with SIGKILL between two saves, so that they get no chance to clean up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import milepost
+from milepost.tools import guide_numpy
+from milepost.tools.picture import picture_of
+from milepost.tools.svg import to_svg
+
+STEPS: Final = 100
+_KILLED_AT: Final = (37, 73)
+
+
+def train(directory: str) -> None:
+    """Trains up to step `STEPS` and prints every loss exactly; what a demo process does."""
+    checkpoint, manager = guide_numpy.create(directory)
+    manager.restore_or_initialize()
+    print(f"start {int(checkpoint.step)}", flush=True)
+    while int(checkpoint.step) < STEPS:
+        loss = guide_numpy.train_step(checkpoint.net, next(checkpoint.iterator), checkpoint.optimizer)
+        checkpoint.step.assign_add(1)
+        if int(checkpoint.step) % 10 == 0:
+            manager.save()
+        print(f"{int(checkpoint.step)} {loss.hex()}", flush=True)
+
+
+def run_training(directory: str | os.PathLike[str], kill_at: int | None = None) -> tuple[int, dict[int, str]]:
+    """Runs `train` in a process, and kills it when it reports step ``kill_at``.
+
+    Returns:
+        The step that it started from, and the losses that it reported, by step, in hexadecimal.
+    """
+    command = [sys.executable, "-m", "milepost.tools.demo", os.fspath(directory)]
+    start, losses = 0, {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            step, value = line.split()
+            if step == "start":
+                start = int(value)
+                continue
+            losses[int(step)] = value
+            if int(step) == kill_at:
+                process.send_signal(signal.SIGKILL)
+    if kill_at is None and process.returncode:
+        raise RuntimeError(f"the training process ended with status {process.returncode}")
+    return start, losses
+
+
+def run(directory: str | None = None) -> int:
+    """Runs the demo and tells what happens.
+
+    Args:
+        directory: Where to write; by default a new temporary directory. It must not hold a demo already.
+
+    Returns:
+        0 if the interrupted training ended exactly as the undisturbed one, 1 if not.
+    """
+    home = Path(directory or tempfile.mkdtemp(prefix="milepost-demo-"))
+    print(f"Everything is written to {home}\n")
+    print(f"Training {STEPS} steps without a disturbance ...")
+    _, undisturbed = run_training(home / "undisturbed")
+
+    interrupted: dict[int, str] = {}
+    for kill_at in (*_KILLED_AT, None):
+        start, losses = run_training(home / "tf_ckpts", kill_at)
+        interrupted.update(losses)
+        began = f"from step {start}" + (f", out of {home.name}/tf_ckpts/ckpt-{start // 10}" if start else "")
+        print(
+            f"Training {began}" + (f" ... killed with SIGKILL after step {kill_at}" if kill_at else " ... to the end")
+        )
+    equal = sum(interrupted.get(step) == loss for step, loss in undisturbed.items())
+    print(f"\nLosses of both trainings: {equal} of {STEPS} equal bit for bit")
+
+    print("\nWhat the last checkpoint holds:")
+    latest = milepost.latest_checkpoint(home / "tf_ckpts")
+    assert latest is not None
+    reader = milepost.load_checkpoint(latest)
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    specs = {key: f"{dtypes[key]}[{','.join(map(str, shape))}]" for key, shape in shapes.items()}
+    for key, spec in sorted(specs.items()):
+        print(f"  {key}  {spec}")
+
+    print("\nOnly the bias, then the kernel when it comes to be:")
+    layer, status = guide_numpy.load_bias(str(home / "tf_ckpts"))
+    guide_numpy.restore_kernel_late(layer)
+    print(f"\n{status.expect_partial().report()}")
+
+    picture = home / "graph.svg"
+    picture.write_text(to_svg(picture_of(milepost.CheckpointView(latest).graph, specs), "The demo's object graph"))
+    print(f"\nThe object graph is drawn in {picture}")
+    return 0 if equal == STEPS else 1
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs one training process of the demo."""
+    train(*arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

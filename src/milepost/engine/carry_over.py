@@ -8,7 +8,8 @@ it leaves over is not wanted.
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
 from milepost.graph.object_graph import Edge, SavedValue, SlotReference
 from milepost.graph.traversal import LiveGraph
-from milepost.graph.waiting import is_anything_waiting, waiting_on
+from milepost.graph.waiting import Position, is_anything_waiting, waiting_on
 from milepost.tensor import DType
 
 
@@ -72,18 +73,20 @@ def carry_over(live: LiveGraph) -> Carried:
     carried = Carried()
     if is_anything_waiting():
         collector = _Collector(live, carried)
-        for node, obj in enumerate(live.objects):
-            for name, positions in list(waiting_on(obj).items()):
-                wanted = [
-                    position
-                    for position in positions
-                    if isinstance(position, RestoredPosition) and not position.restoration.partial_expected
-                ]
-                newest = max(wanted, key=lambda position: position.uid, default=None)
-                if newest is not None:
-                    collector.collect(node, name, newest)
+        collector.collect_nodes()
         collector.collect_slots()
     return carried
+
+
+class _Step(NamedTuple):
+    """An edge to a node that waits; edges are taken by their distance from the root, so that paths are shortest."""
+
+    depth: int
+    number: int
+    holder: int
+    name: str
+    restoration: Restoration
+    saved: int
 
 
 class _Collector:
@@ -94,28 +97,31 @@ class _Collector:
         self._new: dict[tuple[int, int], int] = {}
         self._restorations: dict[int, Restoration] = {}
 
-    def collect(self, holder: int, name: object, position: RestoredPosition) -> None:
-        """Hangs what waits as ``name`` on a live node; slots, whose name is no string, come when both ends are known."""
-        restoration = position.restoration
-        self._restorations[restoration.uid] = restoration
-        if not isinstance(name, str):
-            return
-        path = child_path(self._live.paths[holder], name, is_root=holder == 0)
-        top = self._add(restoration, position.node, path)
-        self._carried.edges.setdefault(holder, []).append(Edge(name, top))
-        queue = deque([position.node])
-        while queue:
-            saved = queue.popleft()
-            node = self._carried.nodes[self._new[restoration.uid, saved] - len(self._live.objects)]
-            if node.edges:
-                continue
-            for edge in restoration.graph.nodes[saved].children:
-                target = self._id(restoration, edge.node)
-                if target is None and restoration.bound(edge.node) is None:
-                    target = self._add(restoration, edge.node, child_path(node.path, edge.name, is_root=False))
-                    queue.append(edge.node)
-                if target is not None:
-                    node.edges.append(Edge(edge.name, target))
+    def collect_nodes(self) -> None:
+        """Hangs what waits on the live nodes, and all that lies below it."""
+        steps: list[_Step] = []
+        for holder, obj in enumerate(self._live.objects):
+            depth = self._live.paths[holder].count("/") + (holder > 0)
+            for name, positions in list(waiting_on(obj).items()):
+                newest = _newest(positions)
+                if newest is not None:
+                    self._restorations[newest.restoration.uid] = newest.restoration
+                    # Slots, whose names are no strings, come when both of their ends are known.
+                    if isinstance(name, str):
+                        steps.append(_Step(depth, len(steps), holder, name, newest.restoration, newest.node))
+        heapq.heapify(steps)
+        count = len(steps)
+        while steps:
+            depth, _, holder, name, restoration, saved = heapq.heappop(steps)
+            target = self._id(restoration, saved)
+            if target is None and restoration.bound(saved) is None:
+                path = child_path(self._path(holder), name, is_root=holder == 0)
+                target = self._add(restoration, saved, path)
+                for edge in restoration.graph.nodes[saved].children:
+                    count += 1
+                    heapq.heappush(steps, _Step(depth + 1, count, target, edge.name, restoration, edge.node))
+            if target is not None:
+                self._edges(holder).append(Edge(name, target))
 
     def collect_slots(self) -> None:
         """Takes along slot variables that were not made yet, of optimizers and variables that are in the new graph."""
@@ -144,9 +150,22 @@ class _Collector:
         found = self._new.get((restoration.uid, saved))
         return found if found is not None else self._ids.get(id(restoration.bound(saved)))
 
+    def _edges(self, node: int) -> list[Edge]:
+        count = len(self._live.objects)
+        return self._carried.edges.setdefault(node, []) if node < count else self._carried.nodes[node - count].edges
+
     def _path(self, node: int) -> str:
         count = len(self._live.objects)
         return self._live.paths[node] if node < count else self._carried.nodes[node - count].path
+
+
+def _newest(positions: Sequence[Position]) -> RestoredPosition | None:
+    wanted = [
+        position
+        for position in positions
+        if isinstance(position, RestoredPosition) and not position.restoration.partial_expected
+    ]
+    return max(wanted, key=lambda position: position.uid, default=None)
 
 
 def _carried_node(restoration: Restoration, saved: int, path: str) -> CarriedNode:

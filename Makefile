@@ -38,7 +38,7 @@ clean:  ## remove environments, caches and builds
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-demo/.made: EXTRAS =
-.venv-test/.made: EXTRAS = test,fast,graph
+.venv-test/.made: EXTRAS = test,fast
 # Without awscrt, so that the checksums of a plain installation are tested too.
 .venv-core/.made: EXTRAS = test-core,graph
 .venv-lint/.made: EXTRAS = test-core,dev

@@ -11,6 +11,7 @@ import numpy as np
 
 from milepost.bundle import index_path
 from milepost.engine.background import BackgroundWriter
+from milepost.engine.identity import last_restore
 from milepost.engine.load import load_into, saved_model_variables, storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.save import execute_save, plan_save, snapshot
@@ -153,9 +154,15 @@ class Checkpoint(Tracked):
         """
         if save_path is None:
             return InitializationOnlyStatus()
-        status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
+        is_new = _COUNTER not in self.__dict__
+        counter = self.save_counter  # made before, so that it is restored with the rest or not at all
+        try:
+            status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
+        except BaseException:
+            if is_new and not last_restore(counter):
+                del self.__dict__[_COUNTER]
+            raise
         self._private.restored = True
-        _ = self.save_counter  # made now, so that it takes its saved value
         return status
 
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:

@@ -9,6 +9,7 @@ import numpy as np
 
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import NoDependency, wrap
+from milepost.graph.traversal import reachable
 from milepost.graph.variable import Variable
 from milepost.graph.waiting import admit
 
@@ -58,8 +59,6 @@ class Module(Tracked):
     @property
     def variables(self) -> tuple[Variable, ...]:
         """All variables reachable from this module, nearest first."""
-        from milepost.graph.traversal import reachable
-
         return tuple(obj for obj in reachable(self) if isinstance(obj, Variable))
 
     @property

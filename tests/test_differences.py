@@ -10,13 +10,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointManager, Module, SkippedCheckpointWarning, UntrackedWarning, Variable
 from milepost.testing import FaultyStorage
-
-
-def module(**attributes):
-    made = Module()
-    for name, value in attributes.items():
-        setattr(made, name, value)
-    return made
+from tests.objects import module
 
 
 def test_every_line_of_the_table_has_a_test():

@@ -4,16 +4,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, DType, Module, UntrackedWarning
+from milepost import Checkpoint, DType, UntrackedWarning
 from milepost.graph.adapter import adapter_of
-
-
-def module(**attributes):
-    made = Module()
-    for name, value in attributes.items():
-        setattr(made, name, value)
-    return made
-
+from tests.objects import module
 
 ALL = [d for n in range(1, 34) if n not in (7, 20, 21) for d in [DType.from_number(n)]]
 

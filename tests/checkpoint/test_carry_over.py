@@ -11,18 +11,7 @@ import milepost
 from milepost import Checkpoint, CheckpointOptions, CorruptCheckpointError, Module, SlotOwner, Variable
 from milepost.storage import MemoryStorage
 from tests.checkpoint.test_deferred_graphs import Grower, roots, saved, values
-
-
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
-def module(**attributes):
-    made = Module()
-    for name, value in attributes.items():
-        setattr(made, name, value)
-    return made
+from tests.objects import module
 
 
 def trained():

@@ -9,18 +9,7 @@ import pytest
 
 from milepost import Checkpoint, MismatchError, Module, UnrestoredWarning, Variable
 from milepost.graph import waiting
-
-
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
-def module(**attributes):
-    made = Module()
-    for name, value in attributes.items():
-        setattr(made, name, value)
-    return made
+from tests.objects import module
 
 
 def test_an_attribute_has_its_value_when_it_can_first_be_read(prefix):

@@ -10,11 +10,6 @@ from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Module, 
 from milepost.storage import MemoryStorage
 
 
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 def value(path, key="v/.ATTRIBUTES/VARIABLE_VALUE"):
     return milepost.load_variable(path, key)
 

@@ -5,18 +5,7 @@ import json
 import pytest
 
 from milepost import Checkpoint, Module, Outcome, Variable
-
-
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
-def module(**attributes):
-    made = Module()
-    for name, value in attributes.items():
-        setattr(made, name, value)
-    return made
+from tests.objects import module
 
 
 def outcomes(status):

@@ -7,22 +7,11 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, MismatchError, Module, UntrackableError, Variable
-
-
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
+from tests.objects import module
 
 
 def keys(path):
     return [key for key, _ in milepost.list_variables(path) if not key.startswith("_")]
-
-
-def module(**attributes):
-    made = Module()
-    for name, value in attributes.items():
-        setattr(made, name, value)
-    return made
 
 
 def test_save_numbers_and_write_does_not(prefix):

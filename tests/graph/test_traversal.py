@@ -10,13 +10,7 @@ import pytest
 
 from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, UntrackedWarning, Variable
 from milepost.graph.traversal import walk
-
-
-def module(**attributes):
-    made = Module()
-    for name, value in attributes.items():
-        setattr(made, name, value)
-    return made
+from tests.objects import module
 
 
 def paths(root, **options):

@@ -10,7 +10,7 @@ from typing import Any
 
 import milepost
 from milepost.tools import demo
-from milepost.tools.picture import picture_of
+from milepost.tools.picture import picture_of, specs_of
 from milepost.tools.svg import to_dot, to_svg
 
 
@@ -115,8 +115,7 @@ def _add_graph(commands: Any) -> None:
 
 def _graph(options: argparse.Namespace) -> int:
     reader = milepost.load_checkpoint(options.checkpoint)
-    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    specs = {key: f"{dtypes[key]}[{','.join(map(str, shape))}]" for key, shape in shapes.items()}
+    specs = specs_of(reader)
     graph = milepost.CheckpointView(reader.prefix).graph
     picture = picture_of(graph, specs, root=options.root, depth=options.depth)
     draw = to_dot if (options.output or "").endswith(".dot") else to_svg

@@ -17,7 +17,7 @@ from typing import Final
 
 import milepost
 from milepost.tools import guide_numpy
-from milepost.tools.picture import picture_of
+from milepost.tools.picture import picture_of, specs_of
 from milepost.tools.svg import to_svg
 
 STEPS: Final = 100
@@ -89,8 +89,7 @@ def run(directory: str | None = None) -> int:
     latest = milepost.latest_checkpoint(home / "tf_ckpts")
     assert latest is not None
     reader = milepost.load_checkpoint(latest)
-    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    specs = {key: f"{dtypes[key]}[{','.join(map(str, shape))}]" for key, shape in shapes.items()}
+    specs = specs_of(reader)
     for key, spec in sorted(specs.items()):
         print(f"  {key}  {spec}")
 

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from milepost.checkpoint import CheckpointReader
 from milepost.errors import KeyNotFoundError
 from milepost.graph.object_graph import ObjectGraph
+from milepost.tensor import TensorSpec
 
 OBJECT: Final = "object"
 OPTIMIZER: Final = "optimizer"
@@ -54,6 +56,12 @@ class Picture:
 
     nodes: tuple[DrawnNode, ...]
     edges: tuple[DrawnEdge, ...]
+
+
+def specs_of(reader: CheckpointReader) -> dict[str, str]:
+    """Element type and shape of each tensor of a checkpoint, as pictures and lists show them."""
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    return {key: str(TensorSpec(dtypes[key], tuple(shape))) for key, shape in shapes.items()}
 
 
 def picture_of(graph: ObjectGraph, specs: Mapping[str, str], *, root: str = "", depth: int | None = None) -> Picture:

@@ -1,5 +1,7 @@
 """Options: asynchronous saves, callbacks, shards, alignment, strictness, storages."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -71,6 +73,28 @@ def test_an_error_of_an_asynchronous_save_is_raised_by_the_next_call(tmp_path):
     checkpoint.write(tmp_path / "file" / "ckpt", CheckpointOptions(enable_async=True))
     with pytest.raises(StorageError):
         checkpoint.write(tmp_path / "good")
+
+
+def test_an_error_of_an_asynchronous_save_that_nobody_asks_for_is_told_at_the_end(tmp_path):
+    (tmp_path / "file").touch()
+    program = (
+        "import milepost, sys\n"
+        "checkpoint = milepost.Checkpoint(v=milepost.Variable(1.0))\n"
+        "checkpoint.write(sys.argv[1], milepost.CheckpointOptions(enable_async=True))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "file" / "ckpt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "asynchronous save failed" in done.stderr
+
+
+def test_a_process_that_ends_waits_for_its_save(tmp_path):
+    program = (
+        "import milepost, numpy, sys\n"
+        "checkpoint = milepost.Checkpoint(v=milepost.Variable(numpy.ones(1 << 22)))\n"
+        "checkpoint.write(sys.argv[1], milepost.CheckpointOptions(enable_async=True))\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "ckpt")], check=True)
+    milepost.load_checkpoint(tmp_path / "ckpt").verify()
 
 
 def test_a_restore_waits_for_the_save_in_flight(prefix):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import threading
+import warnings
+import weakref
 from collections.abc import Callable
+
+from milepost.errors import MilepostWarning
 
 
 class BackgroundWriter:
@@ -17,7 +21,8 @@ class BackgroundWriter:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._errors: list[BaseException] = []
+        weakref.finalize(self, _tell, self._errors)
 
     def submit(self, job: Callable[[], object]) -> None:
         """Starts a job once the one before it has ended; raises what that one raised instead, if it failed."""
@@ -35,18 +40,25 @@ class BackgroundWriter:
             return
         thread.join()
         self._thread = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        if self._errors:
+            raise self._errors.pop()
 
     def _run(self, job: Callable[[], object]) -> None:
         try:
             job()
         except BaseException as error:
-            self._error = error
+            self._errors.append(error)
+
+    # A copy of a checkpoint has nothing in flight.
 
     def __deepcopy__(self, memo: object) -> BackgroundWriter:
         return BackgroundWriter()
 
     def __reduce__(self) -> tuple[type[BackgroundWriter], tuple[()]]:
         return BackgroundWriter, ()
+
+
+def _tell(errors: list[BaseException]) -> None:
+    """Runs when the writer is gone, or the process ends, and nobody has asked how its last job went."""
+    for error in errors:
+        warnings.warn(MilepostWarning(f"an asynchronous save failed, and nothing was saved: {error}"), stacklevel=1)

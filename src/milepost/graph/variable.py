@@ -39,7 +39,7 @@ def as_array(value: Any, dtype: Any = None) -> Array:
     if wanted is None and not isinstance(value, (np.ndarray, np.generic)) and not _holds_arrays(value):
         if array.dtype == np.float64:
             array = array.astype(np.float32)
-        elif array.dtype == np.int64 and (not array.size or np.abs(array).max() <= np.iinfo(np.int32).max):
+        elif array.dtype == np.int64 and _fits_int32(array):
             array = array.astype(np.int32)
     found = DType.of(array.dtype)
     if found.is_bytes:
@@ -53,6 +53,11 @@ def as_array(value: Any, dtype: Any = None) -> Array:
         strings[:] = flat
         return strings.reshape(array.shape)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _fits_int32(array: Array) -> bool:
+    limits = np.iinfo(np.int32)
+    return not array.size or bool(limits.min <= array.min() and array.max() <= limits.max)
 
 
 def _holds_arrays(value: Any) -> bool:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from milepost.tools.cli import parser
 
 
 def manual() -> str:
-    """The manual, in Markdown."""
-    os.environ["COLUMNS"] = "100"  # what argparse wraps its help at
+    """The manual, in Markdown. `argparse` prints other help in each version of Python, so this is written from parts."""
     top = parser()
-    parts = ["# Command line\n\nThis page is what `--help` prints.\n"]
-    parts.append(_section("milepost", top))
+    lines = ["# Command line", "", "`milepost COMMAND --help` says the same.", ""]
     for action in top._actions:
         if isinstance(action, argparse._SubParsersAction):
-            parts += [_section(f"milepost {name}", command) for name, command in action.choices.items()]
-    return "\n".join(parts)
+            for name, command in action.choices.items():
+                lines += _section(name, command)
+    return "\n".join(lines)
 
 
-def _section(title: str, command: argparse.ArgumentParser) -> str:
-    return f"## {title}\n\n```text\n{command.format_help()}```\n"
+def _section(name: str, command: argparse.ArgumentParser) -> list[str]:
+    lines = [f"## milepost {name}", "", command.description or "", "", "| argument | |", "|---|---|"]
+    for action in command._actions:
+        value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 and action.option_strings else ""
+        names = ", ".join(f"`{option}{value}`" for option in action.option_strings) or f"`{action.metavar}`"
+        lines.append(f"| {names} | {action.help} |")
+    return [*lines, "", "```text", (command.epilog or "").removeprefix("example:\n  "), "```", ""]
 
 
 if __name__ == "__main__":

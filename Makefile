@@ -40,7 +40,7 @@ clean:  ## remove environments, caches and builds
 .venv-demo/.made: EXTRAS =
 .venv-test/.made: EXTRAS = test,fast
 # Without awscrt, so that the checksums of a plain installation are tested too.
-.venv-core/.made: EXTRAS = test-core,graph
+.venv-core/.made: EXTRAS = test-core
 .venv-lint/.made: EXTRAS = test-core,dev
 .venv-bench/.made: EXTRAS = bench,fast
 

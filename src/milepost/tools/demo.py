@@ -68,8 +68,15 @@ def run(directory: str | None = None) -> int:
 
     Returns:
         0 if the interrupted training ended exactly as the undisturbed one, 1 if not.
+
+    Raises:
+        CheckpointExistsError: The directory holds an earlier demo.
     """
     home = Path(directory or tempfile.mkdtemp(prefix="milepost-demo-"))
+    if (home / "tf_ckpts").exists():
+        raise milepost.CheckpointExistsError(
+            "an earlier demo was run here", file=home / "tf_ckpts", remedy="name another directory, or delete this one"
+        )
     print(f"Everything is written to {home}\n")
     print(f"Training {STEPS} steps without a disturbance ...")
     _, undisturbed = run_training(home / "undisturbed")
@@ -85,7 +92,9 @@ def run(directory: str | None = None) -> int:
     equal = sum(interrupted.get(step) == loss for step, loss in undisturbed.items())
     print(f"\nLosses of both trainings: {equal} of {STEPS} equal bit for bit")
 
-    print("\nWhat the last checkpoint holds:")
+    print("\nThe three checkpoints that are kept:")
+    print("  " + "  ".join(sorted(path.name for path in (home / "tf_ckpts").glob("*.index"))))
+    print("\nWhat the last one holds:")
     latest = milepost.latest_checkpoint(home / "tf_ckpts")
     assert latest is not None
     reader = milepost.load_checkpoint(latest)
@@ -97,6 +106,13 @@ def run(directory: str | None = None) -> int:
     layer, status = guide_numpy.load_bias(str(home / "tf_ckpts"))
     guide_numpy.restore_kernel_late(layer)
     print(f"\n{status.expect_partial().report()}")
+
+    print("\nLists and dicts, and a model alone:")
+    guide_numpy.track_lists_and_dicts(str(home))
+    checkpoint, manager = guide_numpy.create(str(home / "tf_ckpts"))
+    manager.restore_or_initialize()
+    guide_numpy.save_weights(str(home / "easy"), checkpoint.net)
+    print("all values restored")
 
     picture = home / "graph.svg"
     picture.write_text(to_svg(picture_of(milepost.CheckpointView(latest).graph, specs), "The demo's object graph"))

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+_ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() passes over damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
 
 
@@ -102,6 +103,14 @@ class KeyNotFoundError(MilepostError, KeyError):
 
 class CorruptCheckpointError(MilepostError, ValueError):
     """The bytes are damaged, truncated, swapped with others, or not a checkpoint at all."""
+
+    def __init__(self, problem: str, *, remedy: str | None = None, **facts: Any) -> None:
+        super().__init__(problem, remedy=remedy or _ANOTHER_CHECKPOINT, **facts)
+
+    def with_context(self, **facts: Any) -> Self:
+        if self.remedy == _ANOTHER_CHECKPOINT:
+            self.remedy = facts.get("remedy", _ANOTHER_CHECKPOINT)
+        return super().with_context(**facts)
 
 
 class StateFileError(MilepostError, ValueError):

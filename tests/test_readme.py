@@ -1,0 +1,37 @@
+"""Numbers in the README are those that the benchmarks printed."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+RESULTS = (ROOT / "docs" / "benchmarks.md").read_text()
+
+
+def rows(text):
+    return [
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines() if line.startswith("| ")
+    ]
+
+
+def test_the_speed_table_is_the_benchmarks():
+    section = README.split("## How fast it is")[1].split("\n\nOn disk")[0]
+    memory = {row[0]: row for row in rows(RESULTS.split("### In memory")[1].split("###")[0])}
+    table = [row for row in rows(section) if row[0] in memory and row[0] != "checksums"]
+    assert len(table) == 6
+    for name, checksums, fsync, save, restore, extra in table:
+        result = memory[name]
+        assert [checksums, fsync, save, restore] == [result[1], result[2], result[4], result[6]]
+        assert result[8].startswith(extra)
+
+
+def test_ratios_on_disk_are_the_benchmarks():
+    disk = {row[0]: row for row in rows(RESULTS.split("### On disk")[1])}
+    text = " ".join(README.split("## How fast it is")[1].split())
+    assert f"milepost took {disk['milepost'][6]} times" in text
+    assert f"cold, {disk['milepost'][8]}" in text
+
+
+def test_engine_overhead_is_the_benchmarks():
+    for number in re.findall(r"(\d+\.\d) µs", README):
+        assert number in RESULTS

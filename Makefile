@@ -29,7 +29,7 @@ format: .venv-lint/.made  ## put the code into the format that lint asks for
 	.venv-lint/bin/ruff check --fix
 	.venv-lint/bin/ruff format
 
-bench: .venv-bench/.made  ## the benchmarks; results go to benchmarks/results
+bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benchmarks/results
 	.venv-bench/bin/python -m benchmarks.engine_overhead
 	.venv-bench/bin/python -m benchmarks.throughput
 

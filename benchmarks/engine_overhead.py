@@ -109,7 +109,7 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of variables")
     parser.add_argument("--only", action="append", choices=NAMES, help="a contender; may be given more than once")
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")

@@ -162,7 +162,7 @@ def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], optio
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=768, help="of the model")
     parser.add_argument("--layers", type=int, default=12, help="of the model")
     parser.add_argument("--only", action="append", choices=NAMES, help="a contender; may be given more than once")

@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, Variable
+from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.tools.cli import main, parser
 from milepost.tools.manual import manual
 
@@ -23,29 +24,78 @@ def saved(tmp_path):
 
 def test_ls_lists_every_tensor(saved, capsys):
     assert main(["ls", saved]) == 0
-    assert "float64  v/.ATTRIBUTES/VARIABLE_VALUE  [2, 3]" in capsys.readouterr().out
+    assert "float64   48  v/.ATTRIBUTES/VARIABLE_VALUE  [2, 3]" in capsys.readouterr().out
 
 
 def test_ls_is_json_for_programs(saved, capsys):
     assert main(["ls", "--json", saved]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {"key": "v/.ATTRIBUTES/VARIABLE_VALUE", "dtype": "float64", "shape": [2, 3]} in rows
+    assert {"key": "v/.ATTRIBUTES/VARIABLE_VALUE", "dtype": "float64", "shape": [2, 3], "bytes": 48} in rows
+    assert next(row["bytes"] for row in rows if row["key"].startswith("s/")) >= len("text")
 
 
 def test_a_directory_means_its_latest_checkpoint(saved, tmp_path, capsys):
-    assert main(["verify", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith(saved)
+    assert main(["ls", str(tmp_path)]) == 0
+    assert "v/.ATTRIBUTES/VARIABLE_VALUE" in capsys.readouterr().out
 
 
-def test_verify_finds_damage(saved, capsys):
-    data = pathlib.Path(saved + ".data-00000-of-00001")
+def damage(prefix):
+    data = pathlib.Path(prefix + ".data-00000-of-00001")
     damaged = bytearray(data.read_bytes())
     damaged[-1] ^= 1
     data.write_bytes(damaged)
+    return str(data)
+
+
+@pytest.fixture
+def series(tmp_path):
+    checkpoint = Checkpoint(v=Variable(np.arange(6.0)))
+    manager = CheckpointManager(checkpoint, tmp_path / "series", max_to_keep=3)
+    return [manager.save() for _ in range(3)]
+
+
+def test_verify_finds_damage(saved, capsys):
+    data = damage(saved)
     assert main(["verify", saved]) == 1
     message = capsys.readouterr().err
     assert message.startswith("error: ")
-    assert str(data) in message
+    assert data in message
+
+
+def test_verify_reads_all_checkpoints_of_a_directory(series, capsys):
+    assert main(["verify", os.path.dirname(series[0])]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == series[::-1]
+
+
+@pytest.mark.parametrize("damaged", range(3))
+def test_verify_of_a_directory_passes_over_no_damage(series, capsys, damaged):
+    """Least of all over that of the newest, of which an older good one would take the place."""
+    data = damage(series[damaged])
+    assert main(["verify", os.path.dirname(series[0])]) == 1
+    captured = capsys.readouterr()
+    assert data in captured.err
+    assert len(captured.out.splitlines()) == 2
+
+
+def test_verify_misses_a_checkpoint_that_is_gone(series, capsys):
+    for file in pathlib.Path(series[2]).parent.glob("ckpt-3.*"):
+        file.unlink()
+    assert main(["verify", os.path.dirname(series[0])]) == 1
+    assert series[2] in capsys.readouterr().err
+
+
+def test_verify_of_a_directory_without_checkpoints_is_an_error(tmp_path, capsys):
+    assert main(["verify", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_warning_is_one_for_readers_of_output(series, capsys):
+    damage(series[2])
+    assert main(["ls", os.path.dirname(series[0])]) == 0
+    message = capsys.readouterr().err
+    assert message.startswith("warning: ")
+    assert series[2] in message
+    assert ".py" not in message
 
 
 def test_graph_draws_an_svg(saved, tmp_path, capsys):
@@ -67,6 +117,18 @@ def test_graph_draws_to_the_screen_a_part(saved, capsys):
 def test_a_picture_that_cannot_be_written_is_an_error(saved, tmp_path, capsys):
     assert main(["graph", saved, "-o", str(tmp_path / "no" / "graph.svg")]) == 1
     assert "graph.svg" in capsys.readouterr().err
+
+
+def test_a_depth_is_not_negative(saved, capsys):
+    with pytest.raises(SystemExit):
+        main(["graph", saved, "--depth", "-1"])
+    assert "less than 0" in capsys.readouterr().err
+
+
+def test_a_demo_without_a_directory_is_an_error(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["demo", "--directory", str(tmp_path / "file" / "demo")]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_errors_are_printed_without_a_traceback(tmp_path, capsys):

@@ -49,7 +49,13 @@ def test_a_part_shows_a_slot_only_if_variable_and_optimizer_are_in_it():
 
 def test_depth_folds_what_is_below_and_says_how_much():
     picture = picture_of(GUIDE, SPECS, depth=1)
-    assert [node.label for node in picture.nodes] == ["", "1 more", ""]
+    assert [node.label for node in picture.nodes] == ["", "2 more", ""], "the kernel, and its slot variable"
+
+
+def test_a_folded_subtree_is_counted_to_the_bottom():
+    chain = ObjectGraph((*(Node((Edge("next", n + 1),)) for n in range(9)), Node(values=value("end"))))
+    assert [node.label for node in picture_of(chain, {}, depth=3).nodes] == ["", "", "", "6 more"]
+    assert [node.label for node in picture_of(chain, {}, depth=0).nodes] == ["9 more"]
 
 
 def test_a_large_graph_is_folded():
@@ -59,6 +65,22 @@ def test_a_large_graph_is_folded():
     picture = picture_of(ObjectGraph((Node(children), *leaves, *values)), {})
     assert len(picture.nodes) == MOST_NODES - 9
     assert picture.nodes[1].label == "1 more"
+
+
+def test_slot_variables_count_as_nodes():
+    count = MOST_NODES // 2
+    net = Node(tuple(Edge(str(n), 3 + n) for n in range(count)))
+    optimizer = Node(slots=tuple(SlotReference(3 + n, "m", 3 + count + n) for n in range(count)))
+    graph = ObjectGraph(
+        (Node((Edge("net", 1), Edge("optimizer", 2))), net, optimizer, *[Node(values=value("v"))] * 2 * count)
+    )
+    assert [node.label for node in picture_of(graph, {}).nodes] == ["", f"{2 * count} more", ""]
+
+
+def test_more_children_than_a_picture_has_room_for_are_folded_into_the_root():
+    leaves = [Node(values=value(str(n))) for n in range(MOST_NODES)]
+    graph = ObjectGraph((Node(tuple(Edge(str(n), 1 + n) for n in range(MOST_NODES))), *leaves))
+    assert [node.label for node in picture_of(graph, {}).nodes] == [f"{MOST_NODES} more"]
 
 
 def test_a_path_that_leads_nowhere_names_where_one_can_begin():

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import milepost
+from milepost.bundle import open_bundle
+from milepost.storage import LocalStorage
 from milepost.tools import demo
 from milepost.tools.picture import picture_of, specs_of
 from milepost.tools.svg import to_dot, to_svg
@@ -25,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        status: int = options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status: int = options.run(options)
     except milepost.MilepostError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -34,6 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None
         return 0
     return status
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    # Without the line of code that warns, which means nothing to whoever typed a command.
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,9 +71,9 @@ def _command(commands: Any, name: str, run: Any, text: str, example: str) -> arg
     return command
 
 
-def _add_checkpoint(command: argparse.ArgumentParser) -> None:
+def _add_checkpoint(command: argparse.ArgumentParser, of_directory: str = "the latest is taken") -> None:
     command.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="a checkpoint's path, or a directory, of which the latest is taken"
+        "checkpoint", metavar="CHECKPOINT", help=f"a checkpoint's path, or a directory, of which {of_directory}"
     )
 
 
@@ -73,30 +84,50 @@ def _add_list(commands: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    reader = milepost.load_checkpoint(options.checkpoint)
-    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    rows = [{"key": key, "dtype": dtypes[key].name, "shape": shapes[key]} for key in sorted(shapes)]
+    prefix = milepost.load_checkpoint(options.checkpoint).prefix
+    with open_bundle(LocalStorage(), prefix) as bundle:
+        rows = []
+        for key in sorted(bundle.keys()):
+            spec = bundle.spec(key)
+            # The shape does not tell how long strings are.
+            size = bundle.entry(key).size if spec.dtype.is_bytes else spec.nbytes
+            rows.append({"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), "bytes": size})
     if options.json:
         print(json.dumps(rows, indent=1))
         return 0
-    width = max((len(str(row["dtype"])) for row in rows), default=0)
+    width, digits = (max((len(str(row[name])) for row in rows), default=0) for name in ("dtype", "bytes"))
     for row in rows:
-        print(f"{row['dtype']!s:{width}}  {row['key']}  {row['shape']}")
+        print(f"{row['dtype']!s:{width}}  {row['bytes']!s:>{digits}}  {row['key']}  {row['shape']}")
     return 0
 
 
 def _add_verify(commands: Any) -> None:
     command = _command(
-        commands, "verify", _verify, "read a whole checkpoint and check every checksum", "milepost verify ./tf_ckpts"
+        commands, "verify", _verify, "read whole checkpoints and check every checksum", "milepost verify ./tf_ckpts"
     )
-    _add_checkpoint(command)
+    _add_checkpoint(command, "all that its state file names are verified")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    reader = milepost.load_checkpoint(options.checkpoint)
-    reader.verify()
-    print(f"{reader.prefix}: {len(reader.get_variable_to_shape_map())} tensors, every checksum right")
-    return 0
+    status = 0
+    for path in _all_checkpoints(options.checkpoint):
+        try:
+            reader = milepost.CheckpointReader(path)
+            reader.verify()
+        except milepost.MilepostError as error:
+            print(f"error: {error}", file=sys.stderr)
+            status = 1
+        else:
+            print(f"{reader.prefix}: {len(reader.get_variable_to_shape_map())} tensors, every checksum right")
+    return status
+
+
+def _all_checkpoints(path: str) -> list[str]:
+    """Of a directory all checkpoints, good or not: the latest good one is not what a check for damage asks for."""
+    if not os.path.isdir(path) or os.path.isfile(path + ".index"):
+        return [path]
+    state = milepost.get_checkpoint_state(path)
+    return [milepost.load_checkpoint(path).prefix] if state is None else state.newest_first()
 
 
 def _add_graph(commands: Any) -> None:
@@ -110,7 +141,14 @@ def _add_graph(commands: Any) -> None:
     _add_checkpoint(command)
     command.add_argument("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; by default SVG to the screen")
     command.add_argument("--root", default="", metavar="PATH", help="draw only what is below this path, such as net/l1")
-    command.add_argument("--depth", type=int, metavar="N", help="follow no more than N edges from the root")
+    command.add_argument("--depth", type=_natural, metavar="N", help="follow no more than N edges from the root")
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+    return number
 
 
 def _graph(options: argparse.Namespace) -> int:

@@ -71,12 +71,19 @@ def run(directory: str | None = None) -> int:
 
     Raises:
         CheckpointExistsError: The directory holds an earlier demo.
+        StorageError: The directory cannot be made.
     """
     home = Path(directory or tempfile.mkdtemp(prefix="milepost-demo-"))
     if (home / "tf_ckpts").exists():
         raise milepost.CheckpointExistsError(
             "an earlier demo was run here", file=home / "tf_ckpts", remedy="name another directory, or delete this one"
         )
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise milepost.StorageError(
+            "the demo has no directory to write to", errno=error.errno, file=home, remedy="name another directory"
+        ) from error
     print(f"Everything is written to {home}\n")
     print(f"Training {STEPS} steps without a disturbance ...")
     _, undisturbed = run_training(home / "undisturbed")

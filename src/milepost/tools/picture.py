@@ -6,8 +6,9 @@ edges are dashed.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +25,7 @@ SLOT: Final = "slot"
 COLOURS: Final = {OBJECT: "#3c4043", OPTIMIZER: "#d93025", VARIABLE: "#1a73e8", SLOT: "#e8710a"}
 
 MOST_NODES: Final = 500
-"""Above this many, subtrees are folded away."""
+"""Above this many, slot variables included, subtrees are folded away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +78,26 @@ def picture_of(graph: ObjectGraph, specs: Mapping[str, str], *, root: str = "", 
         KeyNotFoundError: ``root`` names an edge that is not there.
     """
     start = find_node(graph, root)
-    distances = _distances(graph, start)
-    if depth is None and len(distances) > MOST_NODES:
-        depth = 1
-        while sum(distance <= depth + 1 for distance in distances.values()) <= MOST_NODES:
-            depth += 1
-    shown = {
-        node: position
-        for position, node in enumerate(n for n, distance in distances.items() if depth is None or distance <= depth)
-    }
+    distances, parents = _reach(graph, start)
     slots = {
-        slot: (owner, reference)
+        reference.slot: (owner, reference)
         for owner, node in enumerate(graph.nodes)
         for reference in node.slots
-        for slot in (reference.slot,)
+        if owner in distances and reference.variable in distances
     }
+    # A slot variable that no edge leads to comes and goes with its variable.
+    sizes = dict.fromkeys(distances, 1)
+    for slot, (_, reference) in slots.items():
+        if slot not in distances:
+            sizes[reference.variable] += 1
+    if depth is None:
+        depth = _depth_that_fits(distances, sizes)
+    near = [node for node, distance in distances.items() if distance <= depth]
+    shown = {node: position for position, node in enumerate(near)}
+    folded = dict.fromkeys(distances, 0)
+    for node in reversed(distances):
+        if node not in shown:
+            folded[parents[node]] += sizes[node] + folded[node]
     edges = [
         DrawnEdge(shown[node], shown[edge.node], edge.name)
         for node in shown
@@ -103,11 +109,12 @@ def picture_of(graph: ObjectGraph, specs: Mapping[str, str], *, root: str = "", 
             shown[slot] = len(shown)
             edges.append(DrawnEdge(shown[owner], shown[slot], reference.name, dashed=True))
             edges.append(DrawnEdge(shown[reference.variable], shown[slot], reference.name, dashed=True))
+    every_slot = {reference.slot for node in graph.nodes for reference in node.slots}
     nodes = []
     for node in shown:
-        hidden = len({edge.node for edge in graph.nodes[node].children} - shown.keys())
         label = ", ".join(specs.get(value.key, value.name) for value in graph.nodes[node].values)
-        nodes.append(DrawnNode(_role(graph, node, slots), f"{hidden} more" if hidden else label))
+        hidden = folded.get(node, 0)
+        nodes.append(DrawnNode(_role(graph, node, every_slot), f"{hidden} more" if hidden else label))
     return Picture(tuple(nodes), tuple(edges))
 
 
@@ -133,19 +140,30 @@ def find_node(graph: ObjectGraph, path: str) -> int:
     raise KeyNotFoundError("no path of this name leads anywhere", key=path, remedy=f"begin with one of: {children}")
 
 
-def _distances(graph: ObjectGraph, start: int) -> dict[int, int]:
-    distances = {start: 0}
+def _reach(graph: ObjectGraph, start: int) -> tuple[dict[int, int], dict[int, int]]:
+    """How far from ``start`` every node is, nearest first, and the node it was reached from."""
+    distances, parents = {start: 0}, {start: start}
     queue = deque([start])
     while queue:
         node = queue.popleft()
         for edge in graph.nodes[node].children:
             if edge.node not in distances:
                 distances[edge.node] = distances[node] + 1
+                parents[edge.node] = node
                 queue.append(edge.node)
-    return distances
+    return distances, parents
 
 
-def _role(graph: ObjectGraph, node: int, slots: Mapping[int, object]) -> str:
+def _depth_that_fits(distances: Mapping[int, int], sizes: Mapping[int, int]) -> int:
+    """The greatest depth to which all nodes fit `MOST_NODES`; the root alone is always drawn."""
+    at_depth = [0] * (max(distances.values()) + 1)
+    for node, distance in distances.items():
+        at_depth[distance] += sizes[node]
+    totals = itertools.accumulate(at_depth)
+    return max(0, sum(total <= MOST_NODES for total in totals) - 1)
+
+
+def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:
     if node in slots:
         return SLOT
     if graph.nodes[node].slots:

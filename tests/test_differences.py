@@ -148,6 +148,22 @@ def test_a_state_file_that_cannot_be_understood_is_an_error(tmp_path):
     assert isinstance(caught.value, milepost.StateFileError)
 
 
+def test_a_failed_save_uses_no_number(tmp_path):
+    (tmp_path / "file").touch()
+    checkpoint = Checkpoint(v=Variable(1.0))
+    with pytest.raises(OSError, match="directory"):
+        checkpoint.save(tmp_path / "file" / "ckpt")
+    assert checkpoint.save(tmp_path / "ckpt") == str(tmp_path / "ckpt-1")
+
+
+def test_a_manager_that_finds_none_of_its_checkpoints_does_not_start_anew(tmp_path):
+    manager = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, max_to_keep=1)
+    pathlib.Path(manager.save() + ".index").unlink()
+    manager = CheckpointManager(Checkpoint(v=Variable(0.0)), tmp_path, max_to_keep=1)
+    with pytest.warns(SkippedCheckpointWarning), pytest.raises(milepost.CheckpointNotFoundError, match="state file"):
+        manager.restore_or_initialize()
+
+
 def test_checkpoints_without_timestamps_are_managed(tmp_path):
     checkpoint = Checkpoint(v=Variable(1.0))
     checkpoint.save(tmp_path / "ckpt")

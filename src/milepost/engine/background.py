@@ -47,6 +47,7 @@ class BackgroundWriter:
         try:
             job()
         except BaseException as error:
+            # Raised again in the thread that asks, or told when nobody does.
             self._errors.append(error)
 
     # A copy of a checkpoint has nothing in flight.

@@ -144,6 +144,7 @@ def _present_values(take: Take) -> dict[str, Array]:
     try:
         return {value.name: value.read().copy() for value in take.adapter.values(take.obj) if value.destination is None}
     except Exception:
+        # Whatever a user's own serialize() raises before it was ever used, the object can still be restored.
         return {}
 
 

@@ -1,3 +1,7 @@
-"""One framework a file. Only these modules import a framework, and only when the user has."""
+"""One framework a file or folder. Only these modules import a framework, and only when the user has."""
 
 from milepost.adapters import numpy as numpy  # always there: milepost depends on it
+from milepost.graph.adapter import register_framework
+
+register_framework("tensorflow", "milepost.adapters.tensorflow")
+register_framework("keras", "milepost.adapters.keras")

@@ -53,7 +53,7 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
                     file=reader.prefix,
                     remedy="restore another checkpoint",
                 ) from error
-            if spec.dtype is not value.dtype:
+            if spec.dtype is not value.dtype and spec.dtype not in value.accepts:
                 problems.append(Entry(Outcome.WRONG_DTYPE, key, str(spec), live_spec(value)))
             elif spec.shape != value.shape and not shape_fits(spec.shape, value.shape):
                 problems.append(Entry(Outcome.WRONG_SHAPE, key, str(spec), live_spec(value)))

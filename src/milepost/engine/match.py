@@ -23,7 +23,7 @@ from milepost.engine.identity import last_restore
 from milepost.engine.plan import PlannedRead, RestorePlan
 from milepost.graph.adapter import Adapter, Value, adapter_of
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
-from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.object_graph import Edge, ObjectGraph, SavedValue
 from milepost.graph.traversal import live_children
 from milepost.graph.waiting import SlotKey
 
@@ -57,6 +57,7 @@ class Match:
     unused: dict[int, list[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     _taken: set[int] = field(default_factory=set)
+    _waiting: set[tuple[Any, ...]] = field(default_factory=set)
 
     def plan(self) -> RestorePlan:
         """The match as plain data."""
@@ -113,7 +114,11 @@ class Matcher:
         """
         match = Match(bindings={node: obj})
         queue = deque([(node, obj)])
-        while queue:
+        homeless: deque[tuple[Adapter, Sequence[Edge], Wait]] = deque()
+        while queue or homeless:
+            if not queue:
+                self._match_stand_in(match, *homeless.popleft(), queue)
+                continue
             node, obj = queue.popleft()
             adapter = adapter_of(obj)
             assert adapter is not None, "only trackable objects are bound"
@@ -135,10 +140,31 @@ class Matcher:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
-                    match.waits.append(Wait(obj, name, child_node))
+                    homeless.append((adapter, saved.children, Wait(obj, name, child_node)))
         if self.slot_nodes and not self._skip_slots:
             self._match_slots(match)
         return match
+
+    def _match_stand_in(
+        self,
+        match: Match,
+        adapter: Adapter,
+        siblings: Sequence[Edge],
+        wait: Wait,
+        queue: deque[tuple[int, Any]],
+    ) -> None:
+        """Finds another child for a saved edge, now that everything has been matched by name; else lets it wait."""
+        if wait.node in match.bindings:
+            return
+        for name, child in adapter.stand_ins(wait.holder, [edge.name for edge in siblings]):
+            if name == wait.name and adapter_of(child) is not None:
+                match.bindings[wait.node] = child
+                queue.append((wait.node, child))
+                return
+        key = (id(wait.holder), wait.name, wait.node)
+        if key not in match._waiting:  # two saved names may mean one child
+            match._waiting.add(key)
+            match.waits.append(wait)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
         values = self._whatever_was_saved(saved) if adapter.open_ended else adapter.values(obj)

@@ -54,7 +54,9 @@ def plan_save(
             for value in live.adapters[number].values(obj):
                 key = tensor_key(path, value.name)
                 array = value.read()
-                saved.append(SavedValue(escape(value.name), value.full_name, key))
+                listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed))
+                if listed not in saved:
+                    saved.append(listed)
                 writes.append(PlannedWrite(key, number, value.dtype, array.shape))
                 arrays.append(array)
         except MilepostError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,9 +31,12 @@ class Value:
         destination: Writable C-contiguous memory of exactly ``dtype`` and ``shape`` that a saved value may be read
             straight into, or None if it must go through `Adapter.assign`.
         full_name: The variable's own name, by which name-based (TensorFlow 1) checkpoints are matched.
+        accepts: Other element types of saved values that `Adapter.assign` converts without loss, or refuses.
+        listed: The name under which the object graph lists the value, if another than ``name``, as TensorFlow does for
+            iterators and tables; several values may be listed under one.
     """
 
-    __slots__ = ("destination", "dtype", "full_name", "name", "shape", "source")
+    __slots__ = ("accepts", "destination", "dtype", "full_name", "listed", "name", "shape", "source")
 
     def __init__(
         self,
@@ -43,6 +46,8 @@ class Value:
         source: Array | Callable[[], Array],
         destination: Array | None = None,
         full_name: str = "",
+        accepts: frozenset[DType] = frozenset(),
+        listed: str = "",
     ) -> None:
         self.name = name
         self.dtype = dtype
@@ -50,6 +55,8 @@ class Value:
         self.source = source
         self.destination = destination
         self.full_name = full_name
+        self.accepts = accepts
+        self.listed = listed or name
 
     def read(self) -> Array:
         """The value as an array, without a copy where the object has one."""
@@ -73,6 +80,9 @@ class Adapter:
     open_ended: bool = False
     """Set where objects take whatever tensors were saved for them, of any name, shape and type."""
 
+    slots_are_children: bool = False
+    """Set where slot variables may be reached by ordinary edges too."""
+
     leaf: bool = False
     """Set where objects have values only and never children."""
 
@@ -93,7 +103,7 @@ class Adapter:
 
         Args:
             obj: The object.
-            arrays: Local name to value, of the dtype and shape that `values` stated. A value that had a
+            arrays: Local name to value, of the dtype (or one that it accepts) and shape that `values` stated. A value that had a
                 `Value.destination` is in it already, and the array here is that destination.
 
         Returns:
@@ -116,6 +126,17 @@ class Adapter:
     def aliases(self, obj: Any) -> Mapping[str, str]:
         """Other names that edges of a saved node may have, each with the name of the child it means."""
         return {}
+
+    def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
+        """Children that saved edges are matched with although they are never saved under these names.
+
+        They are matched last, after all that can be reached by ordinary names, so that those decide.
+
+        Args:
+            obj: The object.
+            saved: The names of the saved edges, by which one tells who wrote them.
+        """
+        return ()
 
     def has_slots(self, obj: Any) -> bool:
         """Whether this object is an optimizer, that is, may make slot variables."""

@@ -139,7 +139,11 @@ def _walk_slots(graph: LiveGraph, ids: dict[int, int]) -> None:
                     raise UntrackableError(
                         "a slot variable is not trackable", key=path, found=f"a {type(slot).__name__}"
                     )
-                if id(slot) in ids or next(live_children(slot_adapter, slot), None) is not None:
+                known = ids.get(id(slot))
+                if known is not None and adapter.slots_are_children:
+                    references.append(SlotReference(variable, name, known))
+                    continue
+                if known is not None or next(live_children(slot_adapter, slot), None) is not None:
                     raise UnsupportedError(
                         "a slot variable is also reachable as an ordinary child, or has children",
                         key=path,

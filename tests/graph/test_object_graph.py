@@ -13,9 +13,11 @@ def graphs(draw):
     count = draw(st.integers(1, 8))
     ids = st.integers(0, count - 1)
     edges = st.lists(st.builds(Edge, st.text(max_size=5), ids), max_size=4).map(tuple)
-    values = st.lists(st.builds(SavedValue, st.text(max_size=5), st.text(max_size=5), st.text(max_size=9)), max_size=2)
+    text = st.text(max_size=5)
+    values = st.lists(st.builds(SavedValue, text, text, text, st.booleans()), max_size=3)
     slots = st.lists(st.builds(SlotReference, ids, st.text(max_size=3), ids), max_size=2)
-    nodes = st.builds(Node, edges, values.map(tuple), slots.map(tuple))
+    public_first = values.map(lambda values: tuple(sorted(values, key=lambda value: value.private)))
+    nodes = st.builds(Node, edges, public_first, slots.map(tuple))
     return ObjectGraph(tuple(draw(st.lists(nodes, min_size=count, max_size=count))))
 
 

@@ -54,7 +54,8 @@ def plan_save(
             for value in live.adapters[number].values(obj):
                 key = tensor_key(path, value.name)
                 array = value.read()
-                listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed))
+                private = value.private or live.is_private(number)
+                listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed), private)
                 if listed not in saved:
                     saved.append(listed)
                 writes.append(PlannedWrite(key, number, value.dtype, array.shape))

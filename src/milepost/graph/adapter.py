@@ -34,9 +34,10 @@ class Value:
         accepts: Other element types of saved values that `Adapter.assign` converts without loss, or refuses.
         listed: The name under which the object graph lists the value, if another than ``name``, as TensorFlow does for
             iterators and tables; several values may be listed under one.
+        private: Whether TensorFlow would not save it, and its own assertions are not to be told of it.
     """
 
-    __slots__ = ("accepts", "destination", "dtype", "full_name", "listed", "name", "shape", "source")
+    __slots__ = ("accepts", "destination", "dtype", "full_name", "listed", "name", "private", "shape", "source")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Value:
         full_name: str = "",
         accepts: frozenset[DType] = frozenset(),
         listed: str = "",
+        private: bool = False,
     ) -> None:
         self.name = name
         self.dtype = dtype
@@ -57,6 +59,7 @@ class Value:
         self.full_name = full_name
         self.accepts = accepts
         self.listed = listed or name
+        self.private = private
 
     def read(self) -> Array:
         """The value as an array, without a copy where the object has one."""
@@ -92,6 +95,10 @@ class Adapter:
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         """Everything the object holds under a name, in its own order; what is not trackable is left out later."""
+        return ()
+
+    def private(self, obj: Any) -> Collection[str]:
+        """Names of edges to what TensorFlow would not save, so that its own assertions are not told of it."""
         return ()
 
     def values(self, obj: Any) -> Sequence[Value]:

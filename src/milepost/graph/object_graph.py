@@ -4,13 +4,17 @@
 
     TrackableObjectGraph  = 1 nodes*                                     node 0 is the root
     TrackableObject       = 1 children*  2 attributes*  3 slot_variables*  4 registered_saver?  5 has_checkpoint_values
+                            1001 private*
     ObjectReference       = 1 node_id int32  2 local_name string
     SerializedTensor      = 1 name string  2 full_name string  3 checkpoint_key string
     SlotVariableReference = 1 original_variable_node_id int32  2 slot_name string  3 slot_variable_node_id int32
     RegisteredSaver       = 1 name string  2 object_name string
     BoolValue             = 1 value bool
 
-Source: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
+``private`` is milepost's own, a list of SerializedTensor: values of objects that TensorFlow would not save, such as the
+seeds of Keras 3. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not miss objects for them.
+
+Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ _MESSAGES: Final = declare(
             Field("slot_variables", 3, "SlotVariableReference", repeated=True),
             Field("registered_saver", 4, "RegisteredSaver"),
             Field("has_checkpoint_values", 5, "BoolValue"),
+            Field("private", 1001, "SerializedTensor", repeated=True),
         ],
         "TrackableObjectGraph": [Field("nodes", 1, "TrackableObject", repeated=True)],
     },
@@ -58,11 +63,19 @@ class Edge(NamedTuple):
 
 
 class SavedValue(NamedTuple):
-    """One tensor of a node: its local name, the variable's own name if it has one, and its key in the files."""
+    """One tensor of a node.
+
+    Attributes:
+        name: Its local name.
+        full_name: The variable's own name, if it has one.
+        key: Its key in the files.
+        private: Whether TensorFlow is not to know of it.
+    """
 
     name: str
     full_name: str
     key: str
+    private: bool = False
 
 
 class SlotReference(NamedTuple):
@@ -125,8 +138,9 @@ class ObjectGraph:
                 add_child = saved.children.add
                 for name, child in node.children:
                     add_child(node_id=child, local_name=name)
-            for name, full_name, key in node.values:
-                saved.attributes.add(name=name, full_name=full_name, checkpoint_key=key)
+            for name, full_name, key, private in node.values:
+                values = saved.private if private else saved.attributes
+                values.add(name=name, full_name=full_name, checkpoint_key=key)
             for variable, name, slot in node.slots:
                 saved.slot_variables.add(original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot)
             if node.saver:
@@ -154,14 +168,14 @@ class ObjectGraph:
         nodes = []
         for saved in graph.nodes:
             children = saved.children
-            attributes = saved.attributes
+            values = [SavedValue(v.name, v.full_name, v.checkpoint_key) for v in saved.attributes]
+            if saved.private:
+                values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in saved.private]
             slots = saved.slot_variables
             nodes.append(
                 Node(
                     tuple([Edge(edge.local_name, edge.node_id) for edge in children]) if children else _EMPTY,
-                    tuple([SavedValue(v.name, v.full_name, v.checkpoint_key) for v in attributes])
-                    if attributes
-                    else _EMPTY,
+                    tuple(values) if values else _EMPTY,
                     tuple(
                         [
                             SlotReference(s.original_variable_node_id, s.slot_name, s.slot_variable_node_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milepost.errors import UnsupportedError, UntrackableError, UntrackedWarning
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
@@ -18,6 +18,15 @@ from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
 
 _NO_EDGES: Final[list[Edge]] = []
+
+
+class _Unfollowed(NamedTuple):
+    """A private edge; followed last, so that only what no other edge leads to is private."""
+
+    holder: int
+    name: str
+    child: Any
+    adapter: Adapter
 
 
 @dataclass(slots=True)
@@ -30,6 +39,7 @@ class LiveGraph:
         edges: The named edges of each.
         paths: The escaped path of each from the root; for a slot variable, its slot path.
         slots: For each optimizer's node, its slot variables.
+        first_private: Id of the first object that only edges lead to which TensorFlow would not follow.
         first_slot: Id of the first slot variable; all from there on are slot variables.
     """
 
@@ -38,7 +48,12 @@ class LiveGraph:
     edges: list[list[Edge]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     slots: dict[int, list[SlotReference]] = field(default_factory=dict)
+    first_private: int = 0
     first_slot: int = 0
+
+    def is_private(self, node: int) -> bool:
+        """Whether TensorFlow would not save this object."""
+        return self.first_private <= node < self.first_slot
 
     def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
         """Every node that has values of its own, with them."""
@@ -86,11 +101,25 @@ def walk(
     objects.append(root)
     adapters.append(adapter)
     paths.append("")
-    for number, obj in enumerate(objects):  # grows while it is walked
-        adapter, path = adapters[number], paths[number]
+    unfollowed: list[_Unfollowed] = []
+    number = 0
+    while number < len(objects) or unfollowed:  # both grow while they are walked
+        if number == len(objects):
+            graph.first_private = graph.first_private or number
+            holder, name, child, its_adapter = unfollowed.pop(0)
+            target = ids.get(id(child))
+            if target is None:
+                target = ids[id(child)] = number
+                objects.append(child)
+                adapters.append(its_adapter)
+                paths.append(child_path(paths[holder], name, is_root=holder == 0))
+            edges[holder] = [*edges[holder], Edge(name, target)]
+            continue
+        obj, adapter, path = objects[number], adapters[number], paths[number]
         own: list[Edge] = []
         try:
             children: Any = adapter.children(obj)
+            private = adapter.private(obj)
             if number == 0 and attached:
                 names = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in names), *attached]
@@ -99,6 +128,9 @@ def walk(
                 if found is None or (found.conditional and not found.tracks(child)):
                     if complain and type(child) not in _PLAIN:
                         _complain(complain, child_path(path, name, is_root=number == 0), child)
+                    continue
+                if private and name in private:
+                    unfollowed.append(_Unfollowed(number, name, child, found))
                     continue
                 identity = id(child)
                 target = ids.get(identity)
@@ -113,6 +145,8 @@ def walk(
         if complain:
             _complain_of_changes(complain, path, obj)
         edges.append(own or _NO_EDGES)
+        number += 1
+    graph.first_private = graph.first_private or len(objects)
     graph.first_slot = len(objects)
     if slots:
         _walk_slots(graph, ids)

@@ -131,8 +131,9 @@ class Matcher:
                 live.update(attached)
                 attached = ()
             aliases = adapter.aliases(obj)
+            unwanted = adapter.unwanted(obj, [edge.name for edge in saved.children])
             for saved_name, child_node in saved.children:
-                if child_node in match.bindings or self._bound(child_node) is not None:
+                if child_node in match.bindings or self._bound(child_node) is not None or saved_name in unwanted:
                     continue
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
                 child = live.get(name)

@@ -106,5 +106,8 @@ class _Anything:
     def uid(self) -> int:
         return self.restoration.uid
 
+    def is_settled(self) -> bool:
+        return False
+
     def settle(self, name: Any, child: Any) -> Any:
         return self.restoration.settle(child_path(self.path, name, is_root=not self.path), child)

@@ -28,6 +28,9 @@ class CheckpointOptions:
         data_alignment: Bytes; each tensor begins at a multiple of it. 1 writes densely, byte for byte as TensorFlow.
         strict: Raise where a save would leave out something that holds trackable objects, rather than warn.
         overwrite: Let a numbered save replace a checkpoint that this one neither wrote nor restored.
+        legacy_keras_optimizers: Save the state of Keras 3 optimizers also as slot variables and hyperparameters, which is
+            what the optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore. Those of Keras 2.11 and
+            later refuse such files.
         storage: Where files live; by default those of this machine.
     """
 
@@ -40,6 +43,7 @@ class CheckpointOptions:
     data_alignment: int = DEFAULT_ALIGNMENT
     strict: bool = False
     overwrite: bool = False
+    legacy_keras_optimizers: bool = False
     storage: Storage | None = None
 
     @property

@@ -52,6 +52,9 @@ class RestoredPosition:
     def uid(self) -> int:
         return self.restoration.uid
 
+    def is_settled(self) -> bool:
+        return self.restoration.is_settled(self.node)
+
     def settle(self, name: Any, child: Any) -> Any:
         return self.restoration.settle(self.node, child)
 
@@ -126,6 +129,20 @@ class Restoration:
         reference = self._bound.get(node)
         return reference() if reference is not None else None
 
+    def is_settled(self, node: int) -> bool:
+        """Whether live objects have taken all values of a node and of what lies below it."""
+        nodes, seen = [node], {node}
+        for number in nodes:
+            if self.bound(number) is not None:
+                continue  # what waits below it waits on that object
+            saved = self.graph.nodes[number]
+            if saved.values or saved.slots:
+                return False
+            below = {edge.node for edge in saved.children} - seen
+            seen |= below
+            nodes += below
+        return True
+
     def bound_count(self) -> int:
         """How many saved nodes found a live object."""
         return len(self._bound)
@@ -140,6 +157,10 @@ class Restoration:
             match.undo()
             raise
         self._remember(match, successors)
+        for obj in match.bindings.values():
+            adapter = adapter_of(obj)
+            if adapter is not None:
+                adapter.settled(obj)
         return successors
 
     @collection_paused()

@@ -15,7 +15,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Array
+from milepost.graph.adapter import Array, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.traversal import walk
@@ -42,7 +42,11 @@ def plan_save(
         UnsupportedError: A value has an element type that files cannot hold.
         CorruptCheckpointError: A value that still waits for its object, and is to be taken along, is damaged.
     """
-    live = walk(root, attached, complain="raise" if options.strict else "warn")
+    token = saving_legacy_slots.set(options.legacy_keras_optimizers)
+    try:
+        live = walk(root, attached, complain="raise" if options.strict else "warn")
+    finally:
+        saving_legacy_slots.reset(token)
     carried = carry_over(live)
     nodes = []
     writes: list[PlannedWrite] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Final
 
 import numpy as np
@@ -164,6 +165,18 @@ class Adapter:
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
         """Undoes `make_slot`, because the restore that asked for it failed."""
 
+    def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
+        """Saved edges that are not to be followed, because their writer meant something else by the names below them.
+
+        Args:
+            obj: The object.
+            saved: The names of the saved edges, by which one tells who wrote them.
+        """
+        return ()
+
+    def settled(self, obj: Any) -> None:
+        """Called after ``obj`` or something right below it got saved values; to compute what follows from them."""
+
     def watch(self, obj: Any) -> None:
         """Called when saved values begin to wait on ``obj``.
 
@@ -171,6 +184,9 @@ class Adapter:
         this installs the framework's hook.
         """
 
+
+saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots", default=False)
+"""Set during a save for Keras' oldest optimizers, which know slot variables and hyperparameters only."""
 
 _adapters: list[Adapter] = []
 _awaited: dict[str, str] = {}

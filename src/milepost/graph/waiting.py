@@ -26,6 +26,10 @@ class Position(Protocol):
         """Number of the restore; later ones are higher and win."""
         ...
 
+    def is_settled(self) -> bool:
+        """Whether live objects have taken everything there is below this place."""
+        ...
+
     def settle(self, name: Any, child: Any) -> Any:
         """Restores ``child``, which comes under the edge ``name``, and everything below it from this place.
 
@@ -106,3 +110,15 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
         if not edges:
             _entries.pop(id(holder), None)
     return child
+
+
+def forget_settled(holder: Any) -> None:
+    """Drops positions whose values have come by other names."""
+    edges = waiting_on(holder)
+    with _lock:
+        for name, positions in list(edges.items()):
+            edges[name] = [position for position in positions if not position.is_settled()]
+            if not edges[name]:
+                del edges[name]
+        if not edges:
+            _entries.pop(id(holder), None)

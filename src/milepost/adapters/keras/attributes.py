@@ -1,0 +1,120 @@
+"""What a Keras object holds: those of its attributes that are state, or may become it.
+
+Keras' own lists of what it tracks have no names, so they are not edges; but what is in one of them and reachable by no
+attribute is found through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+from keras.src.backend import Variable
+from keras.src.layers import InputLayer
+from keras.src.random.seed_generator import SeedGenerator
+from keras.src.saving.keras_saveable import KerasSaveable
+
+from milepost.graph.adapter import adapter_of_type
+
+OWN: Final = ("_trainable_variables", "_non_trainable_variables", "_layers", "_metrics", "_seed_generators")
+"""Lists in which an object keeps all that it tracks."""
+_BOOKKEEPING: Final = frozenset(
+    {
+        *OWN,
+        "_variables",
+        "_trainable_variables_indices",
+        "_tracker",
+        "_tracked",
+        "_torch_params",
+        "_parameters",
+        "_buffers",
+        "_modules",
+        "_inbound_nodes",
+        "_outbound_nodes",
+        "_nodes",
+        "_nodes_by_depth",
+        "_operations_by_depth",
+        "_inputs",
+        "_outputs",
+        "_inputs_struct",
+        "_outputs_struct",
+        "_losses",
+        "_loss_ids",
+        "_losses_override",
+        "_call_context_args",
+        "_call_has_context_arg",
+        "_call_signature",
+        "call_signature_parameters",
+        "_build_shapes_dict",
+        "_compiled_trainable_state",
+        "_compile_config",
+        "_auto_config",
+        "_jax_state",
+        "_distribute_strategy",
+        "_distribution_strategy",
+        "_eval_epoch_iterator",
+        "train_function",
+        "test_function",
+        "predict_function",
+        "history",
+        "output_names",
+        "_output_names",
+    }
+)
+_PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
+_DEEPEST: Final = 8
+
+
+def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of a Keras object that are, or may become, edges.
+
+    Containers without state are left out: should they get some in ``build``, it is given its saved values then.
+    """
+    own = vars(obj)
+    covered: set[int] = set()
+    for name, value in _pairs(own):
+        kind = type(value)
+        if kind in _PLAIN or name in _BOOKKEEPING or name.startswith("_self_"):
+            continue
+        if isinstance(value, (np.ndarray, np.generic, set)):  # arrays are settings in Keras; sets have no names
+            continue
+        if isinstance(value, (list, tuple, dict)):
+            found = set(_state_in(value, 0))
+            if not found:
+                continue
+            covered |= found
+        else:
+            covered.add(id(value))
+        yield name, value
+    for name in OWN:
+        if any(id(each) not in covered and not isinstance(each, InputLayer) for each in own.get(name, ())):
+            yield name, own[name]
+
+
+def is_state(value: Any) -> bool:
+    """Whether a value is, or may hold, state: no container, and no mere array."""
+    if isinstance(value, (Variable, KerasSaveable, SeedGenerator)):
+        return True
+    if isinstance(value, (list, tuple, dict, np.ndarray, np.generic)):
+        return False
+    return adapter_of_type(type(value)) is not None
+
+
+def _pairs(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from list(own.items())
+    modules = own.get("_modules")  # where PyTorch puts attributes that are modules
+    if modules:
+        yield from list(modules.items())
+
+
+def _state_in(container: Any, depth: int) -> Iterator[int]:
+    members = container.values() if isinstance(container, dict) else container
+    for member in list(members):
+        if type(member) in _PLAIN:
+            continue
+        if isinstance(member, (list, tuple, dict)):
+            if depth < _DEEPEST:
+                yield from _state_in(member, depth + 1)
+        elif is_state(member):
+            yield id(member)

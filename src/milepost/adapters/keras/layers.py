@@ -1,0 +1,91 @@
+"""Layers, metrics, losses, seed generators, learning-rate schedules: objects that hold state in attributes.
+
+An attribute such as ``_kernel``, which Keras 2 had as ``kernel``, has both names in checkpoints: either generation finds
+it, and keys read as one would guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from keras.src.backend import Variable
+from keras.src.layers import Layer, Normalization
+from keras.src.optimizers.schedules.learning_rate_schedule import LearningRateSchedule
+from keras.src.random.seed_generator import SeedGenerator
+from keras.src.saving.keras_saveable import KerasSaveable
+
+from milepost.adapters.keras.attributes import attributes
+from milepost.adapters.keras.backends import backend
+from milepost.adapters.keras.hooks import HookedAdapter
+from milepost.graph.adapter import register
+
+_COMPILED: Final = frozenset({"_loss_tracker", "_compile_metrics", "_compile_loss"})
+_OLD_NAMES: Final = {
+    "DepthwiseConv1D": {"kernel": "depthwise_kernel"},
+    "DepthwiseConv2D": {"kernel": "depthwise_kernel"},
+    "Normalization": {"adapt_mean": "mean", "adapt_variance": "variance"},
+}
+"""For classes of layers, names of attributes that Keras 2 called otherwise, where no underscore makes the difference."""
+
+
+class ObjectAdapter(HookedAdapter):
+    """Any Keras object: its attributes are its edges."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, (KerasSaveable, SeedGenerator, LearningRateSchedule))
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        return attributes(obj)
+
+    def private(self, obj: Any) -> Collection[str]:
+        # TensorFlow tracks no seed generators; those that are an argument of a checkpoint are no business of this.
+        names = [name for name, value in attributes(obj) if isinstance(value, SeedGenerator)]
+        return [*names, "_seed_generators"]
+
+
+class LayerAdapter(ObjectAdapter):
+    """Layers and subclassed models."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Layer)
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        if getattr(obj, "_jax_state_synced", True) is False:
+            obj.jax_state_sync()  # in the middle of fit() on JAX the trainer holds the values
+        found = list(attributes(obj))
+        names = {name for name, _ in found}
+        old_names = _old_names(type(obj))
+        for name, value in found:
+            old = old_names.get(name)
+            if old is None and name.startswith("_") and hasattr(type(obj), name[1:]):
+                old = name[1:]
+            if old is not None and isinstance(value, Variable) and old not in names:
+                yield old, value
+            yield name, value
+
+    def private(self, obj: Any) -> Collection[str]:
+        return [*super().private(obj), *_COMPILED]
+
+
+class NormalizationAdapter(LayerAdapter):
+    """`keras.layers.Normalization`, which computes constants from its variables."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Normalization)
+
+    def settled(self, obj: Any) -> None:
+        if obj.built and obj.input_mean is None:
+            with backend.eagerly():
+                obj.finalize_state()
+
+
+def _old_names(kind: type) -> dict[str, str]:
+    for base in kind.__mro__:
+        if base.__name__ in _OLD_NAMES and base.__module__.startswith("keras."):
+            return _OLD_NAMES[base.__name__]
+    return {}
+
+
+for _adapter in (ObjectAdapter(), LayerAdapter(), NormalizationAdapter()):
+    register(_adapter)

@@ -1,0 +1,72 @@
+"""Preprocessing layers that hold a vocabulary or boundaries rather than variables.
+
+TensorFlow saves none of it, so these values are milepost's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from keras.src.layers import Discretization
+from keras.src.layers.preprocessing.index_lookup import IndexLookup
+
+from milepost.adapters.keras.layers import LayerAdapter
+from milepost.graph.adapter import Array, Value, register
+from milepost.graph.variable import as_array
+from milepost.tensor import DType
+
+
+class VocabularyAdapter(LayerAdapter):
+    """`keras.layers.StringLookup` and `IntegerLookup`, also inside `TextVectorization`."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, IndexLookup)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        dtype = DType.of("string" if obj.vocabulary_dtype == "string" else "int64")
+        return (Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), private=True),)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        words = arrays["vocabulary"].tolist()
+        if words:
+            tokens = [word.decode() if isinstance(word, bytes) else word for word in words]
+            weights = None
+            if obj.output_mode == "tf_idf":
+                weights = np.ones(len(tokens), np.float32)  # the real ones are a variable, restored by itself
+            obj.set_vocabulary(tokens, weights)
+        return obj
+
+
+class DiscretizationAdapter(LayerAdapter):
+    """`keras.layers.Discretization`."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Discretization)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        def source() -> Array:
+            return np.array(obj.bin_boundaries or [], np.float64)
+
+        return (Value("bin_boundaries", DType.of("float64"), (None,), source, private=True),)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        boundaries = arrays["bin_boundaries"].tolist()
+        if boundaries:
+            obj.bin_boundaries = boundaries
+        return obj
+
+
+def _vocabulary(obj: Any, dtype: DType) -> Array:
+    special = obj._token_start_index()
+    words = obj.get_vocabulary()
+    if len(words) <= special:
+        words = []
+    if dtype.is_bytes:
+        return as_array(np.array([str(word) for word in words], object))
+    return np.array(words, np.int64)
+
+
+register(VocabularyAdapter())
+register(DiscretizationAdapter())

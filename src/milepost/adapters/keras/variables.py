@@ -1,0 +1,108 @@
+"""Keras variables, in every state that they can be in.
+
+A variable that is made while Keras traces a model has no value yet but an initializer, which makes its value later; it
+takes a saved value as the result of that. In the middle of ``fit`` on JAX it has neither: the trainer holds the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import keras
+import numpy as np
+from keras.src.backend import Variable
+
+from milepost.adapters.keras.backends import backend
+from milepost.errors import MismatchError, UnsupportedError
+from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.tensor import DType
+
+_INTEGERS: Final = frozenset(
+    DType.of(name) for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+)
+_INT64: Final = DType.of("int64")
+_COUNTERS: Final = frozenset({"iteration", "step_counter"})
+"""Names of optimizers' variables that are int64 on TensorFlow and int32 elsewhere, and are always saved as int64."""
+
+
+class Restored:
+    """An initializer that returns a saved value."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return keras.ops.convert_to_tensor(self.array, dtype=dtype)
+
+
+class VariableAdapter(Adapter):
+    """`keras.Variable`."""
+
+    leaf = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Variable)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        own = DType.of(obj._dtype)
+        accepts = _INTEGERS if own in _INTEGERS else frozenset()
+        dtype = _INT64 if accepts and obj.name in _COUNTERS else own
+        destination = backend.memory(obj._value) if obj._value is not None and not accepts else None
+        if destination is not None and destination.dtype != own.numpy:
+            destination = None
+
+        def source() -> Array:
+            return _read(obj).astype(dtype.numpy, copy=False)
+
+        return (
+            Value(VARIABLE_VALUE, dtype, tuple(obj._shape), source, destination, full_name=obj.path, accepts=accepts),
+        )
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        array = arrays[VARIABLE_VALUE]
+        memory = backend.memory(obj._value) if obj._value is not None else None
+        if memory is not None and np.may_share_memory(array, memory):
+            return obj
+        array = _exactly(array, DType.of(obj._dtype), obj.path)
+        if obj._value is not None:
+            backend.write(obj, array)
+        elif obj._initializer is not None:
+            obj._initializer = Restored(array)
+        else:
+            raise _held_by_trainer(obj)
+        return obj
+
+
+def _read(obj: Any) -> Array:
+    if obj._value is not None:
+        return backend.read(obj._value)
+    if isinstance(obj._initializer, Restored):
+        return obj._initializer.array
+    if obj._initializer is not None:
+        raise UnsupportedError(
+            "this variable has no value yet: it was made while Keras traced its model",
+            key=obj.path,
+            remedy="save after the call in which the variable is made",
+        )
+    raise _held_by_trainer(obj)
+
+
+def _held_by_trainer(obj: Any) -> UnsupportedError:
+    return UnsupportedError(
+        "while fit() runs on JAX, this variable is held by the trainer of its model",
+        key=obj.path,
+        remedy="put the model into the checkpoint too, or call model.jax_state_sync() before",
+    )
+
+
+def _exactly(array: Array, dtype: DType, key: str) -> Array:
+    """Converts between integers, or refuses to."""
+    converted = array.astype(dtype.numpy, copy=False)
+    if converted is not array and not np.array_equal(converted, array):
+        raise MismatchError("a saved number does not fit into the live variable", key=key, expected=dtype, found=array)
+    return converted
+
+
+register(VariableAdapter())

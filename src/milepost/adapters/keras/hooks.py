@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.traversal import live_children
 from milepost.graph.waiting import ANY, admit, forget_settled, waiting_on
@@ -56,28 +57,35 @@ def deliver(obj: Any) -> None:
     Raises:
         MismatchError: A waiting value does not fit; it goes on waiting.
     """
-    edges = waiting_on(obj)
-    if edges:
-        adapter = adapter_of(obj)
-        assert adapter is not None, "values wait on trackable objects only"
-        anything = ANY in edges
-        changed = False
-        for name, child in list(_candidates(adapter, obj)):
-            if anything or name in edges:
-                admit(obj, name, child)
-                changed = True
-        if isinstance(adapter, HookedAdapter):
-            for variable in adapter.slot_variables(obj):
-                for key in [key for key in edges if isinstance(key, tuple) and key[0] == id(variable)]:
-                    slot = adapter.slot(obj, variable, key[1])
-                    if slot is not None:
-                        admit(obj, key, slot)
-                        changed = True
-        if changed:
-            adapter.settled(obj)
-            forget_settled(obj)
+    if waiting_on(obj):
+        try:
+            _deliver(obj)
+        except MilepostError as error:
+            error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
+            raise
     if not waiting_on(obj):
         _unhook(obj)
+
+
+def _deliver(obj: Any) -> None:
+    edges = waiting_on(obj)
+    adapter = adapter_of(obj)
+    assert adapter is not None, "values wait on trackable objects only"
+    changed = False
+    for name, child in list(_candidates(adapter, obj)):
+        if ANY in edges or name in edges:
+            admit(obj, name, child)
+            changed = True
+    if isinstance(adapter, HookedAdapter):
+        for variable in adapter.slot_variables(obj):
+            for key in [key for key in edges if isinstance(key, tuple) and key[0] == id(variable)]:
+                slot = adapter.slot(obj, variable, key[1])
+                if slot is not None:
+                    admit(obj, key, slot)
+                    changed = True
+    if changed:
+        adapter.settled(obj)
+        forget_settled(obj)
 
 
 def _candidates(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:

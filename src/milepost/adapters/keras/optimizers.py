@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.hooks import HookedAdapter
+from milepost.adapters.keras.hyperparameters import hyperparameters
 from milepost.graph.adapter import register, saving_legacy_slots
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
@@ -48,21 +48,6 @@ _SLOTS: Final[Mapping[str, Mapping[str, str]]] = {
     "SGD": {"momentum": "momentums"},
 }
 """Slot names of the oldest optimizers, and the list in which Keras 3 keeps the same state."""
-_HYPERS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Adadelta": {"rho": "rho"},
-    "Adam": {"beta_1": "beta_1", "beta_2": "beta_2"},
-    "Adamax": {"beta_1": "beta_1", "beta_2": "beta_2"},
-    "Ftrl": {
-        "beta": "beta",
-        "learning_rate_power": "learning_rate_power",
-        "l1_regularization_strength": "l1_regularization_strength",
-        "l2_regularization_strength": "l2_regularization_strength",
-    },
-    "Nadam": {"beta_1": "beta_1", "beta_2": "beta_2"},
-    "RMSprop": {"rho": "rho", "momentum": "momentum"},
-    "SGD": {"momentum": "momentum"},
-}
-"""Hyperparameters that the oldest optimizers keep in variables, and the attribute in which Keras 3 does."""
 
 
 class OptimizerAdapter(HookedAdapter):
@@ -83,6 +68,7 @@ class OptimizerAdapter(HookedAdapter):
             yield "_variables", hidden
 
     def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
+        yield from hyperparameters(obj).items()
         if obj.built:
             yield "_variables", obj._variables
 
@@ -133,10 +119,8 @@ def _only_in_flat_list(obj: Any, found: Sequence[tuple[str, Any]]) -> dict[str, 
 
 def _legacy_children(obj: Any) -> Iterable[tuple[str, Any]]:
     yield "iter", obj._iterations
-    yield "decay", np.zeros((), np.float32)
     yield "learning_rate", obj._learning_rate
-    for name, attribute in _known(_HYPERS, obj).items():
-        yield name, np.array(getattr(obj, attribute), np.float32)
+    yield from hyperparameters(obj).items()
 
 
 register(OptimizerAdapter())

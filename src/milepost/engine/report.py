@@ -35,6 +35,7 @@ class Entry:
         saved: Element type and shape in the checkpoint, such as ``float32[2,3]``; empty if it is not there.
         live: Element type and shape of the live value; empty if there is none.
         note: What else there is to say.
+        foreign: Whether the checkpoint is TensorFlow's, which saves no such values; assertions pass over them.
     """
 
     outcome: Outcome
@@ -42,6 +43,7 @@ class Entry:
     saved: str = ""
     live: str = ""
     note: str = ""
+    foreign: bool = False
 
     def __str__(self) -> str:
         if self.saved and self.live and self.saved != self.live:

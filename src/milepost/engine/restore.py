@@ -215,12 +215,17 @@ class Restoration:
         bound = {id(obj) for node in self._bound if (obj := self.bound(node)) is not None}
         missing = {id(self.bound(node)): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots)
-        return [
-            Entry(Outcome.MISSING, tensor_key(live.paths[number], value.name), live=live_spec(value))
-            for number, values in live.values()
-            for value in values
-            if (identity := id(live.objects[number])) not in bound or value.name in missing.get(identity, ())
-        ]
+        own = any(value.private for node in self.graph.nodes for value in node.values)
+        entries = []
+        for number, values in live.values():
+            identity = id(live.objects[number])
+            for value in values:
+                if identity not in bound or value.name in missing.get(identity, ()):
+                    key = tensor_key(live.paths[number], value.name)
+                    foreign = not own and (value.private or live.is_private(number))
+                    note = "TensorFlow saves no such values" if foreign else ""
+                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, foreign))
+        return entries
 
     def _waiting_nodes(self) -> set[int]:
         """Nodes that an object may still take: those that wait, what lies below them, and slots of both."""

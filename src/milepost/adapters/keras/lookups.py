@@ -5,7 +5,7 @@ TensorFlow saves none of it, so these values are milepost's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,18 +24,25 @@ class VocabularyAdapter(LayerAdapter):
     def handles(self, kind: type) -> bool:
         return issubclass(kind, IndexLookup)
 
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        # Setting a vocabulary makes another variable for the weights, so they are a value beside the vocabulary.
+        return [pair for pair in super().children(obj) if pair[0] != "idf_weights"]
+
     def values(self, obj: Any) -> Sequence[Value]:
         dtype = DType.of("string" if obj.vocabulary_dtype == "string" else "int64")
-        return (Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), private=True),)
+        vocabulary = Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), private=True)
+        if obj.output_mode != "tf_idf":
+            return (vocabulary,)
+        return vocabulary, Value("idf_weights", DType.of("float32"), (None,), lambda: _weights(obj), private=True)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         words = arrays["vocabulary"].tolist()
         if words:
             tokens = [word.decode() if isinstance(word, bytes) else word for word in words]
-            weights = None
-            if obj.output_mode == "tf_idf":
-                weights = np.ones(len(tokens), np.float32)  # the real ones are a variable, restored by itself
-            obj.set_vocabulary(tokens, weights)
+            weights = arrays.get("idf_weights")
+            obj.set_vocabulary(tokens, weights[: len(tokens)] if weights is not None else None)
+            if weights is not None:
+                obj.load_own_variables({"idf_weights": weights})
         return obj
 
 
@@ -66,6 +73,11 @@ def _vocabulary(obj: Any, dtype: DType) -> Array:
     if dtype.is_bytes:
         return as_array(np.array([str(word) for word in words], object))
     return np.array(words, np.int64)
+
+
+def _weights(obj: Any) -> Array:
+    weights = getattr(obj, "idf_weights_const", None)
+    return np.asarray(weights, np.float32) if weights is not None else np.zeros(0, np.float32)
 
 
 register(VocabularyAdapter())

@@ -1,0 +1,127 @@
+"""Values that objects have beside variables: states of iterators, contents of tables, and what users' own classes have.
+
+Three protocols of TensorFlow say what they are: ``serialize`` and ``deserialize`` of `tf.train.experimental.PythonState`;
+``_serialize_to_tensors`` and ``_restore_from_tensors``; and, older, ``_gather_saveables_for_checkpoint``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import tensorflow as tf
+from tensorflow.python.checkpoint import saveable_compat
+from tensorflow.python.data.ops import dataset_ops, iterator_ops
+from tensorflow.python.saved_model import registration
+from tensorflow.python.training.saving import saveable_object, saveable_object_util
+
+from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
+from milepost.errors import UnsupportedError
+from milepost.graph.adapter import Array, Value
+from milepost.graph.variable import as_array
+from milepost.tensor import DType
+from milepost.tensor.dtype import STRING
+
+PythonState: Any = tf.train.experimental.PythonState
+Trackable: Any = tf.__internal__.tracking.Trackable
+_VARIANT: Final = DType.of("variant")
+_STATE: Final = "_STATE"
+_ITERATORS: Final = (iterator_ops.IteratorBase, getattr(dataset_ops, "NumpyIterator", iterator_ops.IteratorBase))
+
+
+def registered_saver(obj: Any) -> str:
+    """Name of the saver that was registered for an object instead of these protocols, or nothing."""
+    name: str | None = registration.get_registered_saver_name(obj)
+    return name or ""
+
+
+def values(obj: Any) -> Sequence[Value]:
+    """The values of an object."""
+    if isinstance(obj, PythonState):
+        return (Value("py_state", STRING, (), lambda: as_array(obj.serialize())),)
+    if saveable_object_util.trackable_has_serialize_to_tensor(obj):
+        return _serialized(obj)
+    with _eagerly(obj):
+        return [
+            _value(spec.name, spec.tensor, listed) for listed, saveable in _saveables(obj) for spec in saveable.specs
+        ]
+
+
+def assign(obj: Any, arrays: Mapping[str, Array]) -> None:
+    """Gives an object its values back."""
+    if isinstance(obj, PythonState):
+        obj.deserialize(arrays["py_state"].item())
+        return
+    with _eagerly(obj):
+        dtypes = {value.name: value.dtype for value in values(obj)}
+        tensors = {name: from_array(array, dtypes[name]) for name, array in arrays.items()}
+        if saveable_object_util.trackable_has_serialize_to_tensor(obj):
+            prefix = _listed(obj)
+            obj._restore_from_tensors({name.removeprefix(prefix): tensor for name, tensor in tensors.items()})
+            return
+        for _, saveable in _saveables(obj):
+            saveable.restore([tensors[spec.name] for spec in saveable.specs], restored_shapes=None)
+
+
+def _serialized(obj: Any) -> Sequence[Value]:
+    listed = _listed(obj)
+    if isinstance(obj, _ITERATORS):  # what one holds may be large, so it is made only to be saved
+
+        def state() -> Array:
+            with _eagerly(obj):
+                return to_array(obj._serialize_to_tensors()[_STATE])
+
+        return (Value(listed + _STATE, _VARIANT, (None,), state, listed=listed),)
+    with _eagerly(obj):
+        return [_value(listed + name, tensor, listed) for name, tensor in obj._serialize_to_tensors().items()]
+
+
+def _listed(obj: Any) -> str:
+    """The one name under which the object graph lists all tensors of an object, if it is so; theirs begin with it."""
+    name: str | None = saveable_compat.get_saveable_name(obj)
+    return name or ""
+
+
+def _saveables(obj: Any) -> Iterator[tuple[str, Any]]:
+    """Pairs of the name that is listed and what is saved under it; its tensors have names that begin so."""
+    if getattr(type(obj), "_gather_saveables_for_checkpoint", None) is Trackable._gather_saveables_for_checkpoint:
+        factories: Mapping[str, Any] = getattr(obj, "_self_saveable_object_factories", {})
+    else:
+        factories = obj._gather_saveables_for_checkpoint()
+    for name, factory in factories.items():
+        made = factory(name=name) if callable(factory) else factory
+        if isinstance(made, saveable_object.SaveableObject):
+            yield name, made
+        else:
+            yield from ((name, each) for each in saveable_object_util.saveable_objects_for_op(made, name))
+
+
+def _value(name: str, tensor: Any, listed: str) -> Value:
+    if isinstance(tensor, dict):
+        if set(tensor) != {""}:
+            raise UnsupportedError(
+                "this object saves its value in slices",
+                key=name,
+                found=", ".join(map(repr, tensor)),
+                expected="a tensor",
+            )
+        tensor = tensor[""]
+    if isinstance(tensor, saveable_object.SaveSpec):
+        tensor = tensor.tensor
+    if callable(tensor):
+        tensor = tensor()
+    tensor = tf.convert_to_tensor(tensor)
+    return Value(name, dtype_of(tensor), (None,) * tensor.shape.rank, lambda: to_array(tensor), listed=listed)
+
+
+@contextmanager
+def _eagerly(obj: Any) -> Iterator[None]:
+    """Runs TensorFlow's code at once, wherever the program is, and says of which object its errors are."""
+    try:
+        with tf.init_scope():
+            yield
+    except tf.errors.OpError as error:
+        raise UnsupportedError(
+            f"TensorFlow cannot save or restore this {type(obj).__name__}", found=error.message
+        ) from error

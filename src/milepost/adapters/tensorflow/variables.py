@@ -1,0 +1,112 @@
+"""`tf.Variable` in all its kinds: resource, reference, distributed, sharded, and Keras 2's that cast themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from milepost.adapters.tensorflow.kinds import is_of_keras_3
+from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
+from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
+
+ShardedVariable: Any = tf.__internal__.distribute.ShardedVariable
+
+
+class VariableAdapter(Adapter):
+    """Every `tf.Variable`."""
+
+    leaf = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, tf.Variable) and not is_of_keras_3(kind)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        variable = _uncast(obj)
+        shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else _present_shape(variable)
+        return (
+            Value(VARIABLE_VALUE, dtype_of(variable), shape, lambda: _read(variable), full_name=_full_name(variable)),
+        )
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        _assign(_uncast(obj), arrays[VARIABLE_VALUE])
+        return obj
+
+
+class ShardedVariableAdapter(Adapter):
+    """A variable in parts, which are slices of its first dimension; it is saved as one tensor."""
+
+    leaf = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, ShardedVariable)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        parts = list(obj.variables)
+
+        def source() -> Array:
+            return np.concatenate([_read(part) for part in parts])
+
+        name = _full_name(parts[0]) if getattr(parts[0], "_save_slice_info", None) is not None else ""
+        return (Value(VARIABLE_VALUE, dtype_of(obj), tuple(obj.shape.as_list()), source, full_name=name),)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        array = arrays[VARIABLE_VALUE]
+        start = 0
+        for part in obj.variables:
+            end = start + part.shape[0]
+            _assign(part, array[start:end])
+            start = end
+        return obj
+
+
+def _uncast(variable: Any) -> Any:
+    """The variable itself, where Keras has wrapped it so that it reads as another type."""
+    while hasattr(variable, "true_dtype") and hasattr(variable, "_variable"):
+        variable = variable._variable
+    return variable
+
+
+def _is_of_session(variable: Any) -> bool:
+    """Whether the variable belongs to a graph, so that only a session knows its value."""
+    first = getattr(variable, "_primary", variable)
+    return bool(getattr(first, "_in_graph_mode", not hasattr(first, "handle")))
+
+
+def _read(variable: Any) -> Array:
+    if _is_of_session(variable):
+        from milepost.adapters.tensorflow import session
+
+        return session.read(variable)
+    with tf.init_scope():
+        return to_array(variable.read_value())
+
+
+def _assign(variable: Any, array: Array) -> None:
+    if _is_of_session(variable):
+        from milepost.adapters.tensorflow import session
+
+        session.assign(variable, array)
+        return
+    # Values come in the middle of tracing, too: they are assigned once, now, and no operation is recorded.
+    with tf.init_scope():
+        variable.assign(from_array(array, dtype_of(variable)))
+
+
+def _present_shape(variable: Any) -> tuple[None, ...]:
+    """As many unknown lengths as the present value has dimensions, for a variable that allows any number."""
+    with tf.init_scope():
+        return (None,) * int(tf.rank(variable.read_value()))
+
+
+def _full_name(variable: Any) -> str:
+    sliced = getattr(variable, "_save_slice_info", None)
+    name: str = sliced.full_name if sliced is not None else getattr(variable, "_shared_name", "")
+    return name
+
+
+register(VariableAdapter())
+register(ShardedVariableAdapter())

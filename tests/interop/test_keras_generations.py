@@ -130,11 +130,10 @@ class TestModels:
     def test_tensorflow_resumes_keras_2_from_milepost_and(self, tmp_path, writer, model, trained):
         resumes(tmp_path, (writer, "milepost"), ("keras2", "tensorflow"), model, "adam", trained=trained)
 
-    @pytest.mark.parametrize("writer", ["keras3", "keras2"])
-    def test_tensorflow_resumes_keras_3_from_milepost_and(self, tmp_path, writer, model, trained):
+    def test_tensorflow_resumes_keras_3_from_milepost_and_keras_3(self, tmp_path, model, trained):
         if not trained and model != "functional":
             pytest.skip("TensorFlow loses values of Keras 3 models that are not built, whoever wrote them")
-        resumes(tmp_path, (writer, "milepost"), ("keras3", "tensorflow"), model, "adam", trained=trained)
+        resumes(tmp_path, ("keras3", "milepost"), ("keras3", "tensorflow"), model, "adam", trained=trained)
 
     def test_tensorflow_resumes_the_oldest_optimizers_from_milepost_and_keras_3(self, tmp_path, model, trained):
         writer, reader = ("keras3", "milepost"), ("keras2_legacy", "tensorflow")
@@ -150,6 +149,8 @@ class TestOptimizers:
     @pytest.mark.parametrize("reader", ["keras3", "keras2"])
     @pytest.mark.parametrize("trained", [False, True], ids=["fresh", "trained"])
     def test_tensorflow_resumes_from_milepost_and_keras_3(self, tmp_path, reader, optimizer, trained):
+        if reader == "keras3" and not trained and optimizer in ("momentum", "rmsprop"):
+            pytest.skip("TensorFlow needs this optimizer built: Keras 3 makes its lists twice, empty at first")
         resumes(tmp_path, ("keras3", "milepost"), (reader, "tensorflow"), "functional", optimizer, trained=trained)
 
     def test_tensorflow_resumes_the_oldest_optimizers_from_milepost_and_keras_3(self, tmp_path, optimizer):

@@ -10,63 +10,94 @@ import types
 import weakref
 from typing import Any, Final
 
+import tensorflow as tf
+
 from milepost.errors import MilepostError
 from milepost.graph.waiting import admit, waiting_on
 
 _CHILD: Final = "_handle_deferred_dependencies"
 _SLOT: Final = "_restore_slot_variable"
+_Delegating: Any = tf.__internal__.tracking.DelegatingTrackableMixin
 
 
 class _Hook:
-    """Stands for a method of one object. A copy of the object has the method itself, without values that wait."""
+    """Stands for a method of one object. A copy of the object gets the method itself, without what waits.
+
+    Args:
+        owner: The object.
+        name: Name of the method.
+
+    Attributes:
+        holders: Objects that values wait on: the owner, and those that delegate their tracking to it.
+    """
 
     def __init__(self, owner: Any, name: str) -> None:
         self._owner = weakref.ref(owner)
         self._name = name
+        self.holders: list[weakref.ref[Any]] = []
 
     def __reduce__(self) -> Any:
         return _method, (self._owner(), self._name)
+
+    def _original(self) -> Any:
+        return _method(self._owner(), self._name)
+
+    def _admit(self, name: Any, child: Any) -> None:
+        for holder in [reference() for reference in self.holders]:
+            if holder is not None:
+                admit(holder, name, child)
+        _unhook(self._owner(), self.holders)
 
 
 class _ChildHook(_Hook):
     """TensorFlow calls this when an object gets a new child."""
 
     def __call__(self, name: str, trackable: Any) -> None:
-        owner = self._owner()
+        self._original()(name, trackable)
         try:
-            _method(owner, self._name)(name, trackable)
-            admit(owner, name, trackable)
+            self._admit(name, trackable)
         except MilepostError as error:
-            _forget_child(owner, name)
+            _forget_child(self._owner(), name)
             error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
             raise
-        unhook(owner)
 
 
 class _SlotHook(_Hook):
     """Optimizers call this when they have made a slot variable."""
 
     def __call__(self, slot_name: str, variable: Any, slot_variable: Any) -> None:
-        owner = self._owner()
-        _method(owner, self._name)(slot_name=slot_name, variable=variable, slot_variable=slot_variable)
-        admit(owner, (id(variable), slot_name), slot_variable)
-        unhook(owner)
+        self._original()(slot_name=slot_name, variable=variable, slot_variable=slot_variable)
+        self._admit((id(variable), slot_name), slot_variable)
 
 
 def hook(obj: Any) -> None:
     """Wraps the methods of an object on which values wait."""
+    owner = tracked_for(obj)
     for name, kind in ((_CHILD, _ChildHook), (_SLOT, _SlotHook)):
-        if hasattr(type(obj), name) and not isinstance(_own(obj).get(name), kind):
-            object.__setattr__(obj, name, kind(obj, name))
+        if not hasattr(type(owner), name):
+            continue
+        installed = _own(owner).get(name)
+        if not isinstance(installed, kind):
+            installed = kind(owner, name)
+            object.__setattr__(owner, name, installed)
+        if all(reference() is not obj for reference in installed.holders):
+            installed.holders.append(weakref.ref(obj))
 
 
-def unhook(obj: Any) -> None:
-    """Gives an object its own methods back once nothing waits on it any more."""
-    if waiting_on(obj):
+def tracked_for(obj: Any) -> Any:
+    """The object that does the tracking, as optimizers do for the loss scaling that is wrapped around them."""
+    while isinstance(obj, _Delegating):
+        obj = obj._trackable
+    return obj
+
+
+def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
+    """Gives an object its own methods back once nothing waits any more."""
+    if any((holder := reference()) is not None and waiting_on(holder) for reference in holders):
         return
     for name in (_CHILD, _SLOT):
-        if isinstance(_own(obj).get(name), _Hook):
-            object.__delattr__(obj, name)
+        if isinstance(_own(owner).get(name), _Hook):
+            object.__delattr__(owner, name)
 
 
 def _own(obj: Any) -> dict[str, Any]:

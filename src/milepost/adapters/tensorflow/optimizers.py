@@ -1,0 +1,78 @@
+"""Optimizers of TensorFlow 1 and Keras 2.
+
+The oldest keep their state in slot variables. Those since Keras 2.11 keep it in lists with names, and once more in the
+flat list ``_variables``. Keras 3 has lists of the same names but orders the flat one otherwise, so that files with the
+flat list are for one generation only; it is left out where the named lists hold everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import tensorflow as tf
+
+from milepost.adapters.tensorflow.hooks import tracked_for
+from milepost.adapters.tensorflow.kinds import is_keras_2
+from milepost.adapters.tensorflow.trackables import TrackableAdapter
+from milepost.graph.adapter import register
+from milepost.graph.traversal import reachable
+
+_FLAT: Final = ("_variables", "_index_dict")
+_KERAS_3_ONLY: Final = "_trainable_variables"
+_AutoTrackable: Any = tf.__internal__.tracking.AutoTrackable
+
+
+class SlotOptimizerAdapter(TrackableAdapter):
+    """Optimizers that make slot variables."""
+
+    def handles(self, kind: type) -> bool:
+        return super().handles(kind) and hasattr(kind, "_create_or_restore_slot_variable") and hasattr(kind, "get_slot")
+
+    def make_slot(self, obj: Any, variable: Any, name: str) -> Any:
+        with tf.init_scope():
+            if not tf.executing_eagerly():
+                return None  # made when the graph is; its value is given then
+            if isinstance(obj, tf.compat.v1.train.Optimizer):
+                return obj._zeros_slot(variable, name, obj._name)
+            return obj.add_slot(variable, name)
+
+    def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
+        optimizer = tracked_for(obj)
+        slot = obj.get_slot(variable, name)
+        for slots in optimizer._slots.values():
+            for key in [key for key, each in slots.items() if each is slot]:
+                del slots[key]
+        weights = getattr(optimizer, "_weights", [])
+        weights[:] = [weight for weight in weights if weight is not slot]
+
+
+class ListOptimizerAdapter(TrackableAdapter):
+    """Optimizers since Keras 2.11."""
+
+    def handles(self, kind: type) -> bool:
+        return super().handles(kind) and is_keras_2(kind, "_BaseOptimizer")
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        optimizer = tracked_for(obj)
+        if any(hasattr(variable, "_sharded_container") for variable in optimizer._variables):
+            return super().children(obj)
+        with tf.init_scope():  # what the optimizer itself returns is what it had when it was first asked
+            children: Mapping[str, Any] = _AutoTrackable._trackable_children(optimizer, "checkpoint")
+        named = [pair for pair in children.items() if pair[0] not in _FLAT]
+        found = {id(each) for _, child in named for each in reachable(child)}
+        return named if all(id(variable) in found for variable in optimizer._variables) else list(children.items())
+
+    def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
+        if _KERAS_3_ONLY not in saved:
+            yield "_variables", tracked_for(obj)._variables
+
+    def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
+        return ("_variables", _KERAS_3_ONLY) if _KERAS_3_ONLY in saved else ()
+
+    def has_slots(self, obj: Any) -> bool:
+        return False
+
+
+register(SlotOptimizerAdapter())
+register(ListOptimizerAdapter())

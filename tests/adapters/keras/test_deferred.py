@@ -2,12 +2,11 @@
 
 import copy
 
-import keras
 import numpy as np
 import pytest
 
 import milepost
-from tests.adapters.keras.models import INPUTS, MODELS, TARGETS, Conditional, Subclassed
+from tests.adapters.keras.models import INPUTS, MODELS, TARGETS, Conditional, Subclassed, keras
 
 BACKEND = keras.backend.backend()
 

@@ -4,12 +4,11 @@ import collections
 import re
 import warnings
 
-import keras
 import numpy as np
 import pytest
 
 import milepost
-from tests.adapters.keras.models import INPUTS, TARGETS, Nested, Subclassed, functional, sequential
+from tests.adapters.keras.models import INPUTS, TARGETS, Nested, Subclassed, functional, keras, sequential
 
 BACKEND = keras.backend.backend()
 layers = keras.layers

@@ -1,11 +1,10 @@
 """Optimizers of Keras 3: their state arrives when they are built, and training goes on exactly."""
 
-import keras
 import numpy as np
 import pytest
 
 import milepost
-from tests.adapters.keras.models import INPUTS, TARGETS, Subclassed
+from tests.adapters.keras.models import INPUTS, TARGETS, Subclassed, keras
 
 BACKEND = keras.backend.backend()
 optimizers = keras.optimizers

@@ -9,7 +9,7 @@ keras: Any = pytest.importorskip("keras", minversion="3", reason="Keras 3 is not
 
 INPUTS = np.linspace(-1, 1, 24, dtype="float32").reshape(6, 4)
 TARGETS = np.linspace(0, 1, 12, dtype="float32").reshape(6, 2)
-L = keras.layers
+L: Any = keras.layers
 
 
 class Subclassed(keras.Model):

@@ -1,0 +1,50 @@
+"""The callback for Keras 2, be it ``tf_keras`` or the ``keras`` of TensorFlow 2.15 and before."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from milepost.callbacks.checkpoints import FitCheckpoints
+from milepost.callbacks.feed import Feed
+from milepost.callbacks.resumable import Trainer
+from milepost.callbacks.tensorflow_data import dataset_of, trace
+
+
+class _Counters:
+    """What Keras 2 asks for the epoch and the batch to begin with."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def maybe_load_initial_counters_from_ckpt(self, *_: Any, **__: Any) -> tuple[int, int]:
+        return self._epoch, 0
+
+
+def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
+    """`FitCheckpoints` under the trainer of a Keras 2 package."""
+
+    class Keras2Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def _trainer(self) -> Trainer:
+            return Trainer(keras.backend.floatx(), in_tensorflow=True)
+
+        def _readable(self, data: Any) -> Any:
+            self._dataset = dataset_of(data) if isinstance(data, Feed) else data
+            return self._dataset
+
+        def _continue_at_epoch(self, epoch: int) -> None:
+            self.model._training_state = _Counters(epoch)
+
+        def _leave_epoch_to_fit(self) -> None:
+            self.model._training_state = None
+
+        def _other_objects(self) -> dict[str, Any]:
+            # Keras 2 keeps compiled metrics where TensorFlow's tracking does not look.
+            return {"metrics": list(self.model.metrics)}
+
+        def _make_everything(self) -> None:
+            trace(self.model.train_function, self._dataset)
+            if self._data is not None:
+                self._data.rewind()
+
+    return Keras2Checkpoints

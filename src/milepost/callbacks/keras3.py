@@ -1,0 +1,77 @@
+"""The callback for Keras 3, on each of its backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras.src.random.seed_generator import global_seed_generator
+from keras.src.trainers.data_adapters import data_adapter_utils
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+from milepost.callbacks.checkpoints import FitCheckpoints
+from milepost.callbacks.feed import PLACEHOLDER, Feed
+from milepost.callbacks.resumable import Trainer
+
+
+class FeedAdapter(DataAdapter):  # type: ignore[misc]
+    """How Keras' trainers read a feed."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        found: Iterator[Any] = data_adapter_utils.get_numpy_iterator(self._feed)
+        return found
+
+    def get_jax_iterator(self) -> Iterator[Any]:
+        found: Iterator[Any] = data_adapter_utils.get_jax_iterator(self._feed)
+        return found
+
+    def get_torch_dataloader(self) -> Iterator[Any]:
+        from keras.src.backend.torch.core import convert_to_tensor
+
+        for batch in self._feed:
+            yield batch if batch is PLACEHOLDER else keras.tree.map_structure(convert_to_tensor, batch)
+
+    def get_tf_dataset(self) -> Any:
+        from milepost.callbacks.tensorflow_data import dataset_of
+
+        return dataset_of(self._feed)
+
+    @property
+    def num_batches(self) -> int | None:
+        return self._feed.length
+
+    @property
+    def batch_size(self) -> None:
+        return None
+
+    @property
+    def has_partial_batch(self) -> None:
+        return None
+
+    @property
+    def partial_batch_size(self) -> None:
+        return None
+
+
+class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc]
+    """`FitCheckpoints` under the trainers of Keras 3."""
+
+    def _trainer(self) -> Trainer:
+        backend = keras.backend.backend()
+        return Trainer(keras.config.floatx(), in_tensorflow=backend == "tensorflow", placeholders=backend == "torch")
+
+    def _readable(self, data: Any) -> Any:
+        return FeedAdapter(data) if isinstance(data, Feed) else data
+
+    def _continue_at_epoch(self, epoch: int) -> None:
+        self.model._initial_epoch = epoch
+
+    def _leave_epoch_to_fit(self) -> None:
+        self.model._initial_epoch = None
+
+    def _other_objects(self) -> dict[str, Any]:
+        return {"seed": global_seed_generator()}

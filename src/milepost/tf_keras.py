@@ -1,0 +1,34 @@
+"""Milepost for programs that ``import tf_keras``: a callback that saves and resumes ``fit()``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import tf_keras as _keras
+
+from milepost.callbacks.checkpoints import FitCheckpoints as _FitCheckpoints
+from milepost.callbacks.keras2 import keras2_checkpoints as _keras2_checkpoints
+
+if TYPE_CHECKING:
+    _Base = _FitCheckpoints
+else:
+    _Base = _keras2_checkpoints(_keras)
+
+__all__ = ["CheckpointCallback"]
+
+
+class CheckpointCallback(_Base):
+    """Saves a run of ``fit()``, and resumes it in another process as if nothing had happened.
+
+    The same as `milepost.keras.CheckpointCallback`, for models of ``tf_keras``.
+
+    Example:
+        >>> import tempfile, tf_keras, numpy as np
+        >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+        >>> model.compile(optimizer="adam", loss="mse")
+        >>> checkpoints = CheckpointCallback(tempfile.mkdtemp(), every_steps=100)
+        >>> data = checkpoints.resumable(np.ones((64, 2)), np.ones((64, 1)), batch_size=8)
+        >>> history = model.fit(data, epochs=2, verbose=0, callbacks=[checkpoints])
+        >>> history.epoch, len(checkpoints.manager.checkpoints)
+        ([0, 1], 2)
+    """

@@ -58,7 +58,8 @@ class _ChildHook(_Hook):
             self._admit(name, trackable)
         except MilepostError as error:
             _forget_child(self._owner(), name)
-            error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
+            # Keras, and functions that are traced, would raise another in its place.
+            error._keras_call_info_injected = error.ag_pass_through = True  # type: ignore[attr-defined]
             raise
 
 
@@ -79,7 +80,7 @@ def hook(obj: Any) -> None:
         installed = _own(owner).get(name)
         if not isinstance(installed, kind):
             installed = kind(owner, name)
-            object.__setattr__(owner, name, installed)
+            _own(owner)[name] = installed
         if all(reference() is not obj for reference in installed.holders):
             installed.holders.append(weakref.ref(obj))
 
@@ -97,11 +98,11 @@ def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
         return
     for name in (_CHILD, _SLOT):
         if isinstance(_own(owner).get(name), _Hook):
-            object.__delattr__(owner, name)
+            del _own(owner)[name]
 
 
 def _own(obj: Any) -> dict[str, Any]:
-    """Attributes of the object itself, also where it is a proxy of another."""
+    """Attributes of the object itself, also where it is a proxy of another, or tracks what is assigned."""
     own: dict[str, Any] = object.__getattribute__(obj, "__dict__")
     return own
 

@@ -25,14 +25,14 @@ class VariableAdapter(Adapter):
         return issubclass(kind, tf.Variable) and not is_of_keras_3(kind)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        variable = _uncast(obj)
+        variable = _unwrapped(obj)
         shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else _present_shape(variable)
         return (
             Value(VARIABLE_VALUE, dtype_of(variable), shape, lambda: _read(variable), full_name=_full_name(variable)),
         )
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        _assign(_uncast(obj), arrays[VARIABLE_VALUE])
+        _assign(_unwrapped(obj), arrays[VARIABLE_VALUE])
         return obj
 
 
@@ -48,7 +48,7 @@ class ShardedVariableAdapter(Adapter):
         parts = list(obj.variables)
 
         def source() -> Array:
-            return np.concatenate([_read(part) for part in parts])
+            return np.concatenate([_read(_unwrapped(part)) for part in parts])
 
         name = _full_name(parts[0]) if getattr(parts[0], "_save_slice_info", None) is not None else ""
         return (Value(VARIABLE_VALUE, dtype_of(obj), tuple(obj.shape.as_list()), source, full_name=name),)
@@ -58,16 +58,20 @@ class ShardedVariableAdapter(Adapter):
         start = 0
         for part in obj.variables:
             end = start + part.shape[0]
-            _assign(part, array[start:end])
+            _assign(_unwrapped(part), array[start:end])
             start = end
         return obj
 
 
-def _uncast(variable: Any) -> Any:
-    """The variable itself, where Keras has wrapped it so that it reads as another type."""
-    while hasattr(variable, "true_dtype") and hasattr(variable, "_variable"):
-        variable = variable._variable
-    return variable
+def _unwrapped(variable: Any) -> Any:
+    """The variable itself, where Keras has wrapped it to read as another type, or a strategy to be updated elsewhere."""
+    while True:
+        if hasattr(variable, "true_dtype") and hasattr(variable, "_variable"):
+            variable = variable._variable
+        elif isinstance(getattr(variable, "_v", None), tf.Variable):
+            variable = variable._v
+        else:
+            return variable
 
 
 def _is_of_session(variable: Any) -> bool:
@@ -82,6 +86,8 @@ def _read(variable: Any) -> Array:
 
         return session.read(variable)
     with tf.init_scope():
+        if isinstance(variable, tf.distribute.DistributedValues):
+            return to_array(variable._get_cross_replica())
         return to_array(variable.read_value())
 
 
@@ -93,7 +99,22 @@ def _assign(variable: Any, array: Array) -> None:
         return
     # Values come in the middle of tracing, too: they are assigned once, now, and no operation is recorded.
     with tf.init_scope():
-        variable.assign(from_array(array, dtype_of(variable)))
+        tensor = from_array(array, dtype_of(variable))
+        if not isinstance(variable, tf.distribute.DistributedValues):
+            variable.assign(tensor)
+            return
+        # Each replica for itself, because this may run in one of them.
+        if _is_summed(variable):
+            tensor = tf.cast(tensor / len(variable.values), variable.dtype)
+        for part in variable.values:
+            part.assign(tensor)
+
+
+def _is_summed(variable: Any) -> bool:
+    return (
+        variable.synchronization is tf.VariableSynchronization.ON_READ
+        and variable.aggregation is tf.VariableAggregation.SUM
+    )
 
 
 def _present_shape(variable: Any) -> tuple[None, ...]:

@@ -4,17 +4,25 @@
 WORKERS ?= 2
 export PYTHON
 
-.PHONY: help demo test test-core lint format bench clean
+MEETING_TENSORFLOW = tests/adapters tests/bundle/test_tensorflow.py tests/callbacks tests/examples tests/interop \
+	tests/manager/test_with_tensorflow.py tests/table/test_tensorflow.py
+
+.PHONY: help demo test test-frameworks test-tf215 test-core lint format bench clean
 
 help:  ## what can be made (this list)
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv-demo/.made  ## train, get killed, resume, compare: needs nothing but the core dependencies
 	.venv-demo/bin/milepost demo
 
 # TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.
-test: .venv-test/.made  ## every test, against real TensorFlow
+test: test-frameworks test-tf215  ## every test, against real frameworks, and against TensorFlow 2.15
+
+test-frameworks: .venv-test/.made  ## every test: TensorFlow 2.21, Keras 3 on each backend, tf_keras
 	.venv-test/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-tf215: .venv-tf215/.made  ## the tests that meet TensorFlow, with 2.15 and its Estimators
+	.venv-tf215/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_TENSORFLOW))
 
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
 	MILEPOST_TESTS=core .venv-core/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -39,6 +47,7 @@ clean:  ## remove environments, caches and builds
 
 .venv-demo/.made: EXTRAS =
 .venv-test/.made: EXTRAS = test,fast
+.venv-tf215/.made: EXTRAS = test-tf215,fast
 # Without awscrt, so that the checksums of a plain installation are tested too.
 .venv-core/.made: EXTRAS = test-core
 .venv-lint/.made: EXTRAS = test-core,dev
@@ -48,6 +57,9 @@ clean:  ## remove environments, caches and builds
 # TensorFlow has no release for 3.14 yet.
 .venv-test/.made: VERSIONS = 3.13 3.12 3.11 3.14 3.16 3.15
 .venv-bench/.made: VERSIONS = 3.11 3.12 3.13
+# TensorFlow 2.15 has none later, and milepost none earlier.
+.venv-tf215/.made: VERSIONS = 3.11
+.venv-tf215/.made: override PYTHON =
 
 .venv-%/.made: pyproject.toml .ci/environment
 	@.ci/environment $(@D) "$(EXTRAS)" $(VERSIONS)

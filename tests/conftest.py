@@ -25,7 +25,7 @@ hypothesis.settings.load_profile("milepost")
 
 def pytest_report_header(config: pytest.Config) -> str:
     versions = []
-    for package in ("tensorflow-cpu", "keras", "torch", "jax", "numpy", "protobuf", "awscrt"):
+    for package in ("tensorflow", "keras", "tf_keras", "torch", "jax", "numpy", "protobuf", "awscrt"):
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from milepost.bundle import index_path
+from milepost.checkpoint.session_saver import SessionSaver, is_session
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.identity import last_restore
 from milepost.engine.load import load_into, saved_model_variables, storage_of
@@ -39,6 +40,7 @@ class _State:
         self.writer = BackgroundWriter()
         self.restored = False
         self.written: set[str] = set()
+        self.session_saver: SessionSaver | None = None
 
 
 class Checkpoint(Tracked):
@@ -94,12 +96,16 @@ class Checkpoint(Tracked):
             counter = self.__dict__[_COUNTER] = admit(self if root is None else root, _COUNTER, new)
         return counter
 
-    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None, **of_session: Any) -> str:
         """Saves under the next number, and makes it the latest of its directory.
+
+        Given a session of TensorFlow 1 before the path, it does what Estimators want of a saver
+        (`milepost.checkpoint.session_saver`), and ``of_session`` are the arguments for that.
 
         Args:
             file_prefix: Path of the files, without number and ending; missing directories are made.
             options: How to save.
+            **of_session: Nothing, unless a session comes first.
 
         Returns:
             The checkpoint's path, ``<file_prefix>-<save_counter>``, to be given to `restore`.
@@ -109,6 +115,10 @@ class Checkpoint(Tracked):
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
         """
+        if is_session(file_prefix):
+            return self._session_saver.save(file_prefix, options, **of_session)  # type: ignore[arg-type]
+        if of_session:
+            raise TypeError(f"save() takes no argument {next(iter(of_session))!r} without a session")
         counter = self.save_counter
         self.sync()
         counter.assign_add(1)
@@ -139,6 +149,8 @@ class Checkpoint(Tracked):
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
 
+        Given a session of TensorFlow 1 before the path, it restores the values that variables have in that.
+
         Args:
             save_path: What `save` or `milepost.latest_checkpoint` returned, or a SavedModel's directory. None
                 restores nothing.
@@ -152,6 +164,8 @@ class Checkpoint(Tracked):
             CorruptCheckpointError: It is damaged; nothing was changed.
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
         """
+        if is_session(save_path):
+            return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
         if save_path is None:
             return InitializationOnlyStatus()
         is_new = _COUNTER not in self.__dict__
@@ -186,6 +200,25 @@ class Checkpoint(Tracked):
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""
         self._private.writer.wait()
+
+    def build(self) -> None:
+        """Does nothing. Called by TensorFlow 1's ``Scaffold`` when this is its saver, as the next two are."""
+
+    @property
+    def saver_def(self) -> None:
+        """What TensorFlow 1 would rebuild a saver of operations from: there are none."""
+        return
+
+    def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
+        """Takes over an earlier run's list of checkpoints that were saved with a session."""
+        self._session_saver.recover_last_checkpoints(checkpoint_paths)
+
+    @property
+    def _session_saver(self) -> SessionSaver:
+        state = self._private
+        if state.session_saver is None:
+            state.session_saver = SessionSaver(self._view)
+        return state.session_saver
 
     @property
     def _private(self) -> _State:

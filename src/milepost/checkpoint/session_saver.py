@@ -1,0 +1,118 @@
+"""A checkpoint in the place of TensorFlow 1's ``Saver``, as `tf.compat.v1.train.Scaffold` takes one.
+
+Estimators and monitored sessions ask their saver for `build`, `saver_def`, ``save(session, path, global_step=...)``,
+``restore(session, path)`` and `recover_last_checkpoints`. What they get is an object-based checkpoint under the same
+names, ``<path>-<global step>``, of which the newest five are kept.
+
+Source of the protocol: TensorFlow 2.15, ``session_manager.py``, ``basic_session_run_hooks.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.engine.directory import remove_checkpoint
+from milepost.engine.load import load_into, storage_of
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.save import execute_save, plan_save
+from milepost.engine.state_file import CheckpointState, record_state
+from milepost.engine.status import LoadStatus, View
+from milepost.graph.traversal import walk
+
+_KEPT: Final = 5
+_SESSION_METHODS: Final = ("run", "graph", "as_default")
+
+
+def is_session(value: object) -> bool:
+    """Whether this is a session of TensorFlow 1 rather than a path."""
+    return all(hasattr(value, name) for name in _SESSION_METHODS)
+
+
+class SessionSaver:
+    """Saves and restores the values that variables of a graph have in a session.
+
+    Args:
+        view: Returns the root and the edges attached to it.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.last_checkpoints: list[str] = []
+
+    def save(
+        self,
+        session: Any,
+        save_path: str | os.PathLike[str],
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True,
+        write_state: bool = True,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+        options: CheckpointOptions | None = None,
+    ) -> str:
+        """Saves, with the arguments of ``tf.compat.v1.train.Saver.save``.
+
+        Args:
+            session: The session.
+            save_path: Path of the files, without number and ending.
+            global_step: The number: an integer, or a tensor or variable of the session.
+            latest_filename: Name of the state file, ``checkpoint`` unless given.
+            meta_graph_suffix: Ending of the file that holds the graph.
+            write_meta_graph: Whether to write the graph beside the values.
+            write_state: Whether to record it as the latest of its directory, and to delete what is older than the
+                newest five.
+            strip_default_attrs: As for TensorFlow; concerns the graph only.
+            save_debug_info: As for TensorFlow; concerns the graph only.
+            options: How to save.
+
+        Returns:
+            The checkpoint's path.
+        """
+        from milepost.adapters.tensorflow import session as sessions
+
+        options = options or CheckpointOptions()
+        storage = storage_of(options)
+        path = os.fspath(save_path)
+        if global_step is not None:
+            is_number = isinstance(global_step, (int, np.integer))
+            path = f"{path}-{int(global_step if is_number else session.run(global_step))}"
+        root, attached = self._view()
+        with sessions.use(session, walk(root, attached).objects):
+            plan, arrays = plan_save(root, attached, options)
+        execute_save(plan, arrays, storage, path, options)
+        if write_meta_graph:
+            sessions.write_meta_graph(
+                session,
+                f"{path}.{meta_graph_suffix}",
+                strip_default_attrs=strip_default_attrs,
+                save_debug_info=save_debug_info,
+            )
+        if write_state:
+            self.last_checkpoints = [*(each for each in self.last_checkpoints if each != path), path]
+            dropped, self.last_checkpoints = self.last_checkpoints[:-_KEPT], self.last_checkpoints[-_KEPT:]
+            state = CheckpointState(path, tuple(self.last_checkpoints))
+            record_state(os.path.dirname(path), state, latest_filename=latest_filename, storage=storage)
+            for old in dropped:
+                remove_checkpoint(old, meta_graph_suffix=meta_graph_suffix, storage=storage)
+        return path
+
+    def restore(self, session: Any, save_path: str | os.PathLike[str], options: CheckpointOptions) -> LoadStatus:
+        """Gives the variables of a session their saved values, initialised or not.
+
+        Raises:
+            UnmatchedError: A variable that can be reached was not saved.
+        """
+        from milepost.adapters.tensorflow import session as sessions
+
+        with sessions.use(session):
+            return load_into(os.fspath(save_path), self._view, options).assert_existing_objects_matched()
+
+    def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
+        """Takes over the list of an earlier run, whose checkpoints are then deleted in their turn."""
+        self.last_checkpoints = list(checkpoint_paths)

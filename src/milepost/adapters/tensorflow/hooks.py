@@ -77,10 +77,10 @@ def hook(obj: Any) -> None:
     for name, kind in ((_CHILD, _ChildHook), (_SLOT, _SlotHook)):
         if not hasattr(type(owner), name):
             continue
-        installed = _own(owner).get(name)
+        installed = getattr(owner, name)
         if not isinstance(installed, kind):
             installed = kind(owner, name)
-            _own(owner)[name] = installed
+            _set(owner, name, installed)
         if all(reference() is not obj for reference in installed.holders):
             installed.holders.append(weakref.ref(obj))
 
@@ -97,14 +97,22 @@ def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
     if any((holder := reference()) is not None and waiting_on(holder) for reference in holders):
         return
     for name in (_CHILD, _SLOT):
-        if isinstance(_own(owner).get(name), _Hook):
-            del _own(owner)[name]
+        if isinstance(getattr(owner, name, None), _Hook):
+            _delete(owner, name)
 
 
-def _own(obj: Any) -> dict[str, Any]:
-    """Attributes of the object itself, also where it is a proxy of another, or tracks what is assigned."""
-    own: dict[str, Any] = object.__getattribute__(obj, "__dict__")
-    return own
+def _set(obj: Any, name: str, value: Any) -> None:
+    try:
+        object.__setattr__(obj, name, value)  # the object's own way would track it
+    except TypeError:  # a proxy, which keeps for itself what its class has too
+        setattr(obj, name, value)
+
+
+def _delete(obj: Any, name: str) -> None:
+    try:
+        object.__delattr__(obj, name)
+    except TypeError:
+        delattr(obj, name)
 
 
 def _method(owner: Any, name: str) -> Any:

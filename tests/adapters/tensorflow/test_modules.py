@@ -5,7 +5,7 @@ import collections
 import pytest
 
 import milepost
-from milepost import Checkpoint, UntrackableError
+from milepost import Checkpoint, UntrackableError, UntrackedWarning
 from tests.adapters.tensorflow.frameworks import exchanged, tf
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
@@ -120,3 +120,31 @@ def test_functions_are_nodes_without_values(tmp_path):
     live = made(0.0)
     tf.train.Checkpoint(m=live).read(path).assert_consumed()
     assert live.f().numpy() == 4
+
+
+def test_objects_of_milepost_in_attributes_of_tensorflow_objects_are_saved(tmp_path):
+    """TensorFlow passes over them in silence, and over what is saved of them."""
+
+    def made(value):
+        module = tf.Module()
+        module.v = tf.Variable(value)
+        module.ours = milepost.Variable(value)
+        return module
+
+    path = Checkpoint(m=made(3.0)).write(tmp_path / "ckpt")
+    live, theirs = made(0.0), made(0.0)
+    Checkpoint(m=live).read(path).assert_consumed()
+    assert (live.v.numpy(), live.ours.numpy()) == (3, 3)
+    tf.train.Checkpoint(m=theirs).read(path).assert_consumed()
+    assert (theirs.v.numpy(), theirs.ours.numpy()) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "container", [set, collections.deque, lambda members: collections.defaultdict(int, a=members[0])]
+)
+def test_containers_that_cannot_be_tracked_are_warned_of_with_their_path(tmp_path, container):
+    module = tf.Module()
+    module.inner = tf.Module()
+    module.inner.held = container([tf.Module()])
+    with pytest.warns(UntrackedWarning, match="m/inner/held: not saved"):
+        Checkpoint(m=module).write(tmp_path / "ckpt")

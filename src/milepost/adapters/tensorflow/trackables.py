@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
+import numpy as np
 import tensorflow as tf
 
 from milepost.adapters.tensorflow import serialization
 from milepost.adapters.tensorflow.hooks import hook
-from milepost.adapters.tensorflow.kinds import is_of_keras_3
+from milepost.adapters.tensorflow.kinds import is_keras_2, is_of_keras_3
 from milepost.errors import UntrackableError
-from milepost.graph.adapter import Array, Value, register
+from milepost.graph.adapter import Array, Value, adapter_of_type, register
 from milepost.graph.native import SlotAdapter
 
 Trackable: Any = tf.__internal__.tracking.Trackable
+_PLAIN: Final = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), type, list, dict, OrderedDict, type(lambda: None)}
+)
+_CONTAINERS: Final = (list, dict, set, frozenset, deque)
 
 
 class TrackableAdapter(SlotAdapter):
@@ -38,7 +44,10 @@ class TrackableAdapter(SlotAdapter):
                 children: Mapping[str, Any] = obj._trackable_children("checkpoint")
             except ValueError as error:
                 raise UntrackableError(str(error)) from error
-        return list(children.items())
+        return [*children.items(), *_untracked(obj)]
+
+    def private(self, obj: Any) -> Collection[str]:
+        return [name for name, _ in _untracked(obj)]
 
     def values(self, obj: Any) -> Sequence[Value]:
         return serialization.values(obj)
@@ -49,6 +58,25 @@ class TrackableAdapter(SlotAdapter):
 
     def watch(self, obj: Any) -> None:
         hook(obj)
+
+
+def _untracked(obj: Any) -> list[tuple[str, Any]]:
+    """Attributes that TensorFlow passes over in silence: objects of others, and containers that it does not know.
+
+    The former are saved, as TensorFlow's own checkpoints are not told; walks complain of the latter.
+    """
+    try:
+        own = vars(obj)
+    except TypeError:
+        return []
+    found = []
+    for name, value in list(own.items()):
+        kind = type(value)
+        if kind in _PLAIN or name.startswith("_self_") or isinstance(value, (Trackable, np.ndarray, np.generic, tuple)):
+            continue
+        if adapter_of_type(kind) is not None or (isinstance(value, _CONTAINERS) and not is_keras_2(type(obj), "Layer")):
+            found.append((name, value))
+    return found
 
 
 register(TrackableAdapter())

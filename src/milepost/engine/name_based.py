@@ -106,6 +106,9 @@ class _Anything:
     def uid(self) -> int:
         return self.restoration.uid
 
+    def peek(self) -> Any:
+        return None
+
     def is_settled(self) -> bool:
         return False
 

@@ -52,6 +52,10 @@ class RestoredPosition:
     def uid(self) -> int:
         return self.restoration.uid
 
+    def peek(self) -> Any:
+        values = self.restoration.graph.nodes[self.node].values
+        return self.restoration.reader.read(values[0].key) if len(values) == 1 else None
+
     def is_settled(self) -> bool:
         return self.restoration.is_settled(self.node)
 

@@ -26,6 +26,10 @@ class Position(Protocol):
         """Number of the restore; later ones are higher and win."""
         ...
 
+    def peek(self) -> Any:
+        """The value that is waiting, if it is a single one, as an array; else None."""
+        ...
+
     def is_settled(self) -> bool:
         """Whether live objects have taken everything there is below this place."""
         ...

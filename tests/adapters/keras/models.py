@@ -126,6 +126,10 @@ def sequential_with_input():
     return keras.Sequential([keras.Input((4,)), L.Dense(3), L.Dense(3), L.Dense(2)])
 
 
+def sequential_with_built_part():
+    return keras.Sequential([L.Dense(3), keras.Sequential([keras.Input((3,)), L.Dense(3)]), L.Dense(2)])
+
+
 def functional():
     inputs = keras.Input((4,))
     left, right = L.Dense(3)(inputs), L.Dense(3, activation="tanh")(inputs)
@@ -173,6 +177,7 @@ MODELS = {
     "raw_variables": RawVariables,
     "sequential": sequential,
     "sequential_with_input": sequential_with_input,
+    "sequential_with_built_part": sequential_with_built_part,
     "functional": functional,
     "sequential_of_subclassed": sequential_of_subclassed,
     "recurrent": recurrent,

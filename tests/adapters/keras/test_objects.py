@@ -68,6 +68,22 @@ class TestKeys:
         status.assert_consumed()
 
 
+@pytest.mark.skipif(BACKEND != "torch", reason="only on PyTorch are there modules with buffers")
+def test_buffers_of_pytorch_modules_are_saved(tmp_path):
+    import torch
+
+    def made():
+        return layers.TorchModuleWrapper(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)))
+
+    layer = made()
+    layer(torch.tensor(INPUTS), training=True)
+    path = milepost.Checkpoint(layer=layer).write(tmp_path / "c")
+    fresh = made()
+    milepost.Checkpoint(layer=fresh).read(path).assert_consumed()
+    for name, tensor in layer.module.state_dict().items():
+        assert torch.equal(fresh.module.state_dict()[name], tensor)
+
+
 class TestRandomness:
     def test_dropout_goes_on_with_the_next_mask(self, tmp_path):
         if BACKEND == "torch":

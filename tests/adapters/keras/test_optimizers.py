@@ -83,6 +83,24 @@ class TestFit:
         assert training.losses(3) == expected
 
 
+@pytest.mark.skipif(BACKEND == "jax", reason="Keras itself cannot scale losses eagerly on JAX")
+def test_the_first_loss_after_a_restore_is_scaled_by_the_saved_number(tmp_path):
+    def made():
+        keras.utils.set_random_seed(1)
+        training = Training("scaled")
+        training.model.compile(training.optimizer, "mse", run_eagerly=True)
+        return training
+
+    training = made()
+    for _ in range(3):
+        training.model.train_on_batch(INPUTS, TARGETS)
+    path = training.checkpoint.write(tmp_path / "c")
+    expected = [training.model.train_on_batch(INPUTS, TARGETS) for _ in range(3)]
+    fresh = made()
+    fresh.checkpoint.read(path)
+    assert [fresh.model.train_on_batch(INPUTS, TARGETS) for _ in range(3)] == expected
+
+
 def test_an_optimizer_built_by_hand_has_its_state(tmp_path):
     def made():
         weight = keras.Variable(np.ones((2, 3), "float32"), name="w")

@@ -2,7 +2,7 @@
 
 What is here, by the question it answers: `backends`, how a variable's value is read and given on each backend;
 `variables`, in which states a variable may be; `attributes`, what an object holds; `layers`, `models`, `lookups`,
-`optimizers`, `hyperparameters`, `collections`, the adapters; `hooks`, how values arrive late.
+`torch_modules`, `optimizers`, `hyperparameters`, `collections`, the adapters; `hooks`, how values arrive late.
 """
 
 import keras as _keras
@@ -14,3 +14,6 @@ if int(_keras.__version__.partition(".")[0]) >= 3:
     from milepost.adapters.keras import models as models
     from milepost.adapters.keras import optimizers as optimizers
     from milepost.adapters.keras import variables as variables
+
+    if _keras.backend.backend() == "torch":
+        from milepost.adapters.keras import torch_modules as torch_modules

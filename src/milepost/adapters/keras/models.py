@@ -35,8 +35,10 @@ class LayeredModelAdapter(LayerAdapter):
 
 def _numbered(layers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     with_weights = 0
+    all_built = True  # up to here: a layer that is not may get weights yet, and shift the numbers of those behind it
     for number, layer in enumerate(layers):
-        if layer.weights:
+        all_built = all_built and layer.built
+        if all_built and layer.weights:
             yield f"layer_with_weights-{with_weights}", layer
             with_weights += 1
         yield f"layer-{number}", layer

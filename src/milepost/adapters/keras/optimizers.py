@@ -16,11 +16,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.hooks import HookedAdapter
 from milepost.adapters.keras.hyperparameters import hyperparameters
 from milepost.graph.adapter import register, saving_legacy_slots
+from milepost.graph.waiting import waiting_on
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
 _WHOLE_LISTS: Final = {
@@ -98,6 +100,22 @@ class OptimizerAdapter(HookedAdapter):
         return list(obj._trainable_variables)
 
 
+class LossScaleOptimizerAdapter(OptimizerAdapter):
+    """`keras.optimizers.LossScaleOptimizer`."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, LossScaleOptimizer)
+
+    def watch(self, obj: Any) -> None:
+        super().watch(obj)
+        positions = waiting_on(obj).get("dynamic_scale")
+        if positions and not obj.built:
+            # It scales the first loss before it is built, and must do so by the number that it will divide by.
+            scale = max(positions, key=lambda position: position.uid).peek()
+            if scale is not None:
+                obj.initial_scale = float(scale)
+
+
 def _known(table: Mapping[str, Any], obj: Any) -> Any:
     """What a table says of the nearest class of Keras that an optimizer is derived from."""
     for base in type(obj).__mro__:
@@ -124,3 +142,4 @@ def _legacy_children(obj: Any) -> Iterable[tuple[str, Any]]:
 
 
 register(OptimizerAdapter())
+register(LossScaleOptimizerAdapter())

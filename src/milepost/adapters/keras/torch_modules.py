@@ -1,0 +1,51 @@
+"""PyTorch modules inside Keras: their parameters are variables of Keras, but their buffers are not.
+
+TensorFlow has no such thing, so the buffers are milepost's own values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from keras.src.utils.torch_utils import TorchModuleWrapper
+
+from milepost.adapters.keras.backends import backend
+from milepost.adapters.keras.layers import LayerAdapter
+from milepost.graph.adapter import Array, Value, register
+from milepost.tensor import DType
+
+
+class TorchModuleAdapter(LayerAdapter):
+    """`keras.layers.TorchModuleWrapper`."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, TorchModuleWrapper)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return [_value(name, buffer) for name, buffer in _buffers(obj.module)]
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        import torch
+
+        with torch.no_grad():
+            for name, buffer in _buffers(obj.module):
+                if name in arrays and arrays[name] is not backend.memory(buffer):
+                    buffer.copy_(torch.as_tensor(arrays[name]))
+        return obj
+
+
+def _buffers(module: Any) -> Iterator[tuple[str, Any]]:
+    """The buffers that the module itself would save."""
+    parameters = {name for name, _ in module.named_parameters()}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if name not in parameters:
+            yield name, tensor
+
+
+def _value(name: str, buffer: Any) -> Value:
+    array = backend.read(buffer)
+    return Value(name, DType.of(array), array.shape, lambda: backend.read(buffer), backend.memory(buffer), private=True)
+
+
+register(TorchModuleAdapter())

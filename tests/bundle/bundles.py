@@ -99,8 +99,8 @@ def same(a, b):
     return a.tolist() == b.tolist() if a.dtype.hasobject else a.tobytes() == b.tobytes()
 
 
-NUMBERS = [DType.from_number(number) for number in range(1, 34) if number not in (7, 20, 21)]
-EVERY_DTYPE = [DType.from_number(number) for number in range(1, 34) if number != 20]
+NUMBERS = [dtype for dtype in DType.all() if not dtype.is_bytes]
+EVERY_DTYPE = DType.all()
 
 __all__ = [
     "BIG_ENDIAN",

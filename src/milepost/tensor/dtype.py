@@ -54,12 +54,15 @@ class DType:
             value: An array, anything `numpy.dtype` accepts, a TensorFlow type name, or a `DType`.
 
         Raises:
-            UnsupportedError: The type has no TensorFlow number (dates, records, ``longdouble``, ...).
+            UnsupportedError: The type has no TensorFlow number (dates, records, ``longdouble``, ...), or the installed
+                ml_dtypes is too old for it.
         """
         if isinstance(value, DType):
             return value
         if isinstance(value, str) and value in _BY_NAME:
             return _BY_NAME[value]
+        if isinstance(value, str) and value in _UNAVAILABLE.values():
+            raise _unavailable(value)
         found = value if isinstance(value, type) else getattr(value, "dtype", value)
         try:
             dtype = found if isinstance(found, np.dtype) else np.dtype(found)  # type: ignore[call-overload]
@@ -83,9 +86,11 @@ class DType:
         """The element type that files call ``number``.
 
         Raises:
-            UnsupportedError: No storable type has this number.
+            UnsupportedError: No storable type has this number, or the installed ml_dtypes is too old for it.
         """
         known = _BY_NUMBER.get(number)
+        if known is None and number in _UNAVAILABLE:
+            raise _unavailable(_UNAVAILABLE[number])
         if known is None:
             raise UnsupportedError(
                 "unknown element type number; a newer TensorFlow may have written it",
@@ -93,6 +98,11 @@ class DType:
                 expected="one of " + ", ".join(map(str, sorted(_BY_NUMBER))),
             )
         return known
+
+    @staticmethod
+    def all() -> list[DType]:
+        """Every element type that can be stored here, by number; an old ml_dtypes lacks the newest."""
+        return list(_BY_NUMBER.values())
 
     def __repr__(self) -> str:
         return self.name
@@ -103,6 +113,15 @@ class DType:
 
 def _quantised(name: str, base: type[np.generic]) -> np.dtype[Any]:
     return np.dtype([(name, base)])
+
+
+def _unavailable(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        "the installed ml_dtypes has no such element type",
+        found=name,
+        expected="ml_dtypes 0.5.1 or later",
+        remedy="pip install --upgrade ml_dtypes, if the frameworks that are installed beside it allow it",
+    )
 
 
 _NUMPY: Final[dict[int, tuple[str, Any]]] = {
@@ -135,12 +154,16 @@ _NUMPY: Final[dict[int, tuple[str, Any]]] = {
     28: ("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz),
     29: ("int4", ml_dtypes.int4),
     30: ("uint4", ml_dtypes.uint4),
-    31: ("int2", ml_dtypes.int2),
-    32: ("uint2", ml_dtypes.uint2),
-    33: ("float4_e2m1fn", ml_dtypes.float4_e2m1fn),
+    31: ("int2", getattr(ml_dtypes, "int2", None)),
+    32: ("uint2", getattr(ml_dtypes, "uint2", None)),
+    33: ("float4_e2m1fn", getattr(ml_dtypes, "float4_e2m1fn", None)),
 }
 
-_BY_NUMBER: Final[dict[int, DType]] = {n: DType(name, n, np.dtype(base)) for n, (name, base) in _NUMPY.items()}
+_BY_NUMBER: Final[dict[int, DType]] = {
+    number: DType(name, number, np.dtype(base)) for number, (name, base) in _NUMPY.items() if base is not None
+}
+# Old frameworks need an ml_dtypes that has not all of these types yet.
+_UNAVAILABLE: Final[dict[int, str]] = {number: name for number, (name, base) in _NUMPY.items() if base is None}
 _BY_NAME: Final[dict[str, DType]] = {dtype.name: dtype for dtype in _BY_NUMBER.values()}
 # `variant` shares `object` with `string`; an object array means strings unless a caller says otherwise.
 _BY_NUMPY: Final[dict[np.dtype[Any], DType]] = {d.numpy: d for d in _BY_NUMBER.values() if d.name != "variant"}

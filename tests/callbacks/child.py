@@ -1,6 +1,6 @@
-"""Trains a small model in a process of its own, which may be killed, and writes what came out as JSON.
+"""Trains small models in a process of its own, which may be killed, and writes what came out as JSON.
 
-Called with one JSON argument: ``package`` (``keras`` or ``tf_keras``), ``directory``, ``result``, and those of `main`.
+Called with one JSON argument, the arguments of `main`.
 """
 
 import importlib
@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 
 import numpy as np
 
@@ -16,6 +17,10 @@ import milepost
 ROWS, BATCH = 22, 4
 X = np.random.RandomState(0).rand(ROWS, 3).astype("float32")
 Y = (X.sum(axis=1, keepdims=True) * 3 - 1).astype("float32")
+
+
+class Interrupted(BaseException):
+    """Ends a run as an exception of the program does."""
 
 
 class Readings:
@@ -61,11 +66,11 @@ class Rereadable:
             yield X[rows], Y[rows]
 
 
-def dataset(repeat=False):
+def dataset(repeat=False, seed=4):
     import tensorflow as tf
 
     rows = tf.data.Dataset.from_tensor_slices((X, Y))
-    return (rows.repeat() if repeat else rows).shuffle(9, seed=4).batch(BATCH).prefetch(2)
+    return (rows.repeat() if repeat else rows).shuffle(9, seed=seed).batch(BATCH).prefetch(2)
 
 
 def numbered(keras):
@@ -85,26 +90,30 @@ def numbered(keras):
 def loader():
     import torch
 
+    torch.manual_seed(1)  # keras.utils.set_random_seed() does so under PyTorch only
     data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
     return torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=True)
 
 
+def is_keras_3(keras):
+    return int(keras.__version__.partition(".")[0]) >= 3
+
+
 def model_of(keras, kind):
     layers = keras.layers
-    dropout = [layers.Dropout(0.2)] if keras.__name__ == "keras" and keras.__version__ >= "3" else []
-    stack = [layers.Dense(8, activation="relu"), *dropout, layers.Dense(1)]
+    # Keras 2 takes the random numbers of this layer from where nobody can save them.
+    stack = [layers.Dense(8, activation="relu"), *([layers.Dropout(0.2)] if is_keras_3(keras) else []), layers.Dense(1)]
     if kind == "sequential":
         return keras.Sequential(stack)
 
     class Net(keras.Model):
         def __init__(self):
             super().__init__()
-            self.stack = stack
+            self.first, self.last = stack[0], stack[-1]
+            self.norm = layers.BatchNormalization()
 
         def call(self, x, training=None):
-            for layer in self.stack:
-                x = layer(x, training=training) if "dropout" in layer.name else layer(x)
-            return x
+            return self.last(self.norm(self.first(x), training=training))
 
     return Net()
 
@@ -128,15 +137,11 @@ def data_of(keras, callback, kind):
     if kind == "walk":
         return callback.resumable(Walk()), {"steps_per_epoch": 6}
     assert kind == "plain"
-    return X, {"y": Y, "batch_size": BATCH, "shuffle": kind == "shuffled"}
+    return X, {"y": Y, "batch_size": BATCH}
 
 
-def main(
-    package, directory, result, data="arrays", model="sequential", epochs=4, options=None, kill=None, term=None,
-    compiled=None,
-):  # fmt: skip
-    keras = importlib.import_module(package)
-    callbacks = importlib.import_module(f"milepost.{package}")
+def train(keras, callbacks, directory, data="arrays", model="sequential", options=None, stop=None, compiled=None):
+    """One run of fit(), which ends as ``stop`` says: how, and after how many batches."""
     keras.utils.set_random_seed(1)
     net = model_of(keras, model)
     net.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse", metrics=["mae"], **(compiled or {}))
@@ -148,31 +153,44 @@ def main(
 
     class Recorder(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            if not callback.is_catching_up:
-                seen.append([batch, float(logs["loss"])])
-            if len(seen) == kill:
-                print(json.dumps(seen), flush=True)
-                os.kill(os.getpid(), signal.SIGKILL)
-            if len(seen) == term:
-                os.kill(os.getpid(), signal.SIGTERM)
+            if callback.is_catching_up:
+                return
+            seen.append([batch, float(logs["loss"])])
+            if stop and len(seen) == stop[1]:
+                if stop[0] == "raise":
+                    raise Interrupted
+                os.kill(os.getpid(), {"kill": signal.SIGKILL, "term": signal.SIGTERM}[stop[0]])
 
     before = signal.getsignal(signal.SIGTERM)
     x, arguments = data_of(keras, callback, data)
     history = net.fit(
-        x, epochs=epochs, verbose=0, validation_data=(X, Y), callbacks=[Recorder(), callback], **arguments
-    )
-    outcome = {
+        x, epochs=4, verbose=0, validation_data=(X, Y), callbacks=[Recorder(), callback], **arguments
+    )  # fmt: skip
+    return {
         "losses": seen,
         "history": history.history,
         "epochs": history.epoch,
         "weights": [weight.tobytes().hex() for weight in net.get_weights()],
         "terminated": callback.was_terminated,
         "handler is back": signal.getsignal(signal.SIGTERM) is before,
-        "checkpoints": [os.path.basename(path) for path in callback.manager.checkpoints],
-        "best": callback.best_checkpoint,
+        "initial epoch": getattr(net, "_initial_epoch", None),
     }
+
+
+def main(package, directory, runs, result):
+    """Does several runs, by name, each with a directory of its own."""
+    keras = importlib.import_module(package)
+    callbacks = importlib.import_module(f"milepost.{package}")
+    # Keras warns of runs of unknown length whenever an epoch ends.
+    warnings.filterwarnings("ignore", message="Your input ran out of data")
+    outcomes = {}
+    for name, arguments in runs.items():
+        try:
+            outcomes[name] = train(keras, callbacks, os.path.join(directory, name), **arguments)
+        except Interrupted:
+            outcomes[name] = "interrupted"
     with open(result, "w") as file:
-        json.dump(outcome, file)
+        json.dump(outcomes, file)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from milepost.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph import PythonState, Variable
+from milepost.graph.adapter import adapter_of
 from milepost.manager import CheckpointManager
 
 PathLike = str | os.PathLike[str]
@@ -212,6 +214,7 @@ class FitCheckpoints:
         done = batch + 1 - int(self._batch)
         self._batch.assign(batch + 1)
         self._step.assign_add(done)
+        self._after_step()
         if self._data is not None:
             self._data.trained(done)
         stop = self._signal is not None and self._signal.received
@@ -225,6 +228,7 @@ class FitCheckpoints:
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self._stopped or self._is_cut_short():
             return
+        self._after_epoch()
         logs = dict(logs or {})
         self._logs = {}
         self._epoch.assign(epoch + 1)
@@ -271,6 +275,12 @@ class FitCheckpoints:
     def _make_everything(self) -> None:
         """Lets the model make what it makes in the first step, where milepost cannot give it values later."""
 
+    def _after_step(self) -> None:
+        """Called after each step that was trained."""
+
+    def _after_epoch(self) -> None:
+        """Called after the steps of an epoch."""
+
     def _metrics(self) -> list[Any]:
         return list(self.model.metrics)
 
@@ -292,12 +302,26 @@ class FitCheckpoints:
                 self._checkpoint.data = tracked
         for name, value in self._other_objects().items():
             setattr(self._checkpoint, name, value)
-        if best and self._best_manager is not None:
-            self._best_manager.save()
-        self.manager.save()
+        with nullcontext() if finished is None else self._metrics_at_zero():
+            if best and self._best_manager is not None:
+                self._best_manager.save()
+            self.manager.save()
         self._triggers.saved(int(self._step))
         if self._signal is not None and self._signal.received:
             self._checkpoint.sync()
+
+    @contextmanager
+    def _metrics_at_zero(self) -> Iterator[None]:
+        """Between epochs, metrics are saved as the next epoch begins with them.
+
+        Where they are made in the first step only, their values come too late to be reset.
+        """
+        variables = [variable for metric in self._metrics() for variable in metric.variables]
+        values = [_value(variable) for variable in variables]
+        self.model.reset_metrics()
+        yield
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
 
     def _resume(self, path: str) -> None:
         stand_in = None if self._data is None else self._data.stand_in()
@@ -392,6 +416,12 @@ class FitCheckpoints:
                 found="other data",
                 remedy="pass what resumable() returns to fit(), without class_weight, or save with every_epochs only",
             )
+
+
+def _value(variable: Any) -> np.ndarray[Any, Any]:
+    adapter = adapter_of(variable)
+    assert adapter is not None, "variables of Keras are trackable"
+    return adapter.values(variable)[0].read().copy()
 
 
 def _number(value: Any) -> Any:

@@ -102,6 +102,7 @@ class Feed:
         self._nowhere()
 
     def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
+        self.source.check(place["source"])
         self._nowhere()
         self._pending = place
         self._skipped = skipped
@@ -128,7 +129,7 @@ class Feed:
             yield tuple(batch) if isinstance(batch, list) else batch
 
     def caught_up(self) -> None:
-        pass
+        self._skipped = 0
 
     def trained(self, batches: int) -> None:
         self._trained = min(self._trained + batches, self._handed)

@@ -47,4 +47,15 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
             if self._data is not None:
                 self._data.rewind()
 
+        # In the first epoch over data of unknown length, Keras 2 runs a step that fails for want of data. TensorFlow
+        # counts it in the optimizer's iterations, once in each process.
+
+        def _after_step(self) -> None:
+            if self.params.get("steps") is None:
+                self._iterations = int(self.model.optimizer.iterations)
+
+        def _after_epoch(self) -> None:
+            if self.params.get("steps") is None:
+                self.model.optimizer.iterations.assign(self._iterations)
+
     return Keras2Checkpoints

@@ -20,6 +20,7 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
+        self.dataset: Any = None
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         found: Iterator[Any] = data_adapter_utils.get_numpy_iterator(self._feed)
@@ -38,7 +39,8 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
     def get_tf_dataset(self) -> Any:
         from milepost.callbacks.tensorflow_data import dataset_of
 
-        return dataset_of(self._feed)
+        self.dataset = dataset_of(self._feed)
+        return self.dataset
 
     @property
     def num_batches(self) -> int | None:
@@ -65,13 +67,24 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         return Trainer(keras.config.floatx(), in_tensorflow=backend == "tensorflow", placeholders=backend == "torch")
 
     def _readable(self, data: Any) -> Any:
-        return FeedAdapter(data) if isinstance(data, Feed) else data
+        self._given = FeedAdapter(data) if isinstance(data, Feed) else data
+        return self._given
 
     def _continue_at_epoch(self, epoch: int) -> None:
         self.model._initial_epoch = epoch
 
     def _leave_epoch_to_fit(self) -> None:
         self.model._initial_epoch = None
+
+    def _make_everything(self) -> None:
+        if keras.backend.backend() == "tensorflow":
+            from milepost.callbacks.tensorflow_data import trace
+
+            trace(
+                self.model.train_function, self._given.dataset if isinstance(self._given, FeedAdapter) else self._given
+            )
+            assert self._data is not None
+            self._data.rewind()
 
     def _other_objects(self) -> dict[str, Any]:
         return {"seed": global_seed_generator()}

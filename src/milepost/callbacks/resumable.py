@@ -58,8 +58,9 @@ def make_feed(
             found=f"a {type(x).__name__} with y or sample_weight",
         )
     elif is_dataset(x):
-        from milepost.callbacks.tensorflow_data import DatasetFeed, copy_of
+        from milepost.callbacks.tensorflow_data import DatasetFeed, copy_of, warn_of_shuffles
 
+        warn_of_shuffles(x)
         if trainer.in_tensorflow:
             observed = DatasetFeed(x)
             return observed, observed.dataset

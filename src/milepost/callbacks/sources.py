@@ -62,6 +62,13 @@ class Source(abc.ABC):
     def save(self) -> Any:
         """What `load` needs to come back to where the source is now, as plain data."""
 
+    def check(self, state: Any) -> None:  # noqa: B027 - right for those that cannot tell
+        """Sees, before anything is read, whether ``state`` can be one of this source.
+
+        Raises:
+            MismatchError: It was saved with other data.
+        """
+
     @abc.abstractmethod
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
         """Comes back to a place.
@@ -113,7 +120,7 @@ class IndexedSource(Source):
     def save(self) -> Any:
         return {"seed": self._seed, "length": self.length}
 
-    def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
+    def check(self, state: Any) -> None:
         if state["length"] != self.length:
             raise MismatchError(
                 "the data has another number of batches than when this checkpoint was saved",
@@ -122,6 +129,8 @@ class IndexedSource(Source):
                 found=self.length,
                 remedy="resume with the same data and batch_size, or start in another directory",
             )
+
+    def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
         self._seed = state["seed"]
         self._number, self._index = number, index
 

@@ -48,8 +48,6 @@ class DatasetFeed:
         self._is_read = False
         self._count = 0
         self.dataset = self._observed(dataset)
-        for complaint in _complaints(dataset):
-            warnings.warn(MilepostWarning(complaint), stacklevel=4)
 
     @property
     def is_read(self) -> bool:
@@ -108,8 +106,13 @@ class DatasetFeed:
         return observed
 
 
+def warn_of_shuffles(dataset: Any) -> None:
+    """Warns of what will come out in another order after a resume, as far as that can be seen."""
+    for complaint in _complaints(dataset):
+        warnings.warn(MilepostWarning(complaint), stacklevel=5)
+
+
 def _complaints(dataset: Any) -> Iterator[str]:
-    """What will come out in another order after a resume, as far as can be seen."""
     for each, repeated in _pipeline(dataset, False):
         if type(each).__name__ != "_ShuffleDataset" or not getattr(each, "_reshuffle_each_iteration", True):
             continue

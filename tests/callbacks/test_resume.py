@@ -1,0 +1,113 @@
+"""Runs that are interrupted in the middle of an epoch, and go on in a fresh process as if nothing had happened."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TRAINERS = {
+    "jax": ("keras", "jax", ["keras", "jax"]),
+    "torch": ("keras", "torch", ["keras", "torch"]),
+    "tensorflow": ("keras", "tensorflow", ["keras", "tensorflow"]),
+    "tf_keras": ("tf_keras", "tensorflow", ["tf_keras", "tensorflow"]),
+}
+NEEDS = {"dataset": "tensorflow", "endless dataset": "tensorflow", "loader": "torch"}
+DATA = ["numbered", "dataset", "endless dataset", "loader", "rereadable", "readings", "walk"]
+RUNS = {
+    **{kind: {"data": kind, "stop": ["raise", 11]} for kind in DATA},
+    "subclassed": {"model": "subclassed", "stop": ["raise", 11]},
+    "asynchronous": {"options": {"asynchronous": True}, "stop": ["raise", 11]},
+    "within the first epoch": {"stop": ["raise", 5]},
+    "after the last batch of an epoch": {"options": {"every_steps": 6, "every_epochs": None}, "stop": ["raise", 13]},
+    "between epochs": {"options": {"every_steps": None}, "stop": ["raise", 11]},
+    "unwrapped, between epochs": {"data": "plain", "options": {"every_steps": None}, "stop": ["raise", 11]},
+    "several batches at once": {"compiled": {"steps_per_execution": 2}, "stop": ["raise", 5]},
+    "terminated": {"options": {"every_steps": None, "on_sigterm": True}, "stop": ["term", 9]},
+    "killed": {"stop": ["kill", 11]},
+}
+
+
+def is_installed(package):
+    return importlib.util.find_spec(package) is not None
+
+
+def runs_of(trainer):
+    return {
+        name: arguments
+        for name, arguments in RUNS.items()
+        if is_installed(NEEDS.get(arguments.get("data"), "numpy"))
+        # PyTorch's trainer runs one batch at a time; TensorFlow's shuffles arrays by a state that nobody can save.
+        and not (name == "several batches at once" and trainer == "torch")
+        and not (name.startswith("unwrapped") and trainer in ("tensorflow", "tf_keras"))
+    }
+
+
+def child(trainer, directory, runs):
+    package, backend, _ = TRAINERS[trainer]
+    result = directory / "result.json"
+    result.unlink(missing_ok=True)
+    arguments = {"package": package, "directory": str(directory), "runs": runs, "result": str(result)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.callbacks.child", json.dumps(arguments)],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, json.loads(result.read_text()) if result.exists() else None, done.stderr
+
+
+def outcomes(trainer, directory, runs):
+    status, found, errors = child(trainer, directory, runs)
+    assert status == 0, errors
+    return found
+
+
+@pytest.mark.parametrize("trainer", list(TRAINERS))
+def test_interrupted_runs_end_as_if_nothing_had_happened(trainer, tmp_path):
+    """Losses of every batch that is left, history of all epochs and final weights are those of whole runs, bit for bit."""
+    missing = [package for package in TRAINERS[trainer][2] if not is_installed(package)]
+    if missing:
+        pytest.skip(f"{missing[0]} is not installed")
+    runs = runs_of(trainer)
+    killed = {"killed": runs["killed"]}
+    ending = {name: arguments for name, arguments in runs.items() if name not in killed}
+    whole = {name: {**arguments, "stop": None} for name, arguments in runs.items()}
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    uninterrupted = outcomes(trainer, tmp_path / "whole", whole)
+    ended = outcomes(trainer, tmp_path / "parts", ending)
+    assert {name for name, outcome in ended.items() if outcome == "interrupted"} == ending.keys() - {"terminated"}
+    assert child(trainer, tmp_path / "parts", killed)[0] == -signal.SIGKILL
+    resumed = outcomes(trainer, tmp_path / "parts", whole)
+    for name, outcome in resumed.items():
+        expected = uninterrupted[name]
+        assert 0 < len(outcome["losses"]) < len(expected["losses"]), name
+        expected["losses"] = expected["losses"][-len(outcome["losses"]) :]
+        assert outcome == expected, name
+
+
+class TestSigterm:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def outcome(cls, tmp_path_factory):
+        trainer = next((name for name in TRAINERS if all(map(is_installed, TRAINERS[name][2]))), None)
+        if trainer is None:
+            pytest.skip("no trainer is installed")
+        return outcomes(trainer, tmp_path_factory.mktemp("terminated"), {"run": RUNS["terminated"]})["run"]
+
+    def test_stops_after_the_batch_in_which_it_came(self, outcome):
+        assert len(outcome["losses"]) == 9
+
+    def test_is_told_afterwards(self, outcome):
+        assert outcome["terminated"]
+
+    def test_has_its_previous_handler_afterwards(self, outcome):
+        assert outcome["handler is back"]

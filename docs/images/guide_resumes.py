@@ -92,8 +92,10 @@ def measure() -> dict[str, Losses]:
 def table(losses: dict[str, Losses]) -> str:
     """A table of every tenth loss, and of the first after the restore."""
     lines = [f"| step | {' | '.join(losses)} |", "|---|" + "---|" * len(losses)]
-    for step in sorted({*range(10, STEPS + 1, 10), STOP + 1}):
-        lines.append(f"| {step} | {' | '.join(f'{each[step - 1]:.4f}' for each in losses.values())} |")
+    lines += [
+        f"| {step} | {' | '.join(f'{each[step - 1]:.4f}' for each in losses.values())} |"
+        for step in sorted({*range(10, STEPS + 1, 10), STOP + 1})
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -1,17 +1,22 @@
-"""Saving a model alone: a checkpoint whose root is the model itself, without a counter."""
+"""Saving a model alone: a checkpoint whose root is the model itself, without a counter.
+
+These are the files of Keras 2's ``model.save_weights(prefix)``. What a compiled model has an optimizer for is in them too.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.save import execute_save, plan_save
 from milepost.engine.status import LoadStatus
+from milepost.errors import UnsupportedError
 
 PathLike = str | os.PathLike[str]
+_OTHER_FORMATS: Final = (".h5", ".hdf5", ".keras")
 
 
 def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> str:
@@ -26,6 +31,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         ``filepath`` as a string. It becomes the latest checkpoint of its directory.
 
     Raises:
+        UnsupportedError: The path has the ending of another format, which Keras writes.
         UntrackableError: The model is not trackable, or something in it cannot be saved as it is held.
         StorageError: The files could not be written; what was there before still is.
 
@@ -41,7 +47,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         array([1., 2.], dtype=float32)
     """
     options = options or CheckpointOptions()
-    path = os.fspath(filepath)
+    path = _checked(filepath)
     plan, arrays = plan_save(model, (), options)
     execute_save(plan, arrays, storage_of(options), path, options)
     Checkpoint._publish(path, options)
@@ -49,7 +55,10 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 
 
 def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
-    """Restores a model from what `save_weights` saved, or from any checkpoint whose root is such a model.
+    """Restores a model from what `save_weights` or Keras 2 saved, or from any checkpoint whose root is such a model.
+
+    Layers that are not built yet get their values when they are, and optimizers their state in the first step. Call
+    ``expect_partial()`` on the status if not all that was saved is wanted.
 
     Args:
         model: Any trackable object; what it does not have yet is restored when it comes.
@@ -60,8 +69,22 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         A status with assertions and a full report.
 
     Raises:
+        UnsupportedError: The path has the ending of another format, which Keras reads.
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
     """
-    return load_into(os.fspath(filepath), lambda: (model, ()), options or CheckpointOptions())
+    return load_into(_checked(filepath), lambda: (model, ()), options or CheckpointOptions())
+
+
+def _checked(filepath: PathLike) -> str:
+    path = os.fspath(filepath)
+    if path.endswith(_OTHER_FORMATS):
+        raise UnsupportedError(
+            "weights are saved in TensorFlow's format, as several files that begin with this path",
+            file=path,
+            expected="a path without the ending of another format",
+            found=os.path.splitext(path)[1],
+            remedy="leave the ending out, or use the model's own save_weights() and load_weights() for that format",
+        )
+    return path

@@ -1,5 +1,6 @@
 """When the callback saves, what it keeps, and what it refuses, in runs of one process."""
 
+import importlib
 import os
 import threading
 import warnings
@@ -307,3 +308,28 @@ def test_names_that_the_run_uses_are_refused(tmp_path):
 def test_the_directory_may_be_any_path(model, tmp_path):
     fit(model, callbacks.CheckpointCallback(os.fspath(tmp_path / "made" / "here")))
     assert milepost.latest_checkpoint(tmp_path / "made" / "here")
+
+
+class TestKeras2:
+    @pytest.fixture
+    def keras2(self):
+        return pytest.importorskip("tf_keras", reason="these are layers of Keras 2")
+
+    def run(self, keras2, directory):
+        callbacks2 = importlib.import_module("milepost.tf_keras")
+        net = keras2.Sequential([keras2.layers.Dense(4), keras2.layers.Dropout(0.5), keras2.layers.Dense(1)])
+        net.compile(optimizer="sgd", loss="mse")
+        fit(net, callbacks2.CheckpointCallback(directory), epochs=1)
+
+    def test_is_warned_of_random_numbers_that_nobody_can_save(self, keras2, tmp_path):
+        with pytest.warns(milepost.MilepostWarning, match="other random numbers in dropout"):
+            self.run(keras2, tmp_path)
+
+    def test_is_not_warned_of_those_that_are_saved(self, keras2, tmp_path):
+        keras2.backend.experimental.enable_tf_random_generator()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", milepost.MilepostWarning)
+                self.run(keras2, tmp_path)
+        finally:
+            keras2.backend.experimental.disable_tf_random_generator()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -9,6 +10,7 @@ from milepost.callbacks.checkpoints import FitCheckpoints
 from milepost.callbacks.feed import Feed
 from milepost.callbacks.resumable import Trainer
 from milepost.callbacks.tensorflow_data import dataset_of, trace
+from milepost.errors import MilepostWarning
 
 
 class _Counters:
@@ -19,6 +21,23 @@ class _Counters:
 
     def maybe_load_initial_counters_from_ckpt(self, *_: Any, **__: Any) -> tuple[int, int]:
         return self._epoch, 0
+
+
+def _warn_of_stateful_random_numbers(model: Any) -> None:
+    names = [
+        layer.name
+        for layer in model._flatten_layers()
+        if getattr(getattr(layer, "_random_generator", None), "_rng_type", None) == "legacy_stateful"
+        and any(getattr(layer, name, None) for name in ("rate", "dropout", "recurrent_dropout", "stddev"))
+    ]
+    if names:
+        warnings.warn(
+            MilepostWarning(
+                f"a resumed run draws other random numbers in {', '.join(names)}: call "
+                "keras.backend.experimental.enable_tf_random_generator() before making these layers"
+            ),
+            stacklevel=3,
+        )
 
 
 def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
@@ -37,6 +56,10 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
 
         def _leave_epoch_to_fit(self) -> None:
             self.model._training_state = None
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            _warn_of_stateful_random_numbers(self.model)
+            super().on_train_begin(logs)
 
         def _other_objects(self) -> dict[str, Any]:
             # Keras 2 keeps compiled metrics where TensorFlow's tracking does not look.

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from milepost.callbacks.batches import leaves, map_leaves
 from milepost.callbacks.feed import Data, Feed
-from milepost.callbacks.sources import ArraySource, Source, TrackedSource, leaves, make_source, map_leaves
+from milepost.callbacks.indexed import ArraySource
+from milepost.callbacks.iterables import TrackedSource, make_source
+from milepost.callbacks.sources import Source
 from milepost.errors import UnsupportedError
 
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from milepost.callbacks.batches import leaves, map_leaves
 from milepost.callbacks.feed import Feed
+from milepost.callbacks.iterables import Iterators
 from milepost.callbacks.random_state import random_state, set_random_state
-from milepost.callbacks.sources import Attach, Iterators, leaves, map_leaves
+from milepost.callbacks.sources import Attach
 from milepost.errors import MilepostWarning
 
 

@@ -1,0 +1,158 @@
+"""Sources whose batches are made by number: arrays, and Keras' own classes of data."""
+
+from __future__ import annotations
+
+import abc
+import secrets
+from typing import Any
+
+import numpy as np
+
+from milepost.callbacks.batches import leaves, map_leaves
+from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, state_of
+from milepost.errors import MismatchError, UnsupportedError
+
+
+class IndexedSource(Source):
+    """Batches that are made by number, in the order of the numbers or in one that follows from a seed."""
+
+    def __init__(self, length: int, shuffle: bool, seed: int | None) -> None:
+        self.length = length
+        self._shuffle = shuffle
+        self._seed = secrets.randbits(63) if seed is None else seed
+        self._number = 0
+        self._index = 0
+
+    @abc.abstractmethod
+    def batch(self, number: int, index: int) -> Any:
+        """Makes one batch."""
+
+    def begin(self, number: int) -> None:
+        self._number, self._index = number, 0
+
+    def next(self) -> Any:
+        assert self.length is not None
+        if self._index >= self.length:
+            raise StopIteration
+        self._index += 1
+        return self.batch(self._number, self._index - 1)
+
+    def save(self) -> Any:
+        return {"seed": self._seed, "length": self.length}
+
+    def check(self, state: Any) -> None:
+        if state["length"] != self.length:
+            raise MismatchError(
+                "the data has another number of batches than when this checkpoint was saved",
+                key="data",
+                expected=state["length"],
+                found=self.length,
+                remedy="resume with the same data and batch_size, or start in another directory",
+            )
+
+    def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
+        self._seed = state["seed"]
+        self._number, self._index = number, index
+
+    def order(self, number: int, count: int) -> np.ndarray[Any, Any]:
+        """The order of ``count`` things in a pass."""
+        if not self._shuffle:
+            return np.arange(count)
+        return np.random.Generator(np.random.Philox([self._seed, number])).permutation(count)
+
+
+class ArraySource(IndexedSource):
+    """Rows of arrays, shuffled anew in each pass unless told otherwise.
+
+    Args:
+        data: Arrays, and dicts, lists and tuples of them, of the same length; None is nothing.
+        batch_size: Rows in a batch; the last of a pass may have fewer.
+        shuffle: Whether to shuffle rows.
+        seed: Of the shuffling; None draws one, which is saved.
+    """
+
+    def __init__(self, data: Any, batch_size: int, shuffle: bool, seed: int | None) -> None:
+        lengths = {len(leaf) for leaf in leaves(data)}
+        if len(lengths) != 1 or 0 in lengths:
+            raise UnsupportedError(
+                "arrays of one data set have the same length", expected="one length", found=sorted(lengths)
+            )
+        (self._rows,) = lengths
+        self._data = data
+        self._batch_size = batch_size
+        self._permutation: tuple[tuple[int, int] | None, np.ndarray[Any, Any]] = (None, np.arange(0))
+        super().__init__(-(-self._rows // batch_size), shuffle, seed)
+
+    def batch(self, number: int, index: int) -> Any:
+        which = (self._seed, number)
+        if self._permutation[0] != which:
+            self._permutation = which, self.order(number, self._rows)
+        rows = self._permutation[1][index * self._batch_size : (index + 1) * self._batch_size]
+        return map_leaves(lambda leaf: leaf[rows], self._data)
+
+
+class SequenceSource(IndexedSource):
+    """A ``keras.utils.PyDataset`` or ``Sequence``, whose batches are made one after the other by their numbers."""
+
+    def __init__(self, dataset: Any, shuffle: bool, seed: int | None) -> None:
+        length = dataset.num_batches if hasattr(dataset, "num_batches") else len(dataset)
+        if length is None:
+            raise cannot_be_positioned(dataset, "it has no end, so it has no passes to be somewhere in")
+        self._state = state_of(dataset)
+        for name in ("on_epoch_begin", "on_epoch_end"):
+            if self._state is None and _is_overridden(dataset, name):
+                raise cannot_be_positioned(dataset, f"its {name}() changes it in a way that is not saved")
+        self._dataset = dataset
+        self._permutation: tuple[tuple[int, int] | None, np.ndarray[Any, Any]] = (None, np.arange(0))
+        self._is_open = False
+        super().__init__(length, shuffle, seed)
+
+    def begin(self, number: int) -> None:
+        self._close()
+        super().begin(number)
+        _call(self._dataset, "on_epoch_begin")
+        self._is_open = True
+
+    def next(self) -> Any:
+        try:
+            return super().next()
+        except StopIteration:
+            self._close()
+            raise
+
+    def batch(self, number: int, index: int) -> Any:
+        which = (self._seed, number)
+        if self._permutation[0] != which:
+            assert self.length is not None
+            self._permutation = which, self.order(number, self.length)
+        return self._dataset[int(self._permutation[1][index])]
+
+    def save(self) -> Any:
+        return {**super().save(), "open": self._is_open, "state": self._state[0]() if self._state else None}
+
+    def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
+        super().load(state, number, index, ended, attach)
+        if self._state is not None:
+            self._state[1](state["state"])
+        self._is_open = state["open"]
+
+    def reset(self, state: Any) -> None:
+        if self._state is not None:
+            self._state[1](state["state"])
+        self._is_open = False
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            _call(self._dataset, "on_epoch_end")
+
+
+def _call(data: Any, name: str) -> None:
+    method = getattr(data, name, None)
+    if callable(method):
+        method()
+
+
+def _is_overridden(data: Any, name: str) -> bool:
+    owner = next((base for base in type(data).__mro__ if name in vars(base)), object)
+    return owner is not object and owner.__module__.partition(".")[0] not in ("keras", "tf_keras")

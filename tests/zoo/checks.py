@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +239,9 @@ def refusal(kind: Callable[[Recipe], Subject], recipe: Recipe) -> str:
     return ""
 
 
-def check(kind: Callable[[Recipe], Subject], recipe: Recipe, directory: Path) -> dict[str, int | str | None]:
+def check(
+    kind: Callable[[Recipe], Subject], recipe: Recipe, directory: Path, stages: Iterable[str] = STAGES
+) -> dict[str, int | str | None]:
     """Runs the check.
 
     Returns:
@@ -252,7 +254,7 @@ def check(kind: Callable[[Recipe], Subject], recipe: Recipe, directory: Path) ->
     expected = list(source.outputs())
     at_the_end = source.values()
     results: dict[str, int | str | None] = {}
-    for stage in STAGES:
+    for stage in stages:
         if stage == "deferred" and recipe.then_first:
             results[stage] = None
             continue

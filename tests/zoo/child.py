@@ -23,7 +23,7 @@ def run(case: Case, directory: Path) -> dict[str, Any]:
     """The result of one case: ``refused`` if Keras cannot do it here, else an outcome for each stage."""
     recipe = case.recipe
     if recipe.requires and importlib.util.find_spec(recipe.requires) is None:
-        return {"refused": f"{recipe.requires} is not installed"}
+        return {"untried": f"{recipe.requires} is not installed"}
     result: dict[str, Any] = {}
     for place, kind in KINDS[case.namespace]:
         if place and recipe.variant:
@@ -33,7 +33,8 @@ def run(case: Case, directory: Path) -> dict[str, Any]:
             continue
         found: dict[str, Any]
         try:
-            found = check(kind, recipe, directory / (place or "alone"))
+            stages = STAGES[-1:] if place else STAGES
+            found = check(kind, recipe, directory / (place or "alone"), stages)
         except Exception:
             found = dict.fromkeys(STAGES, traceback.format_exc(limit=-4))
         refused = refusal(kind, recipe) if any(isinstance(outcome, str) for outcome in found.values()) else ""

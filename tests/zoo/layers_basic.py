@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tests.zoo.recipe import FILM, IMAGE, SEQUENCE, SMALL_IMAGE, TOKENS, VECTOR, VOLUME, Recipe, keras, recipe
+from typing import Any
 
-L = keras.layers
+from tests.zoo.recipe import FILM, IMAGE, SEQUENCE, SMALL_IMAGE, TOKENS, VECTOR, VOLUME, Recipe, keras, of, recipe
+
+L: Any = keras.layers
 BY_RANK = {1: SEQUENCE, 2: SMALL_IMAGE, 3: VOLUME}
 
 
@@ -93,30 +95,30 @@ CORE: dict[str, list[Recipe]] = {
 ACTIVATIONS: dict[str, list[Recipe]] = {
     "PReLU": [recipe(lambda: L.PReLU(), VECTOR)],
     **{
-        name: [recipe(lambda name=name: getattr(L, name)(), VECTOR)]
+        name: [recipe(of(L, name), VECTOR)]
         for name in ("ELU", "LeakyReLU", "ReLU", "Softmax", "ActivityRegularization", "UnitNormalization")
     },
 }
 
 CONVOLUTIONS: dict[str, list[Recipe]] = {
     **{
-        name: [recipe(lambda name=name: getattr(L, name)(3, 2), BY_RANK[int(name[4])])]
+        name: [recipe(of(L, name, 3, 2), BY_RANK[int(name[4])])]
         for rank in (1, 2, 3)
         for name in (f"Conv{rank}D", f"Conv{rank}DTranspose")
     },
-    **{f"DepthwiseConv{n}D": [recipe(lambda n=n: getattr(L, f"DepthwiseConv{n}D")(2), BY_RANK[n])] for n in (1, 2)},
-    **{f"SeparableConv{n}D": [recipe(lambda n=n: getattr(L, f"SeparableConv{n}D")(3, 2), BY_RANK[n])] for n in (1, 2)},
+    **{f"DepthwiseConv{n}D": [recipe(of(L, f"DepthwiseConv{n}D", 2), BY_RANK[n])] for n in (1, 2)},
+    **{f"SeparableConv{n}D": [recipe(of(L, f"SeparableConv{n}D", 3, 2), BY_RANK[n])] for n in (1, 2)},
 }
 CONVOLUTIONS["Conv2D"].append(recipe(lambda: L.Conv2D(2, 2, groups=2), SMALL_IMAGE, variant="groups"))
 for _rank in (1, 2, 3):
     CONVOLUTIONS[f"Conv{_rank}D"].append(
-        recipe(lambda n=_rank: getattr(L, f"Conv{n}D")(3, 2, lora_rank=2), BY_RANK[_rank], variant="lora_rank")
+        recipe(of(L, f"Conv{_rank}D", 3, 2, lora_rank=2), BY_RANK[_rank], variant="lora_rank")
     )
 
 POOLING: dict[str, list[Recipe]] = {
     f"{kind}Pooling{rank}D": [
         recipe(
-            lambda name=f"{kind}Pooling{rank}D", arguments=arguments: getattr(L, name)(*arguments),
+            of(L, f"{kind}Pooling{rank}D", *arguments),
             BY_RANK[rank],
         )
     ]
@@ -135,7 +137,7 @@ RESHAPING: dict[str, list[Recipe]] = {
     **{
         f"{kind}{rank}D": [
             recipe(
-                lambda name=f"{kind}{rank}D", size=size: getattr(L, name)(size),
+                of(L, f"{kind}{rank}D", size),
                 BY_RANK[rank],
             )
         ]
@@ -184,7 +186,7 @@ ATTENTION: dict[str, list[Recipe]] = {
 
 MERGING: dict[str, list[Recipe]] = {
     **{
-        name: [recipe(lambda name=name: getattr(L, name)(), [VECTOR, VECTOR + 1])]
+        name: [recipe(of(L, name), [VECTOR, VECTOR + 1])]
         for name in ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
     },
     "Dot": [recipe(lambda: L.Dot(1), [VECTOR, VECTOR + 1])],
@@ -192,13 +194,11 @@ MERGING: dict[str, list[Recipe]] = {
 
 NOISE: dict[str, list[Recipe]] = {
     **{
-        name: [recipe(lambda name=name: getattr(L, name)(0.4, seed=4), VECTOR, trains=True)]
+        name: [recipe(of(L, name, 0.4, seed=4), VECTOR, trains=True)]
         for name in ("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise")
     },
     **{
-        f"SpatialDropout{rank}D": [
-            recipe(lambda n=rank: getattr(L, f"SpatialDropout{n}D")(0.4, seed=4), inputs, trains=True)
-        ]
+        f"SpatialDropout{rank}D": [recipe(of(L, f"SpatialDropout{rank}D", 0.4, seed=4), inputs, trains=True)]
         for rank, inputs in {1: SEQUENCE, 2: IMAGE, 3: FILM}.items()
     },
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from typing import Any
 
 from tests.zoo.recipe import VECTOR, Recipe, keras, recipe
 
-L = keras.layers
+L: Any = keras.layers
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tests.zoo.recipe import (
@@ -12,10 +14,11 @@ from tests.zoo.recipe import (
     WORDS,
     Recipe,
     keras,
+    of,
     recipe,
 )
 
-L = keras.layers
+L: Any = keras.layers
 NUMBERS = np.array([[7], [9], [7], [11]], "int64")
 LABELLED = {"images": IMAGE, "labels": np.eye(2, dtype="float32")}
 BOXED = {
@@ -103,11 +106,11 @@ _NO_ARGUMENT = (
 
 AUGMENTATION: dict[str, list[Recipe]] = {
     **{
-        name: [recipe(lambda name=name: getattr(L, name)(0.3, seed=4), IMAGE, trains=True)]
+        name: [recipe(of(L, name, 0.3, seed=4), IMAGE, trains=True)]
         for name in _FACTOR
         if name != "RandomPosterization"
     },
-    **{name: [recipe(lambda name=name: getattr(L, name)(seed=4), IMAGE, trains=True)] for name in _NO_ARGUMENT},
+    **{name: [recipe(of(L, name, seed=4), IMAGE, trains=True)] for name in _NO_ARGUMENT},
     "AugMix": [
         recipe(
             lambda: L.AugMix(seed=4),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tests.zoo.recipe import FILM, SEQUENCE, SMALL_IMAGE, VECTOR, VOLUME, Recipe, keras, recipe
+from tests.zoo.recipe import FILM, SEQUENCE, SMALL_IMAGE, VECTOR, VOLUME, Recipe, keras, of, recipe
 
-L = keras.layers
+L: Any = keras.layers
 STATE = np.full((4, 3), 0.1, "float32")
 NAMES = ("SimpleRNN", "GRU", "LSTM")
 
@@ -34,10 +36,10 @@ class CustomWrapper(L.Wrapper):
 
 RECURRENT: dict[str, list[Recipe]] = {
     name: [
-        recipe(lambda name=name: getattr(L, name)(3), SEQUENCE),
-        recipe(lambda name=name: getattr(L, name)(3, stateful=True), SEQUENCE, variant="stateful"),
+        recipe(of(L, name, 3), SEQUENCE),
+        recipe(of(L, name, 3, stateful=True), SEQUENCE, variant="stateful"),
         recipe(
-            lambda name=name: getattr(L, name)(3, dropout=0.3, recurrent_dropout=0.3, seed=4),
+            of(L, name, 3, dropout=0.3, recurrent_dropout=0.3, seed=4),
             SEQUENCE,
             variant="dropout",
             trains=True,

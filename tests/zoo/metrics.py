@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tests.zoo.recipe import Recipe, keras, recipe
+from tests.zoo.recipe import Recipe, keras, of, recipe
 
-M = keras.metrics
+M: Any = keras.metrics
 
 
 class CustomMetric(M.Metric):
@@ -50,7 +52,7 @@ VALUES = tuple((guess,) for _, guess in BINARY)
 
 
 def _plain(names, inputs):
-    return {name: [recipe(lambda name=name: getattr(M, name)(), *inputs)] for name in names.split() if hasattr(M, name)}
+    return {name: [recipe(of(M, name), *inputs)] for name in names.split() if hasattr(M, name)}
 
 
 METRICS: dict[str, list[Recipe]] = {
@@ -77,7 +79,7 @@ METRICS: dict[str, list[Recipe]] = {
         recipe(lambda: M.AUC(num_thresholds=20, multi_label=True), *ONE_HOT, variant="multi_label"),
     ],
     **{
-        name: [recipe(lambda name=name: getattr(M, name)(0.5, num_thresholds=20), *BINARY)]
+        name: [recipe(of(M, name, 0.5, num_thresholds=20), *BINARY)]
         for name in ("PrecisionAtRecall", "RecallAtPrecision", "SensitivityAtSpecificity", "SpecificityAtSensitivity")
     },
     "IoU": [recipe(lambda: M.IoU(3, [0, 2]), *CLASSES)],

@@ -51,13 +51,14 @@ class Case(NamedTuple):
 
 
 def classes(namespace: str) -> dict[str, list[str]]:
-    """The public classes of a namespace that can have state, each by its own name, with its other names."""
+    """The public classes of a namespace that can have state, each by its (first) name, with its other names."""
     module, base, _ = NAMESPACES[namespace]
     names: dict[type, list[str]] = {}
     for name, kind in vars(module).items():
         if inspect.isclass(kind) and issubclass(kind, base) and not name.startswith("_"):
             names.setdefault(kind, []).append(name)
-    return {kind.__name__: [name for name in own if name != kind.__name__] for kind, own in names.items()}
+    firsts = {kind: kind.__name__ if kind.__name__ in own else own[0] for kind, own in names.items()}
+    return {firsts[kind]: [name for name in own if name != firsts[kind]] for kind, own in names.items()}
 
 
 def cases() -> Iterator[Case]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.zoo.recipe import VECTOR, Recipe, keras, recipe
 
-O = keras.optimizers  # noqa: E741
-S = keras.optimizers.schedules
+O: Any = keras.optimizers  # noqa: E741
+S: Any = keras.optimizers.schedules
 
 
 class CustomOptimizer(O.Optimizer):
@@ -57,6 +59,11 @@ def _multi():
     return O.MultiOptimizer(mapping)
 
 
+def _following(schedule):
+    """An optimizer that follows a schedule."""
+    return recipe(lambda: O.Adam(schedule()), VECTOR)
+
+
 OPTIMIZERS: dict[str, list[Recipe]] = {
     **{
         name: _options(getattr(O, name))
@@ -101,14 +108,11 @@ OPTIMIZERS["RMSprop"] += [
 ]
 
 SCHEDULES: dict[str, list[Recipe]] = {
-    name: [recipe(lambda make=make: O.Adam(make()), VECTOR)]
-    for name, make in {
-        "CosineDecay": lambda: S.CosineDecay(0.01, 5, warmup_target=0.02, warmup_steps=2),
-        "CosineDecayRestarts": lambda: S.CosineDecayRestarts(0.01, 2),
-        "ExponentialDecay": lambda: S.ExponentialDecay(0.01, 2, 0.5),
-        "InverseTimeDecay": lambda: S.InverseTimeDecay(0.01, 2, 0.5),
-        "PiecewiseConstantDecay": lambda: S.PiecewiseConstantDecay([2, 4], [0.1, 0.01, 0.001]),
-        "PolynomialDecay": lambda: S.PolynomialDecay(0.01, 5),
-        "LearningRateSchedule": CustomSchedule,
-    }.items()
+    "CosineDecay": [_following(lambda: S.CosineDecay(0.01, 5, warmup_target=0.02, warmup_steps=2))],
+    "CosineDecayRestarts": [_following(lambda: S.CosineDecayRestarts(0.01, 2))],
+    "ExponentialDecay": [_following(lambda: S.ExponentialDecay(0.01, 2, 0.5))],
+    "InverseTimeDecay": [_following(lambda: S.InverseTimeDecay(0.01, 2, 0.5))],
+    "PiecewiseConstantDecay": [_following(lambda: S.PiecewiseConstantDecay([2, 4], [0.1, 0.01, 0.001]))],
+    "PolynomialDecay": [_following(lambda: S.PolynomialDecay(0.01, 5))],
+    "LearningRateSchedule": [_following(CustomSchedule)],
 }

@@ -15,7 +15,8 @@ keras: Any = pytest.importorskip("keras", minversion="3", reason="Keras 3 is not
 def _grid(*shape: int, low: float = -1.0, high: float = 1.0) -> np.ndarray:
     """Numbers that look random, and are the same everywhere."""
     angles = np.sin(np.arange(1, np.prod(shape) + 1) * 12.9898) * 43758.5453
-    return (low + (high - low) * (angles - np.floor(angles))).reshape(shape).astype("float32")
+    numbers: np.ndarray = (low + (high - low) * (angles - np.floor(angles))).astype("float32")
+    return numbers.reshape(shape)
 
 
 VECTOR = _grid(4, 6)
@@ -64,3 +65,8 @@ class Recipe:
 def recipe(make: Callable[[], Any], *inputs: Any, variant: str = "", **settings: Any) -> Recipe:
     """A `Recipe`, with its inputs as arguments."""
     return Recipe(make, inputs, variant, **settings)
+
+
+def of(module: Any, name: str, *arguments: Any, **options: Any) -> Callable[[], Any]:
+    """A function that makes an object of a class, which is looked up by name."""
+    return lambda: getattr(module, name)(*arguments, **options)

@@ -18,8 +18,8 @@ Every public class of `keras.layers`, `keras.optimizers`, `keras.optimizers.sche
 backend: trained, saved with `milepost.Checkpoint`, and restored into a fresh object, which is *built* and in another
 state already, or not built yet (*deferred*). Numbers say how many values came back. Each was compared bit for bit, and so
 were the next outputs, for optimizers the losses of four further steps; `assert_consumed()` passed, and the report had
-nothing missing or unexpected. Layers were tried alone and inside a model; counts of optimizers include the weights of the
-model that they train.
+nothing missing or unexpected. Layers were tried alone, and not built yet inside a model. Counts of optimizers include the
+weights and the loss of the model that they train.
 
 - **0**: it has no state, and nothing was lost of what stood beside it in a model.
 - **—**: there is nothing to defer, because it must be changed before values fit, as `quantize()` does.
@@ -68,6 +68,9 @@ def _cells(case: Case, results: Results, notes: Notes) -> Iterator[str]:
     for backend in BACKENDS:
         result = results[backend][str(case)]
         for stage in STAGES:
+            if case.recipe.requires:
+                yield notes.reference(f"Tested where {case.recipe.requires} is installed.")
+                continue
             if "refused" in result:
                 yield notes.reference(f"Not on this backend, by Keras itself: {brief(result['refused'])}")
                 continue

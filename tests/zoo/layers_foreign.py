@@ -13,7 +13,7 @@ L: Any = keras.layers
 
 @functools.cache
 def _saved_model():
-    """The path of a SavedModel with a variable, a vocabulary of its own and one function."""
+    """A directory, for as long as this process lives, with a SavedModel of one variable and one function."""
     import tensorflow as tf
 
     class Scaled(tf.Module):
@@ -25,9 +25,9 @@ def _saved_model():
         def serve(self, x):
             return x * self.scale
 
-    path = tempfile.mkdtemp(prefix="milepost-zoo-")
-    tf.saved_model.save(Scaled(), path)
-    return path
+    directory = tempfile.TemporaryDirectory()
+    tf.saved_model.save(Scaled(), directory.name)
+    return directory
 
 
 def _torch_module():
@@ -62,7 +62,7 @@ def _flax_layer():
 
 
 RECIPES: dict[str, list[Recipe]] = {
-    "TFSMLayer": [recipe(lambda: L.TFSMLayer(_saved_model(), call_endpoint="serve"), VECTOR)],
+    "TFSMLayer": [recipe(lambda: L.TFSMLayer(_saved_model().name, call_endpoint="serve"), VECTOR)],
     "JaxLayer": [recipe(_jax_layer, VECTOR)],
     "FlaxLayer": [recipe(_flax_layer, VECTOR, requires="flax", trains=True)],
     "TorchModuleWrapper": [recipe(_torch_module, VECTOR, trains=True)],

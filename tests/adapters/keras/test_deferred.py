@@ -120,6 +120,26 @@ def test_a_layer_attached_after_the_restore_gets_its_values(tmp_path):
     status.assert_consumed()
 
 
+def test_a_save_gives_what_came_unannounced_its_values_first(tmp_path):
+    def adapted():
+        layer = keras.layers.Dense(2)
+        layer(INPUTS)
+        layer.enable_lora(2)
+        return layer
+
+    layer = adapted()
+    randomize(layer)
+    path = milepost.Checkpoint(layer=layer).write(tmp_path / "c")
+    fresh = keras.layers.Dense(2)
+    milepost.Checkpoint(layer=fresh).read(path)
+    fresh(INPUTS)
+    fresh.enable_lora(2)
+    again = milepost.Checkpoint(layer=fresh).write(tmp_path / "again")
+    other = adapted()
+    milepost.Checkpoint(layer=other).read(again).assert_consumed()
+    np.testing.assert_array_equal(numpy(other(INPUTS)), numpy(layer(INPUTS)))
+
+
 def test_build_delivers_without_a_call(tmp_path):
     def make():
         return keras.layers.Dense(2)

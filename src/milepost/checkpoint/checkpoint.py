@@ -149,7 +149,8 @@ class Checkpoint(Tracked):
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
 
-        Given a session of TensorFlow 1 before the path, it restores the values that variables have in that.
+        Given a session of TensorFlow 1 before the path, it restores the values that variables have in that. Variables of
+        graphs that are restored without one wait for the status's `run_restore_ops` or `initialize_or_restore`.
 
         Args:
             save_path: What `save` or `milepost.latest_checkpoint` returned, or a SavedModel's directory. None
@@ -167,7 +168,7 @@ class Checkpoint(Tracked):
         if is_session(save_path):
             return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
         if save_path is None:
-            return InitializationOnlyStatus()
+            return InitializationOnlyStatus(self._view)
         is_new = _COUNTER not in self.__dict__
         counter = self.save_counter  # made before, so that it is restored with the rest or not at all
         try:

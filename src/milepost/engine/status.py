@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -10,13 +11,21 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import Restoration
 from milepost.errors import UnmatchedError
+from milepost.graph.traversal import walk
 
 View = Callable[[], tuple[Any, Sequence[tuple[str, Any]]]]
 """Returns the live root as it is now, and the edges attached to it."""
 
 
 class LoadStatus(abc.ABC):
-    """What is common to every restore."""
+    """What is common to every restore.
+
+    Args:
+        view: Returns the live root, and what is attached to it.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
 
     @abc.abstractmethod
     def report(self) -> Report:
@@ -50,11 +59,39 @@ class LoadStatus(abc.ABC):
         """Declares that not every saved value is wanted, which silences the warning about values never used."""
         return self
 
-    def initialize_or_restore(self, session: Any = None) -> None:  # noqa: B027 - right for every status
-        """Does nothing: values are restored already. Here for programs written for TensorFlow."""
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """Restores variables of TensorFlow 1's graphs that have saved values, and initialises all others.
 
-    def run_restore_ops(self, session: Any = None) -> None:  # noqa: B027 - right for most
-        """Does nothing: values are restored already. Here for programs written for TensorFlow."""
+        Whatever has its value outside of sessions has it already.
+
+        Args:
+            session: The session, or None for the default session.
+
+        Raises:
+            UnsupportedError: There are such variables, but there is no session.
+        """
+        if "tensorflow" in sys.modules:
+            from milepost.adapters.tensorflow import session as sessions
+
+            objects = walk(*self._view()).objects
+            sessions.initialize(objects, session)
+            sessions.restore(objects, session)
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Restores variables of TensorFlow 1's graphs: all that exist by now, to what was restored last.
+
+        Whatever has its value outside of sessions has it already.
+
+        Args:
+            session: The session, or None for the default session.
+
+        Raises:
+            UnsupportedError: There are such variables, but there is no session.
+        """
+        if "tensorflow" in sys.modules:
+            from milepost.adapters.tensorflow import session as sessions
+
+            sessions.restore(walk(*self._view()).objects, session)
 
 
 class CheckpointLoadStatus(LoadStatus):
@@ -69,8 +106,8 @@ class CheckpointLoadStatus(LoadStatus):
     """
 
     def __init__(self, restoration: Restoration, view: View) -> None:
+        super().__init__(view)
         self._restoration = restoration
-        self._view = view
 
     def report(self) -> Report:
         return self._restoration.report(*self._view())
@@ -114,8 +151,8 @@ class NameBasedStatus(LoadStatus):
     """
 
     def __init__(self, restoration: NameBasedRestoration, view: View) -> None:
+        super().__init__(view)
         self._restoration = restoration
-        self._view = view
 
     def report(self) -> Report:
         return self._restoration.report(*self._view())

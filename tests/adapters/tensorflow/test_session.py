@@ -67,6 +67,146 @@ class TestSessions:
         with v1.Session(), pytest.raises(milepost.UnsupportedError, match="initializer"):
             checkpoint.write(tmp_path / "c")
 
+    def test_a_restore_without_a_session_waits_for_its_restore_ops(self, tmp_path, resource):
+        first, second, checkpoint = made(1, resource=resource)
+        status = checkpoint.restore(values_outside(tmp_path, [5, 6], 7)).assert_consumed()
+        for _ in range(2):
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                status.run_restore_ops(session)
+                assert session.run(first).tolist() == [5.0, 6.0]
+                assert session.run(second) == 7
+
+    def test_restore_ops_run_in_the_default_session_too(self, tmp_path, resource):
+        first, _, checkpoint = made(1, resource=resource)
+        status = checkpoint.restore(values_outside(tmp_path, [5, 6], 7))
+        with v1.Session() as session:
+            status.run_restore_ops()
+            assert session.run(first).tolist() == [5.0, 6.0]
+
+    def test_restore_ops_undo_initializers_that_ran_after_the_restore(self, tmp_path, resource):
+        first, _, checkpoint = made(1, resource=resource)
+        with v1.Session() as session:
+            status = checkpoint.restore(values_outside(tmp_path, [5, 6], 7))
+            session.run(v1.global_variables_initializer())
+            status.run_restore_ops()
+            assert session.run(first).tolist() == [5.0, 6.0]
+
+    def test_restore_ops_without_a_session_say_what_to_do(self, tmp_path, resource):
+        _, _, checkpoint = made(1, resource=resource)
+        status = checkpoint.restore(values_outside(tmp_path, [5, 6], 7))
+        with pytest.raises(milepost.UnsupportedError, match="session"):
+            status.run_restore_ops()
+
+    def test_variables_that_come_after_the_restore_have_their_values_too(self, tmp_path, resource):
+        checkpoint = milepost.Checkpoint()
+        status = checkpoint.restore(values_outside(tmp_path, [5, 6], 7))
+        checkpoint.first, *_ = made(1, resource=resource)
+        with v1.Session() as session:
+            status.run_restore_ops(session)
+            assert session.run(checkpoint.first).tolist() == [5.0, 6.0]
+
+    def test_what_is_not_restored_is_initialised(self, tmp_path, resource):
+        first, second, checkpoint = made(1, resource=resource)
+        only_first = milepost.Checkpoint(first=milepost.Variable(np.float32([5, 6]))).write(tmp_path / "c")
+        status = checkpoint.restore(only_first)
+        with v1.Session() as session:
+            status.initialize_or_restore(session)
+            assert session.run(first).tolist() == [5.0, 6.0]
+            assert session.run(second) == 1
+
+    def test_everything_is_initialised_where_there_is_no_checkpoint(self, resource):
+        first, second, checkpoint = made(1, resource=resource)
+        with v1.Session() as session:
+            checkpoint.restore(None).initialize_or_restore(session)
+            assert session.run(first).tolist() == [1.0, 1.0]
+            assert session.run(second) == 1
+
+    def test_variables_that_begin_with_the_same_tensor_get_each_its_own_value(self, tmp_path, resource):
+        initial = tf.constant(0.0)
+        live = [v1.Variable(initial, use_resource=resource) for _ in range(3)]
+        path = milepost.Checkpoint(v=[milepost.Variable(np.float32(n)) for n in range(3)]).write(tmp_path / "c")
+        with v1.Session() as session:
+            milepost.Checkpoint(v=live).restore(session, path)
+            assert session.run(live) == [0.0, 1.0, 2.0]
+
+    def test_it_is_one_run_of_the_session_each(self, tmp_path, resource):
+        _, _, checkpoint = made(1, resource=resource)
+        runs = []
+
+        class Counting(v1.Session):
+            def run(self, *args, **kwargs):
+                runs.append(args)
+                return super().run(*args, **kwargs)
+
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            with Counting() as counting:
+                counting.run(v1.global_variables_initializer())
+                del runs[:]
+                path = checkpoint.save(counting, tmp_path / "c")
+                assert len(runs) == 1
+                checkpoint.restore(counting, path)
+                assert len(runs) == 2
+
+
+def values_outside(directory, first, second):
+    """A checkpoint as `made` has it, of variables that need no session."""
+    checkpoint = milepost.Checkpoint(
+        first=milepost.Variable(np.float32(first)), more=[milepost.Variable(np.int64(second))]
+    )
+    return checkpoint.save(directory / "outside")
+
+
+@pytest.mark.parametrize("name", ["run_restore_ops", "initialize_or_restore"])
+def test_a_value_outside_of_sessions_stays_as_training_left_it(tmp_path, name):
+    live = milepost.Checkpoint(first=milepost.Variable(np.zeros(2, np.float32)))
+    status = live.restore(values_outside(tmp_path, [5, 6], 7))
+    live.first.assign([8, 9])
+    getattr(status, name)()
+    assert live.first.numpy().tolist() == [8, 9]
+
+
+@pytest.mark.parametrize("kind", [milepost.Checkpoint, tf.train.Checkpoint])
+def test_tensorflows_checkpoint_restores_it_and_is_restored(tmp_path, kind):
+    other = milepost.Checkpoint if kind is tf.train.Checkpoint else tf.train.Checkpoint
+    variable = v1.get_variable("a", initializer=np.float32([1, 2]))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        path = kind(v=variable).write(str(tmp_path / "c"))
+        session.run(variable.assign([0.0, 0.0]))
+        other(v=variable).read(path).assert_consumed().run_restore_ops()
+        assert session.run(variable).tolist() == [1.0, 2.0]
+
+
+def test_slot_variables_of_optimizers_are_saved_and_restored(tmp_path):
+    variable = v1.get_variable("a", initializer=np.float32([1, 2]))
+    optimizer = v1.train.MomentumOptimizer(0.1, 0.9)
+    update = optimizer.minimize(lambda: tf.reduce_sum(variable**2))
+    checkpoint = milepost.Checkpoint(v=variable, optimizer=optimizer)
+    slot = optimizer.get_slot(variable, "momentum")
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(update)
+        path = checkpoint.save(session, tmp_path / "c")
+        expected = session.run(slot)
+    with v1.Session() as session:
+        checkpoint.restore(session, path)
+        np.testing.assert_array_equal(session.run(slot), expected)
+        assert expected.all()
+
+
+def test_a_strategys_variables_are_saved_and_restored(tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        variable = tf.Variable([1.0, 2.0])
+    checkpoint = milepost.Checkpoint(v=variable)
+    path = milepost.Checkpoint(v=milepost.Variable(np.float32([5, 6]))).write(tmp_path / "c")
+    with v1.Session() as session:
+        checkpoint.restore(session, path)
+        again = checkpoint.save(session, tmp_path / "d")
+    assert milepost.load_variable(again, "v/.ATTRIBUTES/VARIABLE_VALUE").tolist() == [5.0, 6.0]
+
 
 def test_what_the_checkpoint_lacks_is_an_error(tmp_path):
     first, _, checkpoint = made(1, resource=True)

@@ -2,12 +2,16 @@
 
 A graph that a session runs may be frozen, so no operation is added to it: a value is read through the tensor that the
 variable has anyway, and given by running its initializer with the value fed in place of the initial one. All variables
-are read in one run, and all are assigned in one.
+are read in one run, and all are assigned in one, unless they share their initial value.
+
+A restore without a session is postponed: the value stays beside its variable until `restore` gives it to a session, as
+often as it is asked to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -15,81 +19,101 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from milepost.adapters.tensorflow.variables import ShardedVariable, is_of_session, unwrapped
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
 
+_Assigned = tuple[Any, Array]
+
 
 class _Use:
-    """One save or restore with a session."""
+    """One save or restore with a session.
 
-    def __init__(self, session: Any) -> None:
+    Args:
+        session: The session.
+        values: What `read` returns, by the identity of the variable.
+    """
+
+    def __init__(self, session: Any, values: dict[int, Array]) -> None:
         self.session = session
-        self.values: dict[int, Array] = {}
-        self.assigned: list[tuple[Any, Array]] = []
+        self.values = values
+        self.assigned: list[_Assigned] = []
 
 
 _current: Final[ContextVar[_Use | None]] = ContextVar("session_in_use", default=None)
+_postponed: Final[dict[int, tuple[weakref.ref[Any], Array]]] = {}
 
 
 @contextmanager
-def use(session: Any, variables: Iterable[Any] = ()) -> Iterator[None]:
+def use(session: Any, objects: Iterable[Any] = ()) -> Iterator[None]:
     """Saves and restores within take values of graph variables from a session, and give them to it at the end.
 
     Args:
         session: A `tf.compat.v1.Session`.
-        variables: Those that will be read, of any kind; others are left alone.
+        objects: Everything that will be saved; what is no graph variable is left alone.
+
+    Raises:
+        UnsupportedError: One of them has no value in this session.
     """
-    scope = _Use(session)
-    known = [variable for variable in variables if is_of_graph(variable)]
-    if known:
-        arrays = session.run([_tensor(variable) for variable in known])
-        scope.values = {id(variable): np.asarray(array) for variable, array in zip(known, arrays, strict=True)}
+    variables = list(_graph_variables(objects))
+    arrays = _values(session, variables)
+    scope = _Use(session, {id(variable): array for variable, array in zip(variables, arrays, strict=True)})
     token = _current.set(scope)
     try:
         yield
     finally:
         _current.reset(token)
-    _run(session, scope.assigned)
-
-
-def is_of_graph(variable: Any) -> bool:
-    """Whether an object is a variable that belongs to a graph rather than to this program."""
-    if not isinstance(variable, tf.Variable):
-        return False
-    first = getattr(variable, "_primary", variable)
-    return bool(getattr(first, "_in_graph_mode", not hasattr(first, "handle")))
+    _assign(session, scope.assigned)
 
 
 def read(variable: Any) -> Array:
-    """The value of a graph variable in the session in use, or in the default session.
+    """The value of a graph variable: what `use` has read of it, or what it is in the default session.
 
     Raises:
-        UnsupportedError: There is no session, or the variable is not initialised in it.
+        UnsupportedError: There is no session, or the variable has no value in it.
     """
     scope = _current.get()
-    if scope is not None and id(variable) in scope.values:
-        return scope.values[id(variable)]
-    try:
-        return np.asarray(_session(variable).run(_tensor(variable)))
-    except tf.errors.FailedPreconditionError as error:
-        raise UnsupportedError(
-            "this variable has no value yet in the session",
-            key=variable.op.name,
-            remedy="run its initializer before saving",
-        ) from error
+    if scope is None:
+        return _values(_default_session(variable), [variable])[0]
+    if id(variable) not in scope.values:
+        # Nothing is overwritten before everything is checked, so a restore needs no present values to go back to.
+        raise UnsupportedError("this variable was not announced to be read", key=variable.op.name)
+    return scope.values[id(variable)]
 
 
 def assign(variable: Any, array: Array) -> None:
-    """Gives a graph variable its value, now or, within `use`, when that ends.
+    """Gives a graph variable its value when `use` ends; else now, if there is a default session, and in `restore`."""
+    scope = _current.get()
+    if scope is not None:
+        scope.assigned.append((variable, array))
+        return
+    number = id(variable)
+    _postponed[number] = weakref.ref(variable, lambda _: _postponed.pop(number, None)), array
+    session = tf.compat.v1.get_default_session()
+    if session is not None and session.graph is variable.graph:
+        _assign(session, [(variable, array)])
+
+
+def restore(objects: Iterable[Any], session: Any = None) -> None:
+    """Gives variables the values that were postponed.
+
+    Args:
+        objects: The variables; other objects are left alone.
+        session: The session that gets them, or None for the default session.
 
     Raises:
         UnsupportedError: There is no session.
     """
-    scope = _current.get()
-    if scope is not None:
-        scope.assigned.append((variable, array))
-    else:
-        _run(_session(variable), [(variable, array)])
+    assigned = [(variable, _postponed[id(variable)][1]) for variable in _graph_variables(objects) if _waits(variable)]
+    if assigned:
+        _assign(session or _default_session(assigned[0][0]), assigned)
+
+
+def initialize(objects: Iterable[Any], session: Any = None) -> None:
+    """Runs the initializers of all variables that no restore has a value for; otherwise as `restore`."""
+    fresh = [variable for variable in _graph_variables(objects) if not _waits(variable)]
+    if fresh:
+        (session or _default_session(fresh[0])).run([variable.initializer for variable in fresh])
 
 
 def write_meta_graph(session: Any, path: str, *, strip_default_attrs: bool, save_debug_info: bool) -> None:
@@ -100,11 +124,62 @@ def write_meta_graph(session: Any, path: str, *, strip_default_attrs: bool, save
         )
 
 
-def _run(session: Any, assigned: list[tuple[Any, Array]]) -> None:
-    if assigned:
-        initializers = [variable.initializer for variable, _ in assigned]
-        values = {operation.inputs[1]: array for operation, (_, array) in zip(initializers, assigned, strict=True)}
-        session.run(initializers, feed_dict=values)
+def _graph_variables(objects: Iterable[Any]) -> Iterator[Any]:
+    for obj in objects:
+        for part in obj.variables if isinstance(obj, ShardedVariable) else (obj,):
+            variable = unwrapped(part) if isinstance(part, tf.Variable) else None
+            if variable is not None and is_of_session(variable):
+                yield variable
+
+
+def _waits(variable: Any) -> bool:
+    return id(variable) in _postponed and _postponed[id(variable)][0]() is variable
+
+
+def _values(session: Any, variables: Sequence[Any]) -> list[Array]:
+    if not variables:
+        return []
+    try:
+        return [np.asarray(array) for array in session.run([_tensor(_replicas(each)[0]) for each in variables])]
+    except tf.errors.FailedPreconditionError as error:
+        raise UnsupportedError(
+            "a variable has no value yet in the session",
+            key=variables[0].op.name if len(variables) == 1 else None,
+            found=error.message.splitlines()[0],
+            remedy="run its initializer before saving",
+        ) from error
+
+
+def _assign(session: Any, assigned: Sequence[_Assigned]) -> None:
+    remaining = [(replica, array) for variable, array in assigned for replica in _replicas(variable)]
+    while remaining:
+        later: list[_Assigned] = []
+        fed: dict[Any, Array] = {}
+        initializers = []
+        for variable, array in remaining:
+            initial = variable.initializer.inputs[1]
+            if initial.ref() in fed:  # another variable begins with the same tensor
+                later.append((variable, array))
+            else:
+                fed[initial.ref()] = array
+                initializers.append(variable.initializer)
+        session.run(initializers, feed_dict={reference.deref(): array for reference, array in fed.items()})
+        remaining = later
+
+
+def _replicas(variable: Any) -> Sequence[Any]:
+    """The variable itself, or what a distribution strategy has made of it."""
+    if not isinstance(variable, tf.distribute.DistributedValues):
+        return (variable,)
+    if variable.synchronization is tf.VariableSynchronization.ON_READ and len(variable.values) > 1:
+        raise UnsupportedError(
+            "this variable has another value in each replica, and its graph may be frozen",
+            key=variable.op.name,
+            expected="a variable whose replicas are equal",
+            remedy="train with one replica, or eagerly",
+        )
+    replicas: Sequence[Any] = variable.values
+    return replicas
 
 
 def _tensor(variable: Any) -> Any:
@@ -112,13 +187,12 @@ def _tensor(variable: Any) -> Any:
     return element if element is not None else variable.value()
 
 
-def _session(variable: Any) -> Any:
-    scope = _current.get()
-    session = scope.session if scope is not None else tf.compat.v1.get_default_session()
+def _default_session(variable: Any) -> Any:
+    session = tf.compat.v1.get_default_session()
     if session is None:
         raise UnsupportedError(
             "a variable of a graph has its value in a session",
             key=variable.op.name,
-            remedy="save(session, path) and restore(session, path), or do it within `with tf.compat.v1.Session():`",
+            remedy="give the session, as in save(session, path), or do it within `with tf.compat.v1.Session():`",
         )
     return session

@@ -25,14 +25,14 @@ class VariableAdapter(Adapter):
         return issubclass(kind, tf.Variable) and not is_of_keras_3(kind)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        variable = _unwrapped(obj)
+        variable = unwrapped(obj)
         shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else _present_shape(variable)
         return (
             Value(VARIABLE_VALUE, dtype_of(variable), shape, lambda: _read(variable), full_name=_full_name(variable)),
         )
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        _assign(_unwrapped(obj), arrays[VARIABLE_VALUE])
+        _assign(unwrapped(obj), arrays[VARIABLE_VALUE])
         return obj
 
 
@@ -48,7 +48,7 @@ class ShardedVariableAdapter(Adapter):
         parts = list(obj.variables)
 
         def source() -> Array:
-            return np.concatenate([_read(_unwrapped(part)) for part in parts])
+            return np.concatenate([_read(unwrapped(part)) for part in parts])
 
         name = _full_name(parts[0]) if getattr(parts[0], "_save_slice_info", None) is not None else ""
         return (Value(VARIABLE_VALUE, dtype_of(obj), tuple(obj.shape.as_list()), source, full_name=name),)
@@ -58,12 +58,12 @@ class ShardedVariableAdapter(Adapter):
         start = 0
         for part in obj.variables:
             end = start + part.shape[0]
-            _assign(_unwrapped(part), array[start:end])
+            _assign(unwrapped(part), array[start:end])
             start = end
         return obj
 
 
-def _unwrapped(variable: Any) -> Any:
+def unwrapped(variable: Any) -> Any:
     """The variable itself, where Keras has wrapped it to read as another type, or a strategy to be updated elsewhere."""
     while True:
         if hasattr(variable, "true_dtype") and hasattr(variable, "_variable"):
@@ -74,14 +74,14 @@ def _unwrapped(variable: Any) -> Any:
             return variable
 
 
-def _is_of_session(variable: Any) -> bool:
+def is_of_session(variable: Any) -> bool:
     """Whether the variable belongs to a graph, so that only a session knows its value."""
     first = getattr(variable, "_primary", variable)
     return bool(getattr(first, "_in_graph_mode", not hasattr(first, "handle")))
 
 
 def _read(variable: Any) -> Array:
-    if _is_of_session(variable):
+    if is_of_session(variable):
         from milepost.adapters.tensorflow import session
 
         return session.read(variable)
@@ -92,7 +92,7 @@ def _read(variable: Any) -> Array:
 
 
 def _assign(variable: Any, array: Array) -> None:
-    if _is_of_session(variable):
+    if is_of_session(variable):
         from milepost.adapters.tensorflow import session
 
         session.assign(variable, array)

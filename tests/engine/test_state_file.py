@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import text_format
+from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +35,11 @@ states = st.builds(
     times.map(lambda time: time + 0.0),  # -0.0 is written as nothing
 )
 
+unicode_text = pytest.mark.skipif(
+    "é" not in text_format.MessageToString(StringValue(value="é")),
+    reason="this protobuf writes all but printable ASCII in octal, and knows no escapes for more",
+)
+
 
 @pytest.fixture(scope="module")
 def tf() -> Any:
@@ -51,7 +58,7 @@ class TestParse:
             (rb'"a\"b\\c\n"', 'a"b\\c\n'),
             (rb'"\303\251"', "é"),
             ('"é\N{GRINNING FACE}"'.encode(), "é\N{GRINNING FACE}"),
-            (rb'"\x41\u00e9\U0001f600"', "Aé\N{GRINNING FACE}"),
+            pytest.param(rb'"\x41\u00e9\U0001f600"', "Aé\N{GRINNING FACE}", marks=unicode_text),
             (b"'it is \"quoted\"'", 'it is "quoted"'),
             (b'"a" \'b\'\n  "c"', "abc"),
             (b'"x" # what follows is a comment: "y"', "x"),
@@ -219,7 +226,8 @@ class TestTensorFlow:
             ("x-1", None, None, None),
             ("{}/x-2", ["{}/x-1"], None, 0.0),
             ("{}/x-2", ["/abs/x-1", "{}/x-2"], [1.5, 1795235640.4459484], 1e22),
-            ("/abs/é\n\"'\\\t\x01\x7f\N{GRINNING FACE}", ["y"], None, 1.25),
+            ("/abs/\n\"'\\\t", ["y"], None, 1.25),
+            pytest.param("/abs/é\n\"'\\\t\x01\x7f\N{GRINNING FACE}", ["y"], None, 1.25, marks=unicode_text),
         ],
     )
     def test_writes_the_same_bytes(

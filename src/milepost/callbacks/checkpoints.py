@@ -327,9 +327,10 @@ class FitCheckpoints:
         stand_in = None if self._data is None else self._data.stand_in()
         if stand_in is not None:  # so that the iterator's values do not wait for one that comes later
             self._checkpoint.data = stand_in
-        self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
+        status = self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
         batch, epoch = int(self._batch), int(self._epoch)
         if batch:
+            status.expect_partial()  # all is restored once more after the batches that are counted through
             self._require_data("resume in the middle of an epoch")
             self._make_everything()
             for name, value in self._other_objects().items():

@@ -15,6 +15,7 @@ _CHILD = "MILEPOST_TESTS_KERAS_CHILD"
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 @pytest.mark.parametrize("file", ["test_deferred.py", "test_optimizers.py", "test_objects.py"])
 def test_everything_holds_on(backend, file):
+    pytest.importorskip("keras", minversion="3")
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
     environment = {**os.environ, "KERAS_BACKEND": backend, _CHILD: "1"}

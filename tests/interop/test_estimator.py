@@ -19,7 +19,10 @@ OPTIMIZERS = {
     "sgd": lambda: tf.keras.optimizers.SGD(0.01, momentum=0.9),
     "adam": lambda: tf.keras.optimizers.Adam(0.1),
     "oldest_adam": lambda: tf.keras.optimizers.legacy.Adam(0.1),
+    "tensorflow_1_adam": lambda: tf.compat.v1.train.AdamOptimizer(0.1),
 }
+UPDATING = ("oldest_adam", "tensorflow_1_adam")
+"""Those whose `apply_gradients` returns the update in a graph; the others' returns the count, so nothing is trained."""
 
 
 class Net(tf.keras.Model):  # type: ignore[name-defined]
@@ -62,7 +65,8 @@ def trained(kind, optimizer="oldest_adam"):
 
 class TestGuide:
     @pytest.fixture(scope="class")
-    def run(self, tmp_path_factory):
+    @classmethod
+    def run(cls, tmp_path_factory):
         directory = tmp_path_factory.mktemp("guide")
         command = [sys.executable, str(GUIDE), str(directory)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -141,6 +145,49 @@ def test_an_estimator_that_was_killed_goes_on(tmp_path):
         for name in ("killed", "whole")
     ]
     np.testing.assert_allclose(*values, rtol=1e-6)
+
+
+class TestFilesByName:
+    """What an Estimator saves that was not given a checkpoint."""
+
+    @pytest.fixture(params=UPDATING)
+    def trained_by_name(self, request, tmp_path):
+        def model_fn(features, labels, mode):
+            net, opt = Net(), OPTIMIZERS[request.param]()
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((net(features["x"]) - features["y"]) ** 2)
+            variables = net.trainable_variables
+            update = opt.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            count = tf.compat.v1.train.get_global_step().assign_add(1)
+            return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=tf.group(update, count))
+
+        model = tf.estimator.Estimator(model_fn, str(tmp_path))
+        model.train(dataset, steps=3)
+        tf.keras.backend.clear_session()  # names count anew
+        step = tf.Variable(0, dtype=tf.int64, name="global_step")
+        return model, milepost.Checkpoint(step=step, net=Net(), optimizer=OPTIMIZERS[request.param]())
+
+    @pytest.mark.parametrize("deferred", [True, False], ids=["before", "after"])
+    def test_training_goes_on_outside_of_it_restored_before_or_after_the_first_step(self, trained_by_name, deferred):
+        model, checkpoint = trained_by_name
+
+        def step():
+            batch = next(iter(dataset()))
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((checkpoint.net(batch["x"]) - batch["y"]) ** 2)
+            variables = checkpoint.net.trainable_variables
+            checkpoint.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+        if not deferred:
+            step()
+        status = checkpoint.restore(milepost.latest_checkpoint(model.model_dir))
+        step()
+        status.assert_consumed()
+        assert not status.report().unexpected
+        assert int(checkpoint.step) == 3
+        model.train(dataset, steps=1)
+        kernel = milepost.load_variable(model.model_dir, "net/dense/kernel")
+        np.testing.assert_allclose(checkpoint.net.l1.kernel, kernel, rtol=1e-5)
 
 
 def _train_and_die(directory):

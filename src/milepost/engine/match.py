@@ -26,6 +26,7 @@ from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.object_graph import Edge, ObjectGraph, SavedValue
 from milepost.graph.traversal import live_children
 from milepost.graph.waiting import SlotKey
+from milepost.tensor import TensorSpec
 
 
 class Wait(NamedTuple):
@@ -215,6 +216,11 @@ class Matcher:
                 return key
         return None
 
+    def specs(self, node: int) -> dict[str, TensorSpec]:
+        """Element types and shapes of a node's values, by local name; those that the files lack are left out."""
+        values = [value for value in self._nodes[node].values if value.key in self._reader]
+        return {unescape(value.name): self._reader.spec(value.key) for value in values}
+
     def _match_slots(self, match: Match) -> None:
         """Matches slot variables of which the variable, the optimizer or both were bound in this match."""
         for node, obj in list(match.bindings.items()):
@@ -236,7 +242,7 @@ class Matcher:
             return
         slot = adapter.slot(owner, variable, name)
         if slot is None:
-            slot = adapter.make_slot(owner, variable, name)
+            slot = adapter.make_slot(owner, variable, name, self.specs(node))
             if slot is not None:
                 match.made_slots.append((adapter, owner, variable, name))
         slot_adapter = adapter_of(slot)

@@ -6,7 +6,7 @@ path. Objects that are attached later are matched when they come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milepost.bundle import BundleReader
@@ -18,6 +18,7 @@ from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.traversal import LiveGraph, walk
 from milepost.graph.waiting import ANY, wait
+from milepost.tensor import TensorSpec
 
 _COUNTER = "save_counter"
 """Made by restoring itself, so that a file without it lacks nothing."""
@@ -108,6 +109,9 @@ class _Anything:
 
     def peek(self) -> Any:
         return None
+
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return {}
 
     def is_settled(self) -> bool:
         return False

@@ -28,6 +28,7 @@ from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
 from milepost.graph.waiting import wait
+from milepost.tensor import TensorSpec
 
 _uids: Final = itertools.count(1)
 _MOST_LISTED: Final = 10
@@ -55,6 +56,9 @@ class RestoredPosition:
     def peek(self) -> Any:
         values = self.restoration.graph.nodes[self.node].values
         return self.restoration.reader.read(values[0].key) if len(values) == 1 else None
+
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return self.restoration.specs(self.node)
 
     def is_settled(self) -> bool:
         return self.restoration.is_settled(self.node)
@@ -132,6 +136,10 @@ class Restoration:
         """The live object that took a node, or None."""
         reference = self._bound.get(node)
         return reference() if reference is not None else None
+
+    def specs(self, node: int) -> Mapping[str, TensorSpec]:
+        """Element types and shapes of a node's values, by local name."""
+        return self._matcher.specs(node)
 
     def is_settled(self, node: int) -> bool:
         """Whether live objects have taken all values of a node and of what lies below it."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.tensor import DType
+from milepost.tensor import DType, TensorSpec
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int | None, ...]
@@ -90,6 +90,9 @@ class Adapter:
     leaf: bool = False
     """Set where objects have values only and never children."""
 
+    may_refuse: bool = True
+    """Cleared where `assign` runs nobody's code and cannot fail, so that no copy of the old value need be kept."""
+
     def complaint(self, obj: Any) -> str | None:
         """Why an object of a handled type does not take part, if its owner should know."""
         return None
@@ -158,8 +161,15 @@ class Adapter:
         """The slot variable ``name`` that this optimizer made for ``variable``, or None."""
         return None
 
-    def make_slot(self, obj: Any, variable: Any, name: str) -> Any:
-        """Makes that slot variable now, or returns None if the optimizer will make it by itself later."""
+    def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
+        """Makes that slot variable now, or returns None if the optimizer will make it by itself later.
+
+        Args:
+            obj: The optimizer.
+            variable: The variable.
+            name: The slot's name.
+            saved: Element type and shape of each value that waits for the slot, by local name.
+        """
         return None
 
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
@@ -194,9 +204,14 @@ _by_type: dict[type, Adapter | None] = {}
 _MISSING: Final = object()
 
 
-def register(adapter: Adapter) -> None:
-    """Adds an adapter. One added later is asked first, so that it may refine an earlier one."""
-    _adapters.insert(0, adapter)
+def register(adapter: Adapter, *, last: bool = False) -> None:
+    """Adds an adapter. One added later is asked first, so that it may refine an earlier one.
+
+    Args:
+        adapter: The adapter.
+        last: Whether it is asked after all others instead, as one of objects that nobody else knows.
+    """
+    _adapters.insert(len(_adapters) if last else 0, adapter)
     _by_type.clear()
 
 

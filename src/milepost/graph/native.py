@@ -13,7 +13,7 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.module import _UNTRACKED, Tracked
 from milepost.graph.state import PythonState, TensorState
 from milepost.graph.variable import Variable, as_array
-from milepost.tensor import DType
+from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING
 
 
@@ -51,7 +51,7 @@ class SlotAdapter(Adapter):
         except (KeyError, AttributeError):
             return None
 
-    def make_slot(self, obj: Any, variable: Any, name: str) -> Any:
+    def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
         make = getattr(obj, "add_slot", None)
         return make(variable, name) if make is not None else None
 

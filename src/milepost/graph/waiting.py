@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from milepost.graph.adapter import adapter_of
+from milepost.tensor import TensorSpec
 
 
 class Position(Protocol):
@@ -28,6 +29,10 @@ class Position(Protocol):
 
     def peek(self) -> Any:
         """The value that is waiting, if it is a single one, as an array; else None."""
+        ...
+
+    def specs(self) -> Mapping[str, TensorSpec]:
+        """Element type and shape of each value that is waiting for this very object, by local name."""
         ...
 
     def is_settled(self) -> bool:

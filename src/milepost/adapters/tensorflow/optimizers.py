@@ -17,6 +17,7 @@ from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import register
 from milepost.graph.traversal import reachable
+from milepost.tensor import TensorSpec
 
 _FLAT: Final = ("_variables", "_index_dict")
 _KERAS_3_ONLY: Final = "_trainable_variables"
@@ -29,7 +30,7 @@ class SlotOptimizerAdapter(TrackableAdapter):
     def handles(self, kind: type) -> bool:
         return super().handles(kind) and hasattr(kind, "_create_or_restore_slot_variable") and hasattr(kind, "get_slot")
 
-    def make_slot(self, obj: Any, variable: Any, name: str) -> Any:
+    def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
         with tf.init_scope():
             if not tf.executing_eagerly():
                 return None  # made when the graph is; its value is given then

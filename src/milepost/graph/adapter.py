@@ -225,13 +225,18 @@ def register_framework(framework: str, module: str) -> None:
     _awaited[framework] = module
 
 
+def import_adapters() -> None:
+    """Imports the adapters of all frameworks that the user has imported by now."""
+    for framework in [name for name in _awaited if name in sys.modules]:
+        importlib.import_module(_awaited.pop(framework))
+
+
 def adapter_of_type(kind: type) -> Adapter | None:
     """The adapter for objects of exactly this type, or None if they are not trackable."""
     known = _by_type.get(kind, _MISSING)
     if known is not _MISSING:
         return known  # type: ignore[return-value]
-    for framework in [name for name in _awaited if name in sys.modules]:
-        importlib.import_module(_awaited.pop(framework))
+    import_adapters()
     found = next((adapter for adapter in _adapters if adapter.handles(kind)), None)
     _by_type[kind] = found
     return found

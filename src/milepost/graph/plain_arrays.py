@@ -1,0 +1,96 @@
+"""NumPy's arrays of any type as arrays of types that files hold, and back, for `milepost.graph.plain_state`.
+
+Text and byte strings of fixed length become byte strings, dates and durations int64, and numbers of a foreign byte order
+those of this machine; the type they had is named beside them, as NumPy does: ``<U3``, ``<M8[ns]``, ``>f4``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.graph.adapter import Array
+from milepost.tensor import DType
+
+_MOST_PADDING: Final = 64 << 20
+"""Bytes by which an array of text may be larger in memory than a thousand times its content."""
+_NAMED: Final = re.compile(r"[<>|=]?[biufcSUmM]\d{0,12}(\[\w{1,12}\])?")
+
+
+def to_stored(array: Array) -> tuple[Array, str | None]:
+    """The array that files hold, without a copy where it can be, and the name of the type it had, if another.
+
+    Raises:
+        UnsupportedError: Files cannot hold it.
+    """
+    dtype = array.dtype
+    if dtype.kind in "US":
+        stored = _encoded_text(array)
+        if _padding(array.nbytes, stored) > _MOST_PADDING:
+            raise UnsupportedError(
+                "an array of text that is mostly padding cannot be saved",
+                found=f"{dtype}, shape {array.shape}",
+                remedy="use a list of str or bytes",
+            )
+        return stored, dtype.str
+    if dtype.kind in "mM":
+        return array.astype(dtype.newbyteorder("=")).view(np.ndarray).view(np.int64), dtype.str
+    stored = array.astype(DType.of(dtype).numpy, copy=False).view(np.ndarray)
+    return stored, None if dtype.isnative else dtype.str
+
+
+def from_stored(stored: Array, name: str) -> Array:
+    """Undoes `to_stored` for an array that had another type.
+
+    Raises:
+        CorruptCheckpointError: It cannot have been of that type.
+    """
+    dtype = dtype_of(name)
+    if dtype.kind in "US" and stored.dtype.hasobject:
+        return _decoded_text(stored, dtype)
+    if dtype.kind in "mM" and stored.dtype == np.int64:
+        return stored.view(dtype.newbyteorder("=")).astype(dtype, copy=False)
+    if dtype.newbyteorder("=") == stored.dtype:
+        return stored.astype(dtype)
+    raise CorruptCheckpointError("the entry of an array has another type", expected=dtype, found=stored.dtype)
+
+
+def dtype_of(name: Any) -> np.dtype[Any]:
+    """The type of this name, TensorFlow's or NumPy's.
+
+    Raises:
+        CorruptCheckpointError: There is none that plain state may have.
+    """
+    if any(each.name == name and not each.is_bytes for each in DType.all()):
+        return DType.of(name).numpy
+    if not isinstance(name, str) or not _NAMED.fullmatch(name):
+        raise CorruptCheckpointError("not an element type of plain state", found=f"{name!r:.80}")
+    return np.dtype(name)
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """A name that `dtype_of` knows, with the byte order."""
+    return DType.of(dtype).name if dtype.kind == "V" else dtype.str
+
+
+def _encoded_text(array: Array) -> Array:
+    items = array.reshape(-1).tolist()
+    encoded = np.empty(len(items), object)
+    encoded[:] = [each if isinstance(each, bytes) else each.encode("utf-8", "surrogatepass") for each in items]
+    return encoded.reshape(array.shape)
+
+
+def _decoded_text(array: Array, dtype: np.dtype[Any]) -> Array:
+    items: list[Any] = array.reshape(-1).tolist()
+    if _padding(dtype.itemsize * len(items), array) > _MOST_PADDING:
+        raise CorruptCheckpointError("an array of text is said to be longer than it can be", found=dtype)
+    if dtype.kind == "U":
+        items = [each.decode("utf-8", "surrogatepass") for each in items]
+    return np.array(items, dtype).reshape(array.shape)
+
+
+def _padding(size: int, encoded: Array) -> int:
+    return size - 1000 * sum(map(len, encoded.reshape(-1).tolist()))

@@ -1,0 +1,486 @@
+"""Nested plain state as named tensors: readable JSON, and beside it every array that is in the state.
+
+`pack` gives a scalar string ``py_state`` and an entry for each array, named by its path in the state (``sampler/0/seed``).
+What JSON has means itself: text, numbers, true, false, null, lists, and dicts whose keys are all text. Everything else is
+an object with the member ``"!"``::
+
+    tuple, set, frozenset    {"!": "tuple", "items": [...]}
+    deque                    {"!": "deque", "items": [...], "maxlen": 3}
+    dict with other keys     {"!": "dict", "items": [[key, value], ...]}
+    OrderedDict, Counter     {"!": "OrderedDict", "items": [[key, value], ...]}
+    defaultdict              {"!": "defaultdict", "factory": "list", "items": [[key, value], ...]}
+    text with surrogates     {"!": "str", "escaped": "\\ud800"}
+    bytes, bytearray         {"!": "bytes", "text": "..."}, or "base64", or "entry" for long ones
+    int that is very long    {"!": "int", "hex": "-ff..."}
+    inf and nan              {"!": "float", "value": "-inf"}, or "bits" for other nans than the usual one
+    complex                  {"!": "complex", "real": 1.0, "imag": 0.0}
+    array                    {"!": "array", "entry": "name"}; "as": "<U3" where the entry has another type (text, dates)
+    array, within the text   {"!": "array", "dtype": "<u4", "shape": [2], "base64": "..."}
+    array of objects         {"!": "objects", "shape": [2], "items": [...]}
+    NumPy scalar             {"!": "scalar", "dtype": "float32", "value": 1.5}, or "base64"
+    a registered kind        {"!": "torch", "value": ...}
+
+`unpack` is the exact inverse: types and bits are kept. What is not kept: that one object stood in several places, and
+the memory order of arrays. Instances of other classes are refused, subclasses such as named tuples too, because they
+could not be made again without running code that a file names.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.graph.adapter import Array, import_adapters
+from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, to_stored
+from milepost.tensor import DType
+
+TEXT: Final = "py_state"
+"""Name of the entry that holds the JSON text."""
+
+_DEEPEST: Final = 64
+_LONGEST_NAME: Final = 200
+_LONG_INT: Final = 2048
+"""Bits from which on an int is written as hexadecimal digits; Python refuses to read long decimal ones."""
+_LONG_BYTES: Final = 1 << 10
+_LONG_TEXT: Final = 1 << 16
+_USUAL_NAN: Final = struct.pack(">d", math.nan)
+_FACTORIES: Final[dict[str, Any]] = {
+    kind.__name__: kind for kind in (bool, bytes, dict, float, int, list, set, str, tuple)
+}
+_ALIKE: Final[dict[type, type]] = {ListWrapper: list, DictWrapper: dict, OrderedDictWrapper: OrderedDict}
+"""Milepost's own subclasses, which a state becomes when its owner keeps it in an attribute."""
+_COLLECTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": dict,
+    "OrderedDict": OrderedDict,
+    "Counter": lambda items: Counter(dict(items)),
+}
+_MALFORMED: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+    struct.error,
+)
+"""What comes of taking for granted that a text is one that was written here."""
+
+Store = Callable[[Array, str], dict[str, Any]]
+"""Puts an array, of a type that files hold, somewhere, and returns the members that tell where."""
+
+
+class _Kind(NamedTuple):
+    handles: Callable[[Any], bool]
+    to_plain: Callable[[Any], Any]
+    from_plain: Callable[[Any], Any]
+
+
+_kinds: Final[dict[str, _Kind]] = {}
+
+
+def register_kind(
+    name: str, handles: Callable[[Any], bool], to_plain: Callable[[Any], Any], from_plain: Callable[[Any], Any]
+) -> None:
+    """Makes values of a framework part of plain state: its tensors, or small things such as its element types.
+
+    Args:
+        name: What files call it.
+        handles: Whether a value, of no type that is known here, is one of these.
+        to_plain: Makes an array of it, or other plain state.
+        from_plain: Makes it from that; may raise whatever it likes if that cannot be.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> register_kind("fraction", lambda value: type(value) is Fraction, str, Fraction)
+        >>> unpack(pack({"ratio": Fraction(1, 3)}))
+        {'ratio': Fraction(1, 3)}
+    """
+    _kinds[name] = _Kind(handles, to_plain, from_plain)
+
+
+def pack(state: Any, key: str = "") -> dict[str, Array]:
+    """Turns nested plain state into named arrays.
+
+    Args:
+        state: Dicts, lists, tuples, sets, deques, numbers, text, bytes, None, NumPy's arrays and scalars, and what is
+            registered, of any depth up to 64.
+        key: What to call it in errors.
+
+    Returns:
+        ``py_state``, a scalar object array with JSON text as UTF-8, and each array of the state under its path. The
+        arrays are the state's own memory where that can be stored.
+
+    Raises:
+        UnsupportedError: There is something in it that is no plain state, or it holds itself.
+
+    Example:
+        >>> import numpy as np
+        >>> arrays = pack({"position": (3, 4), "seeds": np.arange(2)})
+        >>> arrays["py_state"].item().decode()
+        '{"position": {"!": "tuple", "items": [3, 4]}, "seeds": {"!": "array", "entry": "seeds"}}'
+        >>> arrays["seeds"]
+        array([0, 1])
+    """
+    entries: dict[str, Array] = {TEXT: np.empty((), object)}
+
+    def store(array: Array, path: str) -> dict[str, Any]:
+        name = _entry_name(path, entries)
+        entries[name] = array
+        return {"entry": name}
+
+    entries[TEXT][()] = to_text(state, key, store).encode()
+    return entries
+
+
+def unpack(arrays: Mapping[str, Array]) -> Any:
+    """Undoes `pack`; arrays of the state are those given, where they need no conversion.
+
+    Args:
+        arrays: What `pack` returned.
+
+    Raises:
+        CorruptCheckpointError: These are no such arrays.
+        UnsupportedError: They hold something that this version of milepost does not know.
+
+    Example:
+        >>> unpack(pack([1.5, (b"ab", None)]))
+        [1.5, (b'ab', None)]
+    """
+    text = arrays.get(TEXT)
+    content = text.item() if isinstance(text, np.ndarray) and text.shape == () else None
+    if not isinstance(content, (bytes, str)):
+        found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
+        raise CorruptCheckpointError("no plain state", expected=f"a scalar string {TEXT!r}", found=found)
+    return from_text(content, arrays)
+
+
+def to_text(state: Any, key: str, store: Store) -> str:
+    """Writes plain state as JSON; what becomes of arrays is the business of ``store``."""
+    import_adapters()
+    return json.dumps(_Encoder(key, store).encode(state, "", 0), ensure_ascii=False, allow_nan=False)
+
+
+def from_text(text: str | bytes, arrays: Mapping[str, Array]) -> Any:
+    """Reads what `to_text` wrote; ``arrays`` are its entries. Errors as for `unpack`."""
+    import_adapters()
+    try:
+        return _Decoder(arrays).decode(json.loads(text), 0)
+    except MilepostError:
+        raise
+    except _MALFORMED as error:
+        raise CorruptCheckpointError(
+            "this is not the text of plain state", found=f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def store_inline(array: Array, path: str) -> dict[str, Any]:
+    """A `Store` that puts arrays into the text itself."""
+    if array.dtype.hasobject:
+        items = [_bytes_members(each) for each in array.reshape(-1).tolist()]
+        return {"shape": list(array.shape), "items": items}
+    return {"dtype": dtype_name(array.dtype), "shape": list(array.shape), "base64": _base64(array.tobytes())}
+
+
+class _Encoder:
+    def __init__(self, key: str, store: Store) -> None:
+        self._key = key
+        self._store = store
+        self._open: set[int] = set()
+
+    def encode(self, value: Any, path: str, depth: int) -> Any:
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if kind is int:
+            return value if value.bit_length() <= _LONG_INT else {"!": "int", "hex": format(value, "x")}
+        if kind is float:
+            return value if math.isfinite(value) else {"!": "float", **_float_members(value)}
+        if kind is str:
+            return value if _is_text(value) else {"!": "str", "escaped": value.encode("unicode_escape").decode()}
+        if kind is complex:
+            real, imag = (self.encode(part, path, depth) for part in (value.real, value.imag))
+            return {"!": "complex", "real": real, "imag": imag}
+        if kind in (bytes, bytearray):
+            return {"!": kind.__name__, **self._bytes(bytes(value), path)}
+        if isinstance(value, np.generic):
+            return self._scalar(value, path, depth)
+        return self._nested(value, path, depth)
+
+    def _nested(self, value: Any, path: str, depth: int) -> Any:
+        if id(value) in self._open:
+            raise self._refusal(
+                "state that holds itself cannot be saved", value, path, "return a copy without the cycle"
+            )
+        if depth >= _DEEPEST:
+            raise self._refusal(
+                f"state of more than {_DEEPEST} levels cannot be saved", value, path, "return less nested state"
+            )
+        self._open.add(id(value))
+        try:
+            return self._by_kind(value, path, depth + 1)
+        finally:
+            self._open.discard(id(value))
+
+    def _by_kind(self, value: Any, path: str, depth: int) -> Any:
+        kind = _ALIKE.get(type(value), type(value))
+        if kind is dict:
+            if "!" not in value and all(type(name) is str and _is_text(name) for name in value):
+                return {name: self.encode(each, _join(path, name), depth) for name, each in value.items()}
+            return {"!": "dict", "items": self._pairs(value, path, depth)}
+        if kind is list:
+            return self._items(value, path, depth)
+        if kind is tuple:
+            return {"!": "tuple", "items": self._items(value, path, depth)}
+        if kind is set or kind is frozenset:
+            # In an order that is the same in every process, unlike the set's own.
+            return {"!": kind.__name__, "items": sorted(self._items(value, path, depth), key=json.dumps)}
+        if kind is deque:
+            return {"!": "deque", "items": self._items(value, path, depth), "maxlen": value.maxlen}
+        if kind is OrderedDict or kind is Counter:
+            return {"!": kind.__name__, "items": self._pairs(value, path, depth)}
+        if kind is defaultdict:
+            factory = value.default_factory
+            if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
+                raise self._refusal("this state cannot be saved", factory, path, "use a factory such as int or list")
+            name = None if factory is None else factory.__name__
+            return {"!": "defaultdict", "factory": name, "items": self._pairs(value, path, depth)}
+        if kind is np.ndarray or kind is np.memmap:
+            return self._array(value, path, depth)
+        for name, registered in reversed(_kinds.items()):
+            if registered.handles(value):
+                return {"!": name, "value": self.encode(registered.to_plain(value), path, depth)}
+        raise self._refusal(
+            "this state cannot be saved", value, path, "return state of plain data, or make the object a PythonState"
+        )
+
+    def _items(self, values: Iterable[Any], path: str, depth: int) -> list[Any]:
+        return [self.encode(each, _join(path, str(number)), depth) for number, each in enumerate(values)]
+
+    def _pairs(self, values: Mapping[Any, Any], path: str, depth: int) -> list[list[Any]]:
+        pairs = []
+        for number, (name, value) in enumerate(values.items()):
+            readable = str(name) if isinstance(name, (str, int, float)) else str(number)
+            inner = _join(path, readable)
+            pairs.append([self.encode(name, inner, depth), self.encode(value, inner, depth)])
+        return pairs
+
+    def _bytes(self, data: bytes, path: str) -> dict[str, Any]:
+        members = _bytes_members(data)
+        if len(data) <= (_LONG_TEXT if "text" in members else _LONG_BYTES) or self._store is store_inline:
+            return members
+        array = np.empty((), object)
+        array[()] = data
+        return self._store(array, path)
+
+    def _array(self, array: Array, path: str, depth: int) -> dict[str, Any]:
+        dtype = array.dtype
+        if dtype.kind == "O":
+            return {
+                "!": "objects",
+                "shape": list(array.shape),
+                "items": self._items(array.reshape(-1).tolist(), path, depth),
+            }
+        try:
+            stored, declared = to_stored(array)
+        except UnsupportedError as error:
+            raise error.with_context(key=_join(self._key, path)) from None
+        return {"!": "array", **({"as": declared} if declared else {}), **self._store(stored, path)}
+
+    def _scalar(self, value: np.generic, path: str, depth: int) -> dict[str, Any]:
+        plain: Any
+        dtype = value.dtype
+        if isinstance(value, (np.str_, np.bytes_)):
+            plain = str(value) if isinstance(value, np.str_) else bytes(value)
+            return {"!": "scalar", "dtype": type(plain).__name__, "value": self.encode(plain, path, depth)}
+        if dtype.kind in "mM":
+            plain = int(np.asarray(value).astype(np.int64)[()])
+            return {"!": "scalar", "dtype": dtype.str, "value": plain}
+        try:
+            known = DType.of(dtype)
+        except UnsupportedError as error:
+            raise error.with_context(key=_join(self._key, path)) from None
+        if dtype.names:
+            return {"!": "scalar", "dtype": known.name, "base64": _base64(value.tobytes())}
+        plain = complex(value) if dtype.kind == "c" else value.item()
+        if not isinstance(plain, (bool, int, float, complex)):  # element types of ml_dtypes
+            plain = float(value)
+            plain = int(plain) if "int" in known.name else plain
+        if np.asarray(plain, dtype).tobytes() != value.tobytes():  # a nan that is not the usual one
+            return {"!": "scalar", "dtype": known.name, "base64": _base64(value.tobytes())}
+        return {"!": "scalar", "dtype": known.name, "value": self.encode(plain, path, depth)}
+
+    def _refusal(self, problem: str, value: Any, path: str, remedy: str) -> UnsupportedError:
+        return UnsupportedError(
+            problem,
+            key=_join(self._key, path),
+            expected="None, numbers, text, bytes, arrays, tensors, and lists, tuples, dicts, sets and deques of them",
+            found=f"a {type(value).__module__}.{type(value).__qualname__}".replace(" builtins.", " "),
+            remedy=remedy,
+        )
+
+
+class _Decoder:
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+
+    def decode(self, value: Any, depth: int) -> Any:
+        if isinstance(value, (list, dict)) and depth > 3 * _DEEPEST:
+            raise CorruptCheckpointError(f"plain state of more than {_DEEPEST} levels")
+        if isinstance(value, list):
+            return [self.decode(each, depth + 1) for each in value]
+        if not isinstance(value, dict):
+            return value
+        form = value.get("!")
+        if form is None:
+            return {name: self.decode(each, depth + 1) for name, each in value.items()}
+        if form in _COLLECTIONS:
+            return _COLLECTIONS[form](self.decode(value["items"], depth + 1))
+        if form == "deque":
+            return deque(self.decode(value["items"], depth + 1), value["maxlen"])
+        if form == "defaultdict":
+            factory = None if value["factory"] is None else _FACTORIES[value["factory"]]
+            return defaultdict(factory, map(tuple, self.decode(value["items"], depth + 1)))
+        if form == "int":
+            return int(value["hex"], 16)
+        if form == "float":
+            return struct.unpack(">d", bytes.fromhex(value["bits"]))[0] if "bits" in value else float(value["value"])
+        if form == "complex":
+            return complex(self.decode(value["real"], depth + 1), self.decode(value["imag"], depth + 1))
+        if form == "str":
+            return value["escaped"].encode("ascii").decode("unicode_escape")
+        if form in ("bytes", "bytearray"):
+            return (bytes if form == "bytes" else bytearray)(self._bytes(value))
+        if form == "array":
+            return self._array(value)
+        if form == "objects":
+            return _shaped(self.decode(value["items"], depth + 1), value["shape"])
+        if form == "scalar":
+            return self._scalar(value, depth)
+        return self._registered(form, value, depth)
+
+    def _registered(self, form: Any, value: dict[str, Any], depth: int) -> Any:
+        if form == "tensor":  # as first written, for PyTorch alone
+            form, value = "torch", {"value": {**value, "!": "array"}}
+        if not isinstance(form, str):
+            raise CorruptCheckpointError("not a kind of plain state", found=f"{form!r:.80}")
+        if "value" not in value:
+            raise UnsupportedError(
+                "plain state of an unknown kind; a newer milepost may have written it", found=f"{form!r:.80}"
+            )
+        plain = self.decode(value["value"], depth + 1)
+        kind = _kinds.get(form)
+        if kind is None:  # its library has not been imported
+            return plain
+        try:
+            return kind.from_plain(plain)
+        except MilepostError:
+            raise
+        except Exception as error:
+            raise CorruptCheckpointError(
+                f"no {form} can be made from this", found=f"{plain!r:.80}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _entry(self, name: Any) -> Array:
+        array = self._arrays.get(name) if isinstance(name, str) and name != TEXT else None
+        if not isinstance(array, np.ndarray):
+            raise CorruptCheckpointError("plain state names an entry that is not there", key=name)
+        return array
+
+    def _bytes(self, value: dict[str, Any]) -> bytes:
+        if "text" in value:
+            return value["text"].encode()  # type: ignore[no-any-return]
+        if "base64" in value:
+            return base64.b64decode(value["base64"], validate=True)
+        data = self._entry(value["entry"]).item()
+        if not isinstance(data, bytes):
+            raise CorruptCheckpointError("not the entry of a byte string", key=value["entry"])
+        return data
+
+    def _array(self, value: dict[str, Any]) -> Array:
+        if "base64" in value:
+            raw = base64.b64decode(value["base64"], validate=True)
+            array = np.frombuffer(raw, dtype_of(value["dtype"])).reshape(value["shape"]).copy()
+        elif "items" in value:
+            array = _shaped([self._bytes(each) for each in value["items"]], value["shape"])
+        else:
+            array = self._entry(value["entry"])
+        return from_stored(array, value["as"]) if "as" in value else array
+
+    def _scalar(self, value: dict[str, Any], depth: int) -> Any:
+        if value["dtype"] in ("str", "bytes"):
+            plain = self.decode(value["value"], depth + 1)
+            return np.str_(plain) if isinstance(plain, str) else np.bytes_(plain)
+        dtype = dtype_of(value["dtype"])
+        if "base64" in value:
+            return np.frombuffer(base64.b64decode(value["base64"], validate=True), dtype, 1)[0]
+        if dtype.kind in "US":
+            raise CorruptCheckpointError("no scalar of this type is written so", found=value["dtype"])
+        if dtype.kind in "mM":
+            return np.array(value["value"], np.int64).view(dtype)[()]
+        return np.array(self.decode(value["value"], depth + 1), dtype)[()]
+
+
+def _shaped(items: list[Any], shape: list[int]) -> Array:
+    if math.prod(shape) != len(items):
+        raise CorruptCheckpointError("an array of another shape", expected=shape, found=f"{len(items)} elements")
+    array = np.empty(len(items), object)
+    for number, item in enumerate(items):  # not at once, which would look into items that are lists
+        array[number] = item
+    return array.reshape(shape)
+
+
+def _float_members(value: float) -> dict[str, str]:
+    if math.isnan(value) and struct.pack(">d", value) != _USUAL_NAN:
+        return {"bits": struct.pack(">d", value).hex()}
+    return {"value": repr(value)}
+
+
+def _bytes_members(data: bytes) -> dict[str, str]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"base64": _base64(data)}
+    if all(each.isprintable() or each in "\n\r\t" for each in text):
+        return {"text": text}
+    return {"base64": _base64(data)}
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _is_text(value: str) -> bool:
+    """Whether it has no lone surrogates, which UTF-8 cannot hold."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _entry_name(path: str, taken: Mapping[str, Any]) -> str:
+    """A name for an entry, which is its path where that can be."""
+    readable = "".join(each if each.isprintable() else "_" for each in path)
+    base = name = readable[-_LONGEST_NAME:] or "value"
+    number = 1
+    while name in taken:
+        name = f"{base}_{number}"
+        number += 1
+    return name

@@ -19,7 +19,7 @@ from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
 from milepost.graph.object_graph import Edge, SavedValue, SlotReference
 from milepost.graph.traversal import LiveGraph
-from milepost.graph.waiting import Position, admit, is_anything_waiting, waiting_on
+from milepost.graph.waiting import Position, is_anything_waiting, waiting_on
 from milepost.tensor import DType
 
 
@@ -102,12 +102,7 @@ class _Collector:
         steps: list[_Step] = []
         for holder, obj in enumerate(self._live.objects):
             depth = self._live.paths[holder].count("/") + (holder > 0)
-            present = {edge.name: edge.node for edge in self._live.edges[holder]}
             for name, positions in list(waiting_on(obj).items()):
-                if name in present:
-                    # It has come unannounced, where an adapter looks for it in the next call only.
-                    admit(obj, name, self._live.objects[present[name]])
-                    continue
                 newest = _newest(positions)
                 if newest is not None:
                     self._restorations[newest.restoration.uid] = newest.restoration

@@ -16,6 +16,7 @@ from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import next_uid
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
+from milepost.graph.look_again import look_again_below
 from milepost.graph.traversal import LiveGraph, walk
 from milepost.graph.waiting import ANY, wait
 from milepost.tensor import TensorSpec
@@ -46,6 +47,7 @@ class NameBasedRestoration:
 
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """An account of every live value and, as unexpected, of every key that none asked for."""
+        look_again_below(root, attached)
         live = walk(root, attached)
         entries = []
         used = set()
@@ -106,6 +108,10 @@ class _Anything:
     @property
     def uid(self) -> int:
         return self.restoration.uid
+
+    @property
+    def variable(self) -> None:
+        return None
 
     def peek(self) -> Any:
         return None

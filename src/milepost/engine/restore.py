@@ -25,6 +25,7 @@ from milepost.engine.report import Entry, Outcome, Report
 from milepost.errors import UnrestoredWarning
 from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import tensor_key, unescape
+from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
 from milepost.graph.waiting import wait
@@ -42,12 +43,12 @@ def next_uid() -> int:
 class RestoredPosition:
     """A saved node that waits for its object; see `milepost.graph.waiting`."""
 
-    __slots__ = ("__weakref__", "_variable", "node", "restoration")
+    __slots__ = ("__weakref__", "node", "restoration", "variable")
 
     def __init__(self, restoration: Restoration, node: int, variable: Any) -> None:
         self.restoration = restoration
         self.node = node
-        self._variable = variable  # kept: a slot waits under its variable's identity, which must stay its own
+        self.variable = variable  # kept: a slot waits under its variable's identity, which must stay its own
 
     @property
     def uid(self) -> int:
@@ -194,6 +195,7 @@ class Restoration:
 
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """An account of every saved value, and of every live value reachable from ``root`` now."""
+        look_again_below(root, attached)
         entries = [*self._account_of_saved(), *self._account_of_live(root, attached)]
         order = list(Outcome)
         entries.sort(key=lambda entry: (order.index(entry.outcome), entry.key))

@@ -17,6 +17,7 @@ from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Array, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
+from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
@@ -41,7 +42,9 @@ def plan_save(
         UntrackableError: Something cannot be saved as it is held.
         UnsupportedError: A value has an element type that files cannot hold.
         CorruptCheckpointError: A value that still waits for its object, and is to be taken along, is damaged.
+        MismatchError: A value that still waits does not fit its object, which has come since.
     """
+    look_again_below(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:
         live = walk(root, attached, complain="raise" if options.strict else "warn")

@@ -27,6 +27,11 @@ class Position(Protocol):
         """Number of the restore; later ones are higher and win."""
         ...
 
+    @property
+    def variable(self) -> Any:
+        """The variable, if it is a slot variable that is waited for."""
+        ...
+
     def peek(self) -> Any:
         """The value that is waiting, if it is a single one, as an array; else None."""
         ...

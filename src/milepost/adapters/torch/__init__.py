@@ -1,0 +1,11 @@
+"""PyTorch.
+
+What is here, by the question it answers: `memory`, how tensors and arrays share memory; `tensors`, in which states a
+tensor may be; `modules`, what a module holds; `hooks`, how values arrive late; `optimizers`, `param_groups`,
+`schedulers`, `generators`, the adapters of these; `views`, parts of objects that are no objects of their own.
+"""
+
+from milepost.adapters.torch import generators as generators
+from milepost.adapters.torch import modules as modules
+from milepost.adapters.torch import optimizers as optimizers
+from milepost.adapters.torch import tensors as tensors

@@ -1,0 +1,258 @@
+"""How waiting values reach what modules make late.
+
+While values wait on any module, PyTorch's own hooks tell of every parameter, buffer and module that is registered, before
+it is put in place. Lazy modules register before and make their parameters in the first call: those values are given
+after that, and before ``forward``; the numbers that the initialization drew are put back, for nothing came of them.
+
+A parameter may be initialized after it was registered, which would overwrite what it was given. In the first call after
+the restore, operations in place on such a parameter do nothing; before that call, it is given its value once more; and
+where neither is possible, as in compiled calls, the call ends with an error.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+import torch
+from torch.nn.modules import module as registration
+from torch.overrides import TorchFunctionMode
+
+from milepost.errors import UnmatchedError
+from milepost.graph.adapter import adapter_of
+from milepost.graph.look_again import look_again
+from milepost.graph.waiting import Position, admit, wait, waiting_on
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_pending: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
+"""Modules on which values wait."""
+_unverified: Final[weakref.WeakKeyDictionary[torch.nn.Module, list[_Given]]] = weakref.WeakKeyDictionary()
+"""Modules with tensors that got their values when they were registered and may be initialized after that."""
+_global_hooks: Final[list[Any]] = []
+
+
+class _Given(NamedTuple):
+    name: str
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+    position: Position
+
+
+class _Watch:
+    """What was installed for one module.
+
+    Attributes:
+        wrappers: Modules that run this one otherwise, on which the same values wait.
+        handles: Its hooks.
+        called: Whether it has been called since.
+        mode: What is active in its first call.
+        random: The state of random generators before lazy parameters were initialized.
+    """
+
+    def __init__(self) -> None:
+        self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.handles: list[Any] = []
+        self.called = False
+        self.mode: _KeepRestored | None = None
+        self.random: list[tuple[torch.Generator, torch.Tensor]] = []
+
+
+class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untyped
+    """Makes operations in place on parameters that were just restored do nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.restored: list[torch.Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.restored and args and any(args[0] is each for each in self.restored):
+            name = getattr(func, "__name__", "")
+            if name.endswith("_") and not name.endswith("__") and name not in _NO_VALUES:
+                return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+_NO_VALUES: Final = frozenset({"requires_grad_", "retain_grad_", "share_memory_", "rename_"})
+
+
+def watch_module(obj: Any, module: Any) -> None:
+    """Watches a module on which values have begun to wait.
+
+    Args:
+        obj: The module that they wait on.
+        module: The same, or the module that it wraps, which will get the children.
+    """
+    if obj is not module:
+        for name, positions in waiting_on(obj).items():
+            present = waiting_on(module).get(name, ())
+            for position in positions:
+                if position not in present:
+                    wait(module, name, position)
+    watch = _pending.get(module)
+    if watch is None:
+        watch = _pending[module] = _Watch()
+        _add_hooks(module, watch)
+    if obj is not module:
+        watch.wrappers.add(obj)
+    if not _global_hooks:
+        _global_hooks.extend(
+            (
+                registration.register_module_parameter_registration_hook(_on_registration),
+                registration.register_module_buffer_registration_hook(_on_registration),
+                registration.register_module_module_registration_hook(_on_registration),
+            )
+        )
+
+
+def _add_hooks(module: Any, watch: _Watch) -> None:
+    if isinstance(module, torch.nn.modules.lazy.LazyModuleMixin) and module.has_uninitialized_params():
+        watch.handles = [
+            module.register_forward_pre_hook(_before_initialization, prepend=True),
+            module.register_forward_pre_hook(_after_initialization),
+        ]
+    else:
+        watch.handles = [
+            module.register_forward_pre_hook(_before_call, prepend=True),
+            module.register_forward_hook(_after_call, always_call=True),
+        ]
+
+
+def _untraced(function: _F) -> _F:
+    """Makes compilers leave their graph for a call, for what it does is not theirs to record."""
+    untraced: _F = torch._disable_dynamo(function)
+    return untraced
+
+
+# The test comes first and by itself: compilers follow it at no cost, and leave only where there is something to do.
+def _on_registration(module: Any, name: str, child: Any) -> Any:
+    if module in _pending:
+        return _admit(module, name, child)
+    return None
+
+
+@_untraced
+def _admit(module: Any, name: str, child: Any) -> Any:
+    if child is None or name not in waiting_on(module):
+        return None
+    watch = _pending[module]
+    position = max(waiting_on(module)[name], key=lambda each: each.uid)
+    successor = admit(module, name, child)
+    if isinstance(successor, torch.Tensor):
+        if watch.mode is None:
+            given = _Given(name, weakref.ref(successor), successor._version, position)
+            _unverified.setdefault(module, []).append(given)
+        elif isinstance(successor, torch.nn.Parameter):
+            watch.mode.restored.append(successor)
+    for wrapper in watch.wrappers:
+        look_again(wrapper)
+    return None if successor is child else successor
+
+
+def _overwritten(module: Any, kind: type[Any] = torch.Tensor) -> list[str]:
+    """Gives tensors that were initialized after they got their values these once more, and returns their names."""
+    names = []
+    for given in _unverified.pop(module, ()):
+        tensor = given.tensor()
+        if isinstance(tensor, kind) and tensor._version != given.version:
+            adapter = adapter_of(tensor)
+            if adapter is not None:
+                (value,) = adapter.values(tensor)
+                adapter.assign(tensor, {value.name: given.position.peek()})
+                names.append(given.name)
+    return names
+
+
+@_untraced
+def _before_initialization(module: Any, arguments: Any) -> None:
+    watch = _pending.get(module)
+    if watch is not None:
+        watch.random = [(generator, generator.get_state()) for generator in _generators()]
+
+
+@_untraced
+def _after_initialization(module: Any, arguments: Any) -> None:
+    watch = _pending.get(module)
+    if watch is None:
+        return
+    deliver(module)
+    if not waiting_on(module):
+        for generator, state in watch.random:
+            generator.set_state(state)
+    _release(module)
+
+
+def _before_call(module: Any, arguments: Any) -> None:
+    if not torch.compiler.is_compiling():
+        _begin_call(module)
+    elif module in _unverified:
+        _begin_compiled_call(module)
+
+
+@_untraced
+def _begin_call(module: Any) -> None:
+    _overwritten(module)
+    deliver(module)
+    watch = _pending.get(module)
+    if watch is not None and not watch.called:
+        watch.called = True
+        watch.mode = _KeepRestored()
+        watch.mode.__enter__()
+
+
+@_untraced
+def _begin_compiled_call(module: Any) -> None:
+    _overwritten(module)
+    deliver(module)
+
+
+def _after_call(module: Any, arguments: Any, output: Any) -> None:
+    if module in _unverified or not torch.compiler.is_compiling():
+        _end_call(module)
+
+
+@_untraced
+def _end_call(module: Any) -> None:
+    watch = _pending.get(module)
+    if watch is not None:
+        mode, watch.mode = watch.mode, None
+        if mode is not None:
+            mode.__exit__(None, None, None)
+    lost = _overwritten(module, torch.nn.Parameter)  # a call may change buffers for good reasons
+    _release(module)
+    if lost:
+        raise UnmatchedError(
+            "parameters were initialized after they had been restored, in a compiled call, whose result is therefore wrong",
+            key=", ".join(lost),
+            remedy="initialize a tensor before it becomes an attribute; its restored value is in place again",
+        )
+
+
+def deliver(module: Any) -> None:
+    """Gives what waits on a module to what it holds by now."""
+    look_again(module)
+    watch = _pending.get(module)
+    if watch is not None:
+        for wrapper in watch.wrappers:
+            look_again(wrapper)
+
+
+def _release(module: Any) -> None:
+    """Takes the hooks away from a module that nothing waits on any more, and those of PyTorch after the last."""
+    if waiting_on(module) or module in _unverified:
+        return
+    watch = _pending.pop(module, None)
+    if watch is not None:
+        for handle in watch.handles:
+            handle.remove()
+    if not _pending:
+        while _global_hooks:
+            _global_hooks.pop().remove()
+
+
+def _generators() -> list[torch.Generator]:
+    """PyTorch's own generators, of the devices that are in use."""
+    generators = [torch.default_generator]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        generators += torch.cuda.default_generators
+    return generators

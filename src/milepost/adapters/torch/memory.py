@@ -1,0 +1,151 @@
+"""Tensors as arrays that share their memory, and the way back.
+
+Most element types have a NumPy type of the same bits, if need be from ml_dtypes. Those that TensorFlow's files have no
+number for are saved as bytes, under a local name that says what they are::
+
+    bfloat16, float8_*, int2, int4, ...   VARIABLE_VALUE, as ml_dtypes has them
+    float8_e8m0fnu, bits8, int3, ...      the type's name; uint8 of the same shape
+    complex32, bits16, ...                the type's name; uint8 with one more dimension, of the element's size
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+
+from milepost.errors import UnsupportedError
+from milepost.graph.adapter import Array, Shape
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.tensor import DType
+
+_UINT8: Final = DType.of("uint8")
+_IN_NUMPY: Final = frozenset("biufc")
+
+
+class Stored(NamedTuple):
+    """How tensors of one element type are stored.
+
+    Attributes:
+        name: Local name of the value.
+        dtype: Element type of the value.
+        trailing: The dimension that is added to the tensor's.
+    """
+
+    name: str
+    dtype: DType
+    trailing: tuple[int, ...] = ()
+
+
+@functools.cache
+def stored_as(dtype: torch.dtype) -> Stored:
+    """How tensors of this element type are stored."""
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return Stored(VARIABLE_VALUE, DType.of(name))
+    except (UnsupportedError, TypeError):
+        return Stored(name, _UINT8, (dtype.itemsize,) if dtype.itemsize > 1 else ())
+
+
+def stored_shape(tensor: torch.Tensor) -> Shape:
+    """Shape of the value that a tensor is stored as."""
+    return (*tensor.shape, *stored_as(tensor.dtype).trailing)
+
+
+def as_array(tensor: torch.Tensor) -> Array:
+    """The value of a tensor; its own memory where that is the processor's and its layout has an equal in NumPy."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    stored = stored_as(tensor.dtype)
+    numpy = stored.dtype.numpy
+    if numpy.kind in _IN_NUMPY and stored.name == VARIABLE_VALUE:
+        array: Array = tensor.numpy()
+        return array
+    shape = (*tensor.shape, *stored.trailing)
+    if not tensor.numel():
+        return np.empty(shape, numpy)
+    array = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return array.view(numpy).reshape(shape)
+
+
+def memory(tensor: torch.Tensor) -> Array | None:
+    """Memory of a tensor that a saved value can be read straight into, or None."""
+    if (
+        tensor.device.type != "cpu"
+        or tensor.layout is not torch.strided
+        or not tensor.is_contiguous()
+        or not tensor.numel()
+        or tensor.is_conj()
+        or tensor.is_neg()
+    ):
+        return None
+    return as_array(tensor)
+
+
+def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The tensor that an array is the stored value of; of the array's memory, which must be writable.
+
+    Args:
+        array: A value as `as_array` returns it.
+        dtype: The tensor's element type; the array's own by default.
+
+    Raises:
+        UnsupportedError: PyTorch has no such element type.
+    """
+    if dtype is None:
+        dtype = torch_dtype(DType.of(array))
+    stored = stored_as(dtype)
+    shape = array.shape[: array.ndim - len(stored.trailing)]
+    if not array.size:
+        return torch.empty(shape, dtype=dtype)
+    array = np.require(array, requirements=["C", "W"])
+    if array.dtype.kind in _IN_NUMPY and stored.name == VARIABLE_VALUE:
+        return torch.from_numpy(array)
+    flat = torch.from_numpy(array.reshape(-1).view(np.uint8))
+    return flat.view(dtype).reshape(shape)
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """PyTorch's element type of this name.
+
+    Raises:
+        UnsupportedError: PyTorch has none.
+    """
+    found = getattr(torch, dtype.name, None)
+    if not isinstance(found, torch.dtype):
+        raise UnsupportedError("PyTorch has no such element type", found=dtype)
+    return found
+
+
+def write(tensor: torch.Tensor, array: Array) -> None:
+    """Gives a tensor a value, whatever its device and strides.
+
+    Args:
+        tensor: The tensor.
+        array: The value, of the tensor's stored type and shape.
+    """
+    source = as_tensor(array, tensor.dtype)
+    with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+        target = tensor.detach()
+        if _has_copy(tensor.dtype):
+            target.copy_(source)
+        else:
+            target.view(torch.uint8).copy_(source.view(torch.uint8))
+
+
+def changed(tensor: Any) -> None:
+    """Tells automatic differentiation that the memory of a tensor was written to, past it."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
+
+
+@functools.cache
+def _has_copy(dtype: torch.dtype) -> bool:
+    try:
+        torch.empty(1, dtype=dtype).copy_(torch.empty(1, dtype=dtype))
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""PyTorch modules: what their ``state_dict`` holds, under the names it is held by, and trackable objects in attributes.
+
+Wrappers that run a module otherwise (``DataParallel``, ``DistributedDataParallel``, ``torch.compile``) have the edges of
+the module that they wrap, so that files fit either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.nn.parameter import UninitializedTensorMixin
+
+from milepost.adapters.torch.hooks import watch_module
+from milepost.adapters.torch.views import Part, view_of
+from milepost.graph.adapter import Adapter, adapter_of_type, register
+
+_WRAPPERS: Final = {
+    "torch.nn.parallel.data_parallel.DataParallel": "module",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "module",
+    "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
+}
+"""Classes by name, for some of their modules take long to import, and the attribute with the module inside."""
+_EXTRA: Final = "_extra_state"
+_OWN: Final = frozenset(vars(torch.nn.Module()))
+_SETTINGS: Final = (torch.Tensor, np.ndarray, np.generic)
+_PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None), torch.dtype})
+
+
+class ModuleAdapter(Adapter):
+    """`torch.nn.Module`."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, torch.nn.Module)
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        module = unwrapped(obj)
+        yield from registered(module)
+        if type(module).get_extra_state is not torch.nn.Module.get_extra_state:
+            yield _EXTRA, view_of(module, _EXTRA, lambda: _extra_state(module))
+        yield from _attributes(module)
+
+    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
+        module = unwrapped(obj)
+        for name, child in changes.items():
+            for members in (module._parameters, module._buffers, module._modules, vars(module)):
+                if name in members:
+                    members[name] = child
+                    break
+        return obj
+
+    def watch(self, obj: Any) -> None:
+        watch_module(obj, unwrapped(obj))
+
+
+def unwrapped(module: Any) -> Any:
+    """The module inside all wrappers."""
+    while (attribute := _wrapped_attribute(type(module))) is not None:
+        module = module._modules[attribute]
+    return module
+
+
+def registered(module: Any) -> Iterator[tuple[str, Any]]:
+    """A module's parameters, persistent buffers and submodules, without those that are not made yet."""
+    for name, parameter in module._parameters.items():
+        if parameter is not None and not isinstance(parameter, UninitializedTensorMixin):
+            yield name, parameter
+    passing = getattr(module, "_non_persistent_buffers_set", ())
+    for name, buffer in module._buffers.items():
+        if buffer is not None and name not in passing and not isinstance(buffer, UninitializedTensorMixin):
+            yield name, buffer
+    for name, child in module._modules.items():
+        if child is not None:
+            yield name, child
+
+
+def _wrapped_attribute(kind: type) -> str | None:
+    for base in kind.__mro__:
+        found = _WRAPPERS.get(f"{base.__module__}.{base.__qualname__}")
+        if found is not None:
+            return found
+    return None
+
+
+def _extra_state(module: Any) -> Part:
+    return Part(
+        module,
+        lambda owner: owner.get_extra_state(),
+        lambda owner, state: owner.set_extra_state(state),
+        f"the extra state of {type(module).__name__}",
+    )
+
+
+def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
+    """Attributes that PyTorch does not know, as generators and milepost's own objects; tensors there are settings."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("_") or name in _OWN or type(value) in _PLAIN or isinstance(value, _SETTINGS):
+            continue
+        if isinstance(value, (list, tuple, dict)):
+            held = _unregistered(module, value)
+            if held is not None:
+                yield name, _Forgotten(value, held)
+        elif adapter_of_type(type(value)) is not None:
+            yield name, value
+
+
+def _unregistered(module: Any, container: Any) -> Any:
+    """A module or parameter in a plain container that PyTorch does not know of, or None."""
+    members = container.values() if isinstance(container, dict) else container
+    found = [each for each in members if isinstance(each, (torch.nn.Module, torch.nn.Parameter))]
+    if not found:
+        return None
+    known = {id(each) for each in (*module.modules(), *module.parameters())}
+    return next((each for each in found if id(each) not in known), None)
+
+
+class _Forgotten:
+    """A plain list or dict of modules, which PyTorch neither trains nor saves."""
+
+    __slots__ = ("container", "held")
+
+    def __init__(self, container: Any, held: Any) -> None:
+        self.container = container
+        self.held = held
+
+
+class _ForgottenAdapter(Adapter):
+    conditional = True
+
+    def handles(self, kind: type) -> bool:
+        return kind is _Forgotten
+
+    def tracks(self, obj: _Forgotten) -> bool:
+        return False
+
+    def complaint(self, obj: _Forgotten) -> str | None:
+        container, held = type(obj.container).__name__, type(obj.held).__name__
+        return (
+            f"PyTorch does not look into a {container} in an attribute, and this one holds a {held} that it does not "
+            "know; use ModuleList, ModuleDict, ParameterList or ParameterDict"
+        )
+
+
+register(ModuleAdapter())
+register(_ForgottenAdapter())

@@ -1,0 +1,49 @@
+"""What happens right before an optimizer's next step: what waits on it and has come by now is given its values."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from milepost.adapters.torch.views import view_of
+from milepost.graph.look_again import look_again
+from milepost.graph.waiting import waiting_on
+
+
+def watch_step(optimizer: Any, holder: Any) -> None:
+    """Looks at an object again before each step, for as long as anything waits on it.
+
+    Args:
+        optimizer: The optimizer.
+        holder: The optimizer, or a part of it.
+    """
+    holders: list[weakref.ref[Any]] = view_of(optimizer, "watched", list)
+    if not any(each() is holder for each in holders):
+        holders.append(weakref.ref(holder))
+    before_step(optimizer, _look_again)
+
+
+def before_step(optimizer: Any, hook: Callable[..., None]) -> None:
+    """Installs a hook, a function of a module, so that the optimizer can still be pickled; once only."""
+    if hook not in optimizer._optimizer_step_pre_hooks.values():
+        optimizer.register_step_pre_hook(hook)
+
+
+def remove(optimizer: Any, hook: Callable[..., None]) -> None:
+    """Takes such a hook away."""
+    hooks = optimizer._optimizer_step_pre_hooks
+    for number in [number for number, each in hooks.items() if each is hook]:
+        del hooks[number]
+
+
+def _look_again(optimizer: Any, arguments: Any, keywords: Any) -> None:
+    holders: list[weakref.ref[Any]] = view_of(optimizer, "watched", list)
+    for reference in list(holders):
+        holder = reference()
+        if holder is not None:
+            look_again(holder)
+        if holder is None or not waiting_on(holder):
+            holders.remove(reference)
+    if not holders:
+        remove(optimizer, _look_again)

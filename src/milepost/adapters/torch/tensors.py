@@ -1,0 +1,131 @@
+"""PyTorch tensors as values: parameters, buffers, slot variables, and tensors in attributes.
+
+A tensor on the processor is restored in its own memory. One on the meta device has none; it gets some, and stays the
+same object, so that optimizers and tied modules keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from milepost.adapters.torch.memory import as_array, as_tensor, changed, memory, stored_as, stored_shape, write
+from milepost.errors import MismatchError, UnsupportedError
+from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.plain_state import register_kind
+
+
+class TensorAdapter(Adapter):
+    """`torch.Tensor`, `torch.nn.Parameter`, and subclasses that are made of several tensors."""
+
+    leaf = True
+    conditional = True
+    may_refuse = False
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, torch.Tensor)
+
+    def tracks(self, obj: Any) -> bool:
+        return self.complaint(obj) is None
+
+    def complaint(self, obj: Any) -> str | None:
+        if isinstance(obj, UninitializedTensorMixin):
+            return "a lazy parameter that has no shape yet"
+        if hasattr(obj, "device_mesh"):
+            return "a DTensor, whose parts other processes hold"
+        if obj.is_quantized:
+            return "a quantized tensor; hold its int_repr(), scales and zero points as tensors of their own"
+        if obj.layout is not torch.strided:
+            return f"a tensor of layout {obj.layout}; hold its indices and values as tensors of their own"
+        return None
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return [_value(prefix, part) for prefix, part in _parts(obj)]
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        parts = list(_parts(obj))
+        if len(parts) == 1 and obj.is_meta:
+            return _materialised(obj, next(iter(arrays.values())))
+        if len(parts) == 1 and _overlaps_itself(obj):
+            return as_tensor(next(iter(arrays.values())), obj.dtype).to(obj.device)
+        for prefix, part in parts:
+            array = arrays.get(prefix or stored_as(part.dtype).name)
+            if array is None:
+                continue
+            own = memory(part)
+            if own is not None and own.__array_interface__["data"] == array.__array_interface__["data"]:
+                changed(part)
+            else:
+                write(part, array)
+        return obj
+
+
+def _parts(tensor: Any, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The plain tensors that a tensor is made of, with their names; one without a name if it is plain itself."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield prefix, tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        yield from _parts(getattr(tensor, name), f"{prefix}.{name}" if prefix else name)
+
+
+def _value(prefix: str, tensor: torch.Tensor) -> Value:
+    stored = stored_as(tensor.dtype)
+    name = prefix or stored.name
+    if tensor.is_meta:
+        return Value(name, stored.dtype, stored_shape(tensor), lambda: _no_value(tensor))
+    return Value(name, stored.dtype, stored_shape(tensor), lambda: as_array(tensor), memory(tensor))
+
+
+def _no_value(tensor: torch.Tensor) -> Array:
+    raise UnsupportedError(
+        "a tensor on the meta device has no value to save",
+        found=f"{tensor.dtype} of shape {tuple(tensor.shape)} on the meta device",
+        remedy="restore it or initialize it first",
+    )
+
+
+def home_of(tensor: torch.Tensor) -> torch.device:
+    """The device that a tensor's restored value will be on."""
+    if not tensor.is_meta:
+        return tensor.device
+    default = torch.get_default_device()
+    return torch.device("cpu") if default.type == "meta" else default
+
+
+def _materialised(tensor: torch.Tensor, array: Array) -> torch.Tensor:
+    value = as_tensor(array, tensor.dtype).to(home_of(tensor))
+    if not value.is_contiguous(memory_format=torch.preserve_format) or value.stride() != tensor.stride():
+        value = torch.empty_strided(tensor.shape, tensor.stride(), dtype=value.dtype, device=value.device).copy_(value)
+    if isinstance(tensor, torch.nn.Parameter):
+        value = torch.nn.Parameter(value, requires_grad=tensor.requires_grad)
+    elif isinstance(tensor, torch.nn.Buffer):
+        value = torch.nn.Buffer(value, persistent=tensor.persistent)
+    else:
+        value.requires_grad_(tensor.requires_grad)
+    if type(value) is not type(tensor):
+        value.__class__ = type(tensor)  # a subclass without memory of its own
+    vars(value).update(vars(tensor))
+    try:
+        torch.utils.swap_tensors(tensor, value)
+    except RuntimeError as error:
+        raise MismatchError(
+            "a tensor on the meta device cannot get memory while others refer to it weakly, or to its graph",
+            found=str(error),
+            remedy="restore before the tensor is used",
+        ) from error
+    return tensor
+
+
+def _overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether one element of memory stands for many, as in what `expand` returns; such a tensor cannot be written."""
+    return any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+
+
+register(TensorAdapter())
+register_kind("torch", lambda value: isinstance(value, torch.Tensor), as_array, lambda array: as_tensor(array.copy()))

@@ -1,0 +1,68 @@
+"""Finding children that came into being without a word: most frameworks' objects do not announce what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from milepost.graph.adapter import adapter_of
+from milepost.graph.traversal import live_children, walk
+from milepost.graph.waiting import ANY, admit, forget_settled, is_anything_waiting, waiting_on
+
+
+def look_again(holder: Any) -> bool:
+    """Gives what waits on an object to those of its children and slot variables that are there by now.
+
+    Args:
+        holder: Any trackable object.
+
+    Returns:
+        Whether it gave anything that waited under a name.
+
+    Raises:
+        MismatchError: A waiting value does not fit; it goes on waiting.
+    """
+    edges = waiting_on(holder)
+    adapter = adapter_of(holder)
+    if not edges or adapter is None:
+        return False
+    changed = False
+    successors = {}
+    for name, child in list(live_children(adapter, holder)):
+        if name in edges or ANY in edges:
+            changed = changed or name in edges
+            successor = admit(holder, name, child)
+            if successor is not child:
+                successors[name] = successor
+    if successors:
+        adapter.replace(holder, successors)
+    for key in [key for key in edges if isinstance(key, tuple)]:
+        newest = max(edges[key], key=lambda position: position.uid, default=None)
+        if newest is None or newest.variable is None:
+            continue
+        slot = adapter.slot(holder, newest.variable, key[1])
+        if slot is None:
+            slot = adapter.make_slot(holder, newest.variable, key[1], newest.specs())
+        if slot is not None:
+            admit(holder, key, slot)
+            changed = True
+    if changed:
+        adapter.settled(holder)
+        forget_settled(holder)
+    return changed
+
+
+def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
+    """Looks again at everything that can be reached from a root.
+
+    Args:
+        root: The object to start from.
+        attached: More edges of the root.
+
+    Raises:
+        MismatchError: A waiting value does not fit; it goes on waiting.
+    """
+    again = is_anything_waiting()
+    while again:
+        waited_on = [obj for obj in walk(root, attached, slots=False).objects if waiting_on(obj)]
+        again = any([look_again(obj) for obj in waited_on])  # noqa: C419 - all of them

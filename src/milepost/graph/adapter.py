@@ -90,6 +90,10 @@ class Adapter:
     leaf: bool = False
     """Set where objects have values only and never children."""
 
+    functional: bool = False
+    """Set for values of a program without side effects, which are never changed but succeeded by others, together with
+    the containers that hold them (`milepost.graph.places`). Two places that hold the same one are still two."""
+
     may_refuse: bool = True
     """Cleared where `assign` runs nobody's code and cannot fail, so that no copy of the old value need be kept."""
 

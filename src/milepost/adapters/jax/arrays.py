@@ -1,0 +1,154 @@
+"""JAX arrays, and abstract ones that a restore turns into arrays.
+
+An array cannot change, so one that is restored gets a successor, which is as the old one was in everything that compiled
+functions look at: element type, sharding, whether it is committed to its devices, and whether its type is weak.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from milepost.errors import UnsupportedError, UntrackableError
+from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.tensor import DType
+
+
+class ArrayAdapter(Adapter):
+    """`jax.Array`: one value."""
+
+    leaf = True
+    functional = True
+    may_refuse = False
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, jax.Array)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(read, obj)),)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
+        return successor(obj, arrays[VARIABLE_VALUE])
+
+
+class TracerAdapter(Adapter):
+    """Arrays inside a function that is being traced, which have no values."""
+
+    leaf = True
+    functional = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, jax.core.Tracer)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        raise UntrackableError(
+            "this array is being traced: it has no value that could be saved or restored",
+            found=f"{obj.aval.str_short()}, a {type(obj).__name__}",
+            remedy="save and restore outside of jit, grad, vmap and scan",
+        )
+
+
+class AbstractAdapter(Adapter):
+    """`jax.ShapeDtypeStruct`: an array to be, which takes no memory before it is restored."""
+
+    leaf = True
+    functional = True
+    may_refuse = False
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, jax.ShapeDtypeStruct)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(_no_value, obj)),)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
+        array = own(arrays[VARIABLE_VALUE])
+        with _width_of(obj.dtype):
+            return jax.device_put(array, obj.sharding)
+
+
+def read(array: Any) -> Array:
+    """The elements of a `jax.Array`; on CPU its own memory, which nobody can change.
+
+    Raises:
+        UntrackableError: The array was deleted.
+        UnsupportedError: Other processes hold parts of it.
+    """
+    if array.is_deleted():
+        raise UntrackableError(
+            "this array has been deleted, as arrays are that were donated to a compiled function",
+            found=array.aval.str_short(),
+            remedy="put the function's results where the checkpoint holds what went in, before saving",
+        )
+    if not (array.is_fully_addressable or array.is_fully_replicated):
+        raise _spread(array)
+    return np.asarray(array)
+
+
+def successor(old: Any, array: Array) -> Any:
+    """A new `jax.Array` with other elements.
+
+    Args:
+        old: The array it stands in for, from which it has its sharding, weak type and whether it is committed. Its elements
+            are not looked at: it may have been donated.
+        array: The elements, of the same element type and shape.
+
+    Raises:
+        UnsupportedError: Other processes hold parts of the old array.
+    """
+    sharding, committed = old.sharding, old.committed
+    if not sharding.is_fully_addressable:
+        raise _spread(old)
+    array = own(array)
+    with _width_of(old.dtype):
+        new = jax.device_put(array, sharding if committed else None)
+        if not committed and new.sharding != sharding:
+            new = jax.device_put(array, sharding)
+    if new.committed == committed and new.weak_type == old.weak_type:
+        return new
+    # No public function makes uncommitted arrays on other devices than the default, nor weakly typed ones of any shape.
+    return type(old)(old.aval, sharding, [shard.data for shard in new.addressable_shards], committed=committed)
+
+
+def own(array: Array) -> Array:
+    """The array itself if nobody else can know its memory, which a `jax.Array` may keep for its own, else a copy."""
+    memory = array
+    while isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    return array if memory.flags.owndata else array.copy()
+
+
+def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
+    """Keeps JAX from making 64-bit elements narrower than a live array's are, however it is configured now."""
+    wide: contextlib.AbstractContextManager[Any] = jax.enable_x64(True)
+    return wide if np.dtype(dtype).name in _WIDE and not jax.config.jax_enable_x64 else contextlib.nullcontext()
+
+
+_WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
+
+
+def _no_value(obj: Any) -> Array:
+    raise UntrackableError(
+        "an abstract array has no value to be saved",
+        found=str(obj),
+        remedy="restore it first, or put an array in its place",
+    )
+
+
+def _spread(array: Any) -> UnsupportedError:
+    return UnsupportedError(
+        "other processes hold parts of this array",
+        expected="an array of which this process has all parts, or which is replicated",
+        found=f"{array.aval.str_short()}, {array.sharding}",
+    )
+
+
+register(ArrayAdapter())
+register(TracerAdapter())
+register(AbstractAdapter())

@@ -1,0 +1,100 @@
+"""JAX's typed keys of random number generators: their words, and the name of the generator that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, own, read, successor
+from milepost.errors import MismatchError
+from milepost.graph.adapter import Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.variable import as_array
+from milepost.tensor import DType
+from milepost.tensor.dtype import STRING
+
+IMPLEMENTATION = "impl"
+"""Local name of the generator's name, for example ``threefry2x32``."""
+
+
+class KeyAdapter(ArrayAdapter):
+    """Arrays of typed keys, as `jax.random.key` and `jax.random.split` make them."""
+
+    may_refuse = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, jax.Array) and not hasattr(kind, "weak_type")  # the class has no public name
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        data = jax.random.key_data(obj)
+        return (
+            Value(VARIABLE_VALUE, DType.of(data.dtype), data.shape, partial(read, data)),
+            _name(str(jax.random.key_impl(obj))),
+        )
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        implementation = str(jax.random.key_impl(obj))
+        _check_name(implementation, arrays)
+        data = successor(jax.random.key_data(obj), arrays[VARIABLE_VALUE])
+        return jax.random.wrap_key_data(data, impl=implementation)
+
+
+class AbstractKeyAdapter(AbstractAdapter):
+    """`jax.ShapeDtypeStruct`, which may also describe keys."""
+
+    may_refuse = True
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        if not _is_key(obj):
+            return super().values(obj)
+        data, implementation = _describe(obj)
+        (value,) = super().values(data)
+        return (value, _name(implementation))
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        if not _is_key(obj):
+            return super().assign(obj, arrays)
+        _, implementation = _describe(obj)
+        _check_name(implementation, arrays)
+        data = jax.device_put(own(arrays[VARIABLE_VALUE]))
+        keys = jax.random.wrap_key_data(data, impl=implementation)
+        return keys if obj.sharding is None else jax.device_put(keys, obj.sharding)
+
+
+def _is_key(obj: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(obj.dtype, jax.dtypes.prng_key))
+
+
+def _describe(obj: Any) -> tuple[Any, str]:
+    """Shape and type of the words of abstract keys, and the name of their generator."""
+    names = []
+
+    def words(keys: Any) -> Any:
+        names.append(str(jax.random.key_impl(keys)))
+        return jax.random.key_data(keys)
+
+    return jax.eval_shape(words, obj), names[0]
+
+
+def _name(implementation: str) -> Value:
+    return Value(IMPLEMENTATION, STRING, (), partial(as_array, implementation))
+
+
+def _check_name(implementation: str, arrays: Mapping[str, Array]) -> None:
+    if IMPLEMENTATION not in arrays:
+        return
+    saved = arrays[IMPLEMENTATION].item().decode(errors="replace")
+    if saved != implementation:
+        raise MismatchError(
+            "these keys were saved for another generator of random numbers",
+            expected=f"{implementation}, as the live key has it",
+            found=f"{saved} in the checkpoint",
+            remedy=f"make the live key with jax.random.key(seed, impl={saved!r})",
+        )
+
+
+register(KeyAdapter())
+register(AbstractKeyAdapter())

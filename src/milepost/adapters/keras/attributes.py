@@ -6,6 +6,7 @@ attribute is found through them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -62,6 +63,7 @@ _BOOKKEEPING: Final = frozenset(
         "_output_names",
     }
 )
+_ARRAYS: Final = frozenset({("torch", "Tensor"), ("jaxlib", "ArrayImpl"), ("jax", "Array")})
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 _DEEPEST: Final = 8
 
@@ -77,7 +79,7 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
         kind = type(value)
         if kind in _PLAIN or name in _BOOKKEEPING or name.startswith("_self_"):
             continue
-        if isinstance(value, (np.ndarray, np.generic, set)):  # arrays are settings in Keras; sets have no names
+        if isinstance(value, set) or _is_array(kind):  # arrays are settings in Keras; sets have no names
             continue
         if isinstance(value, (list, tuple, dict)):
             found = set(_state_in(value, 0))
@@ -96,9 +98,17 @@ def is_state(value: Any) -> bool:
     """Whether a value is, or may hold, state: no container, and no mere array."""
     if isinstance(value, (Variable, KerasSaveable, SeedGenerator)):
         return True
-    if isinstance(value, (list, tuple, dict, np.ndarray, np.generic)):
+    if isinstance(value, (list, tuple, dict)) or _is_array(type(value)):
         return False
     return adapter_of_type(type(value)) is not None
+
+
+@functools.cache
+def _is_array(kind: type) -> bool:
+    """Whether these are arrays or tensors, of any framework but TensorFlow, whose variables are state."""
+    return issubclass(kind, (np.ndarray, np.generic)) or any(
+        (base.__module__.partition(".")[0], base.__name__) in _ARRAYS for base in kind.__mro__
+    )
 
 
 def _pairs(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -6,5 +6,6 @@ from milepost.graph.adapter import register_framework
 # Keras comes after PyTorch, and so is asked before: its layers may be modules of PyTorch.
 register_framework("torch", "milepost.adapters.torch")
 register_framework("jax", "milepost.adapters.jax")
+register_framework("flax.nnx", "milepost.adapters.flax")
 register_framework("tensorflow", "milepost.adapters.tensorflow")
 register_framework("keras", "milepost.adapters.keras")

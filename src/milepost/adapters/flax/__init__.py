@@ -7,8 +7,8 @@ whenever the status of a restore is asked.
 from milepost.adapters import jax as jax  # variables hold arrays and keys
 from milepost.adapters.flax.nodes import NodeAdapter
 from milepost.adapters.flax.states import StateAdapter
-from milepost.adapters.flax.variables import VariableAdapter
+from milepost.adapters.flax.variables import KeyVariableAdapter, VariableAdapter
 from milepost.graph.adapter import register
 
-for _adapter in (NodeAdapter(), StateAdapter(), VariableAdapter()):
+for _adapter in (NodeAdapter(), StateAdapter(), VariableAdapter(), KeyVariableAdapter()):
     register(_adapter)

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 from flax import nnx
 
-from milepost.errors import UnsupportedError
-from milepost.graph.adapter import Adapter, Array, Value, adapter_of
+from milepost.errors import UnsupportedError, UntrackableError
+from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
 
@@ -32,9 +32,22 @@ class VariableAdapter(Adapter):
     """`nnx.Variable` of any type, `ref` and `hijax` ones included."""
 
     may_refuse = False
+    conditional = True
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, (nnx.Variable, nnx.variablelib.HijaxVariable))
+
+    def tracks(self, obj: Any) -> bool:
+        return self.complaint(obj) is None
+
+    def complaint(self, obj: Any) -> str | None:
+        held = obj.get_raw_value()
+        if held is None or type(held) in _NUMBERS or _is_ref(held) or isinstance(held, jax.core.Tracer):
+            return None
+        adapter = adapter_of_type(type(held))
+        if adapter is None:
+            return f"a {obj.var_type.__name__} that holds a {type(held).__name__}"
+        return adapter.complaint(held)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         held = obj.get_raw_value()
@@ -44,7 +57,7 @@ class VariableAdapter(Adapter):
     def values(self, obj: Any) -> Sequence[Value]:
         held = obj.get_raw_value()
         if not obj._can_update or isinstance(held, jax.core.Tracer):
-            raise UnsupportedError(
+            raise UntrackableError(
                 "a variable can be neither saved nor restored inside a traced function, or after it leaked from one",
                 found=f"a {obj.var_type.__name__} of {held}",
                 remedy="save and restore outside of jit, grad, vmap and scan",
@@ -77,6 +90,15 @@ class VariableAdapter(Adapter):
         assert adapter is not None, "what has children has an adapter"
         obj.set_raw_value(adapter.replace(held, changes))
         return obj
+
+
+class KeyVariableAdapter(VariableAdapter):
+    """`nnx.RngKey`: what it holds refuses the state of another generator."""
+
+    may_refuse = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, nnx.RngKey)
 
 
 def _number(number: Any, dtype: DType) -> Array:

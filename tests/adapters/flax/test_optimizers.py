@@ -1,0 +1,126 @@
+"""`nnx.Optimizer`: its step and what Optax keeps, under the paths of the parameters."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+nnx = pytest.importorskip("flax.nnx")
+optax = pytest.importorskip("optax")
+import jax.numpy as jnp  # noqa: E402
+
+import milepost  # noqa: E402
+from tests.adapters.flax.models import INPUTS, TARGETS, Stack, keys, train_step, trainer  # noqa: E402
+
+SCHEDULE = optax.cosine_decay_schedule(0.1, 10)
+MANY = {
+    "adamw with a schedule": lambda: optax.adamw(SCHEDULE),
+    "clipping before Adam": lambda: optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1)),
+    "momentum": lambda: optax.sgd(0.1, momentum=0.9),
+    "nothing to keep": lambda: optax.sgd(0.1),
+    "adafactor": lambda: optax.adafactor(0.1, min_dim_size_to_factor=2),
+    "hyperparameters as state": lambda: optax.inject_hyperparams(optax.adam)(learning_rate=SCHEDULE),
+    "every other step": lambda: optax.MultiSteps(optax.adam(0.1), 2),
+    "averaged weights": lambda: optax.chain(optax.adam(0.1), optax.ema(0.9)),
+    "two parts": lambda: optax.partition(
+        {"slow": optax.sgd(0.01, momentum=0.5), "fast": optax.adam(0.1)},
+        lambda params: jax.tree_util.tree_map_with_path(
+            lambda path, _: "fast" if "l1" in jax.tree_util.keystr(path) else "slow", params
+        ),
+    ),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ckpt"
+
+
+def state_of(checkpoint):
+    state = nnx.state((checkpoint.net, checkpoint.optimizer), nnx.Not(nnx.RngKey))
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+
+
+def assert_same(left, right):
+    for one, other in zip(state_of(left), state_of(right), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_keys_are_those_of_the_parameters(path):
+    trainer(0).write(path)
+    found = [key for key in keys(path) if key.startswith("optimizer/")]
+    moments = [
+        f"optimizer/opt_state/0/{moment}/{name}"
+        for moment in ("mu", "nu")
+        for name in ("l1/bias", "l1/kernel", "l2/bias", "l2/kernel", "norm/bias", "norm/scale")
+    ]
+    assert found == ["optimizer/opt_state/0/count", *moments, "optimizer/step"]
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_training_goes_on_as_if_nothing_had_happened(path, name):
+    transformation = MANY[name]()
+    saved, fresh = trainer(0, transformation), trainer(1, transformation)
+    for _ in range(3):
+        train_step(saved.net, saved.optimizer)
+    saved.write(path)
+    train_step(fresh.net, fresh.optimizer)
+    fresh.read(path).assert_consumed()
+    assert_same(saved, fresh)
+    assert int(fresh.optimizer.step[...]) == 3
+    for _ in range(2):
+        assert train_step(saved.net, saved.optimizer) == train_step(fresh.net, fresh.optimizer)
+    assert_same(saved, fresh)
+
+
+def test_parameters_in_lists_are_found_in_the_state_of_the_optimizer(path):
+    saved, fresh = (nnx.Optimizer(Stack(2, nnx.Rngs(seed)), optax.adam(0.1), wrt=nnx.Param) for seed in (0, 1))
+    saved.opt_state[0].mu["layers"][1]["kernel"][...] += 1
+    milepost.Checkpoint(optimizer=saved).write(path)
+    assert "optimizer/opt_state/0/mu/layers/1/kernel" in keys(path)
+    milepost.Checkpoint(optimizer=fresh).read(path).assert_consumed()
+    np.testing.assert_array_equal(fresh.opt_state[0].mu["layers"][1]["kernel"], np.ones((3, 3)))
+
+
+def test_an_optimizer_of_adapters_alone_keeps_state_of_them_alone(path):
+    def make(seed):
+        net = nnx.Dict(base=nnx.Linear(3, 3, rngs=nnx.Rngs(seed)), lora=nnx.LoRA(3, 3, 3, rngs=nnx.Rngs(seed)))
+        return milepost.Checkpoint(net=net, optimizer=nnx.Optimizer(net, optax.adam(0.1), wrt=nnx.LoRAParam))
+
+    make(0).write(path)
+    make(1).read(path).assert_consumed()
+    assert [key for key in keys(path) if "/mu/" in key] == [
+        "optimizer/opt_state/0/mu/lora/lora_a",
+        "optimizer/opt_state/0/mu/lora/lora_b",
+    ]
+
+
+def test_an_optimizer_that_holds_its_model_restores_both(path):
+    def make(seed):
+        net = nnx.Linear(3, 3, rngs=nnx.Rngs(seed))
+        return nnx.ModelAndOptimizer(net, optax.adam(0.1))
+
+    saved, fresh = make(0), make(1)
+    milepost.Checkpoint(optimizer=saved).write(path)
+    milepost.Checkpoint(optimizer=fresh).read(path).assert_consumed()
+    assert "optimizer/model/kernel" in keys(path)
+    np.testing.assert_array_equal(fresh.model.kernel, saved.model.kernel)
+
+
+def test_averaged_parameters_are_restored(path):
+    saved, fresh = (nnx.EMA(nnx.Linear(3, 3, rngs=nnx.Rngs(seed)), decay=0.5) for seed in (0, 1))
+    milepost.Checkpoint(average=saved).write(path)
+    milepost.Checkpoint(average=fresh).read(path).assert_consumed()
+    for one, other in zip(*(jax.tree.leaves(nnx.state(each)) for each in (saved, fresh)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_weights_alone_are_restored_from_what_a_trainer_saved(path):
+    saved, fresh = trainer(0), trainer(1)
+    saved.write(path)
+    status = milepost.Checkpoint(net=fresh.net).read(path).expect_partial()
+    status.assert_existing_objects_matched()
+    assert all(entry.key.startswith("optimizer/") for entry in status.report().unexpected)
+    fresh.net.eval()
+    saved.net.eval()
+    assert jnp.array_equal(fresh.net(INPUTS), saved.net(INPUTS))
+    assert not jnp.array_equal(saved.net(INPUTS), TARGETS)

@@ -6,7 +6,7 @@ where they are held.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,10 @@ class ArrayAdapter(Adapter):
         source = obj if not dtype.is_bytes else lambda: as_array(obj)
         return (Value(VARIABLE_VALUE, dtype, obj.shape, source, obj if in_place else None),)
 
+    def undoing(self, obj: Array) -> Callable[[], object]:
+        # A read-only array gets a successor, and so is its own old value.
+        return super().undoing(obj) if obj.flags.writeable else lambda: None
+
     def assign(self, obj: Array, arrays: Mapping[str, Array]) -> Array:
         array = arrays[VARIABLE_VALUE]
         if array is obj:
@@ -55,7 +59,7 @@ class ArrayAdapter(Adapter):
         if obj.dtype.kind == "U":
             array = np.array([each.decode() for each in array.reshape(-1).tolist()]).reshape(array.shape)
         if not obj.flags.writeable or (array.dtype.itemsize > obj.dtype.itemsize and obj.dtype.kind in "SU"):
-            successor = array.astype(obj.dtype.kind if obj.dtype.kind in "SU" else obj.dtype)
+            successor = array.astype(obj.dtype.kind if obj.dtype.kind in "SU" else obj.dtype, copy=False)
             successor.flags.writeable = obj.flags.writeable
             return successor
         obj[...] = array

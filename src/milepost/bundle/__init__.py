@@ -1,7 +1,7 @@
 """Named tensors in files: TensorFlow's tensor bundles, and the checkpoints from before them."""
 
 from milepost.bundle.entry import Entry
-from milepost.bundle.fetch import Fetch
+from milepost.bundle.fetch import Fetch, check_all
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.names import data_path, find_prefixes, index_path, parse_data_path
 from milepost.bundle.reader import open_bundle
@@ -12,6 +12,7 @@ __all__ = [
     "BundleWriter",
     "Entry",
     "Fetch",
+    "check_all",
     "data_path",
     "find_prefixes",
     "index_path",

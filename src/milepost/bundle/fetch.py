@@ -6,7 +6,7 @@ large ones are read twice, which costs less than memory for all of them would.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -233,6 +233,19 @@ class Fetch:
         else:
             self._reader.check(key, box)
             self._others.append(ticket)
+
+
+def check_all(reader: BundleReader, keys: Iterable[str]) -> None:
+    """Makes sure that tensors can be read, without the memory they would take; errors as for `BundleReader.read`."""
+    spans = []
+    for key in keys:
+        place = reader.extent(key)
+        if place is None or not place[1].size:
+            reader.check(key)
+        else:
+            file, entry = place
+            spans.append((Span(key, file, entry.offset, entry.size), entry))
+    _read(spans)
 
 
 def _read(spans: Sequence[tuple[Span, Entry]]) -> None:

@@ -2,26 +2,32 @@
 
 Everything that can be known beforehand is checked first: that every value fits its object, and that all bytes have
 their checksums. Objects that run code of their own when they take a value (`PythonState`, for example) come next, and
-get their old values back if one of them refuses. Last, plain values are read straight into memory.
+get their old values back if one of them refuses. Then come those that take an array but cannot fail, and last, plain
+values are read straight into memory.
+
+No more arrays are held at a time than fit into `_STAGING` bytes, or one object needs: what is small is kept from the
+first reading, the rest is read again when its turn comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from milepost.bundle import BundleReader, Fetch
+from milepost.bundle import BundleReader, Fetch, check_all
 from milepost.engine.collector import collection_paused
 from milepost.engine.report import Entry, Outcome, Report
-from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchError
+from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of
 from milepost.graph.traversal import live_children
 from milepost.graph.variable import shape_fits
 from milepost.tensor.spec import format_shape
 
 _STAGING: Final = 32 << 20
-"""Bytes of small tensors that one restore may hold between checking and delivering them."""
+"""Bytes of tensors that one restore may hold, for each of the two ways in which values are given."""
 _MOST_LISTED: Final = 10
+_KEPT: Final = -1
+"""In place of a batch's number: kept from the first reading."""
 
 
 class Take(NamedTuple):
@@ -76,15 +82,15 @@ def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any])
         CorruptCheckpointError: Some bytes are damaged; nothing was changed.
         StorageError: The files could not be read.
     """
-    assigned = Fetch(reader, staging=_STAGING)
-    in_place = Fetch(reader, staging=_STAGING)
+    assigned, in_place = _Assigned(reader, takes), Fetch(reader, staging=_STAGING)
     with collection_paused():
         for take in takes:
             for value, key in take.values:
-                (in_place if value.destination is not None else assigned).add(key, value.destination)
+                if value.destination is not None:
+                    in_place.add(key, value.destination)
     assigned.verify()
     in_place.verify()
-    successors = _assign(takes, assigned.deliver())
+    successors = assigned.deliver()
     in_place.deliver()
     for take in takes:
         arrays = {value.name: value.destination for value, _ in take.values if value.destination is not None}
@@ -117,35 +123,84 @@ def _mismatch(prefix: str, problems: Sequence[Entry]) -> MismatchError:
     return error
 
 
-def _assign(takes: Sequence[Take], arrays: Sequence[Array]) -> dict[int, Any]:
-    """Hands over values that do not go straight into memory; if an object refuses, all get their old ones back."""
-    remaining = iter(arrays)
-    successors: dict[int, Any] = {}
-    before: list[tuple[Take, dict[str, Array]]] = []
-    for take in takes:
-        given = {value.name: next(remaining) for value, _ in take.values if value.destination is None}
-        if not given:
-            continue
-        before.append((take, _present_values(take)))
+class _Assigned:
+    """The values that do not go straight into memory: objects take them one after the other, or none does."""
+
+    def __init__(self, reader: BundleReader, takes: Sequence[Take]) -> None:
+        self._reader = reader
+        self._kept = Fetch(reader)
+        self._batches: list[list[Take]] = []
+        room, filled = _STAGING, _STAGING
+        wanted = [
+            take._replace(values=own)
+            for take in takes
+            if (own := [pair for pair in take.values if pair[0].destination is None])
+        ]
+        # Those that may refuse come first, so that the others need no old values to go back to.
+        wanted.sort(key=lambda take: (not take.adapter.may_refuse, take.adapter.turn))
+        self._order: list[tuple[Take, int]] = []
+        for take in wanted:
+            size = sum(reader.entry(key).size for _, key in take.values)
+            if size <= room:
+                room -= size
+                self._order.append((take, _KEPT))
+                for _, key in take.values:
+                    self._kept.add(key, None)
+                continue
+            if filled + size > _STAGING:
+                self._batches.append([])
+                filled = 0
+            filled += size
+            self._batches[-1].append(take)
+            self._order.append((take, len(self._batches) - 1))
+
+    def verify(self) -> None:
+        """Reads and checks all bytes; nothing changes."""
+        self._kept.verify()
+        check_all(self._reader, [key for batch in self._batches for take in batch for _, key in take.values])
+
+    def deliver(self) -> dict[int, Any]:
+        """Hands the values over; if an object refuses, all get their old ones back.
+
+        Returns:
+            Successors of objects that cannot change, by the identity of the object they succeed.
+        """
+        kept = iter(self._kept.deliver())
+        streamed: Iterator[Array] = iter(())
+        batch = _KEPT
+        successors: dict[int, Any] = {}
+        undo: list[Callable[[], object]] = []
         try:
-            successor = take.adapter.assign(take.obj, given)
-        except BaseException:
-            for earlier, values in before:
-                if values:
-                    earlier.adapter.assign(earlier.obj, values)
+            for take, number in self._order:
+                if number > batch:
+                    batch = number
+                    streamed = self._read(self._batches[number])
+                source = kept if number == _KEPT else streamed
+                given = {value.name: next(source) for value, _ in take.values}
+                if take.adapter.may_refuse:
+                    undo.append(take.adapter.undoing(take.obj))
+                successor = take.adapter.assign(take.obj, given)
+                if successor is not take.obj:
+                    successors[id(take.obj)] = successor
+                del given, successor
+        except BaseException as error:
+            for give_back in undo:
+                give_back()
+            if isinstance(error, MilepostError):
+                error.with_context(key=take.values[0][1], file=self._reader.prefix)
             raise
-        if successor is not take.obj:
-            successors[id(take.obj)] = successor
-    return successors
+        return successors
 
-
-def _present_values(take: Take) -> dict[str, Array]:
-    """Copies of what an object holds now; empty if its own code cannot tell, as before it was ever used."""
-    try:
-        return {value.name: value.read().copy() for value in take.adapter.values(take.obj) if value.destination is None}
-    except Exception:
-        # Whatever a user's own serialize() raises before it was ever used, the object can still be restored.
-        return {}
+    def _read(self, takes: Sequence[Take]) -> Iterator[Array]:
+        fetch = Fetch(self._reader)
+        for take in takes:
+            for _, key in take.values:
+                fetch.add(key, None)
+        fetch.verify()
+        arrays = fetch.deliver()[::-1]
+        del fetch
+        while arrays:
+            yield arrays.pop()
 
 
 def _substitute(holders: Sequence[Any], successors: dict[int, Any]) -> None:

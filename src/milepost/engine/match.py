@@ -169,7 +169,7 @@ class Matcher:
             match.waits.append(wait)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
-        values = self._whatever_was_saved(saved) if adapter.open_ended else adapter.values(obj)
+        values = self._whatever_was_saved(saved) if adapter.open_ended and saved else adapter.values(obj)
         if not values:
             if saved:
                 match.unused[node] = [unescape(value.name) for value in saved]

@@ -15,7 +15,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Array, saving_legacy_slots
+from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
@@ -51,24 +51,25 @@ def plan_save(
     finally:
         saving_legacy_slots.reset(token)
     carried = carry_over(live)
+    read: list[list[tuple[Value, Array]]] = [[] for _ in live.objects]
+    for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
+        try:
+            values = live.adapters[number].values_to_save(live.objects[number])
+            read[number] = [(value, value.read()) for value in values]
+        except MilepostError as error:
+            raise error.with_context(key=live.paths[number]) from None
     nodes = []
     writes: list[PlannedWrite] = []
     arrays: list[Array] = []
-    for number, obj in enumerate(live.objects):
+    for number, path in enumerate(live.paths):
         saved = []
-        path = live.paths[number]
-        try:
-            for value in live.adapters[number].values(obj):
-                key = tensor_key(path, value.name)
-                array = value.read()
-                private = value.private or live.is_private(number)
-                listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed), private)
-                if listed not in saved:
-                    saved.append(listed)
-                writes.append(PlannedWrite(key, number, value.dtype, array.shape))
-                arrays.append(array)
-        except MilepostError as error:
-            raise error.with_context(key=path) from None
+        for value, array in read[number]:
+            private = value.private or live.is_private(number)
+            listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed), private)
+            if listed not in saved:
+                saved.append(listed)
+            writes.append(PlannedWrite(tensor_key(path, value.name), number, value.dtype, array.shape))
+            arrays.append(array)
         edges = (*live.edges[number], *carried.edges.get(number, ()))
         slots = (*live.slots.get(number, ()), *carried.slots.get(number, ()))
         nodes.append(Node(edges, tuple(saved), slots))

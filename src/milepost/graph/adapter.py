@@ -97,6 +97,9 @@ class Adapter:
     may_refuse: bool = True
     """Cleared where `assign` runs nobody's code and cannot fail, so that no copy of the old value need be kept."""
 
+    turn: int = 0
+    """Objects of a higher turn are saved, and restored, after those of a lower one; random state comes last."""
+
     def complaint(self, obj: Any) -> str | None:
         """Why an object of a handled type does not take part, if its owner should know."""
         return None
@@ -112,6 +115,22 @@ class Adapter:
     def values(self, obj: Any) -> Sequence[Value]:
         """The object's own tensors."""
         return ()
+
+    def values_to_save(self, obj: Any) -> Sequence[Value]:
+        """The object's own tensors when it is saved, if only asking it tells what they are.
+
+        Then `values` gives as much as is known without asking, since reports and restores must change nothing.
+        """
+        return self.values(obj)
+
+    def undoing(self, obj: Any) -> Callable[[], object]:
+        """Called before `assign`, where that may fail; what it returns puts back the values that have no destination."""
+        try:
+            values = {value.name: value.read().copy() for value in self.values(obj) if value.destination is None}
+        except Exception:
+            # Whatever a user's own serialize() raises before it was ever used, the object can still be restored.
+            values = {}
+        return lambda: values and self.assign(obj, values)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         """Takes saved values.

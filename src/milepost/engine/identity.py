@@ -18,20 +18,41 @@ def reference_to(obj: Any) -> Reference:
         return lambda: obj
 
 
+class Kept:
+    """Objects that one restore gave values to and that allow no weak reference; kept for as long as this is.
+
+    Args:
+        uid: Number of the restore.
+    """
+
+    __slots__ = ("__weakref__", "objects", "uid")
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+        self.objects: dict[int, Any] = {}
+        _kept.add(self)
+
+
+_kept: Final[weakref.WeakSet[Kept]] = weakref.WeakSet()
 _restored: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
 
 
 def last_restore(obj: Any) -> int:
     """Number of the newest restore that gave this object its values; 0 if none did."""
-    entry = _restored.get(id(obj))
-    return entry[1] if entry is not None and entry[0]() is obj else 0
+    identity = id(obj)
+    entry = _restored.get(identity)
+    if entry is not None and entry[0]() is obj:
+        return entry[1]
+    return max((kept.uid for kept in _kept if kept.objects.get(identity) is obj), default=0) if _kept else 0
 
 
-def remember_restore(obj: Any, uid: int) -> None:
-    """Records that restore number ``uid`` gave this object its values."""
+def remember_restore(obj: Any, uid: int, kept: Kept | None = None) -> None:
+    """Records that restore number ``uid`` gave this object its values; without ``kept``, only if it can be weakly."""
     identity = id(obj)
     try:
         reference = weakref.ref(obj, lambda _: _restored.pop(identity, None))
     except TypeError:
-        return  # such objects are replaced by each restore, so they have no history
+        if kept is not None:
+            kept.objects[identity] = obj
+        return
     _restored[identity] = (reference, uid)

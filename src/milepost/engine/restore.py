@@ -17,7 +17,7 @@ from typing import Any, Final
 from milepost.bundle import BundleReader
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
-from milepost.engine.identity import Reference, reference_to, remember_restore
+from milepost.engine.identity import Kept, Reference, reference_to, remember_restore
 from milepost.engine.match import Match, Matcher
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
@@ -90,6 +90,7 @@ class Restoration:
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
         self._bound: dict[int, Reference] = {}
+        self._kept = Kept(self.uid)
         self._unused: dict[int, list[str]] = {}
         self._missing: dict[int, list[str]] = {}
         self._positions: weakref.WeakSet[RestoredPosition] = weakref.WeakSet()
@@ -181,7 +182,7 @@ class Restoration:
         for node, obj in match.bindings.items():
             self._bound[node] = reference_to(successors.get(id(obj), obj))
         for take in match.takes:
-            remember_restore(successors.get(id(take.obj), take.obj), self.uid)
+            remember_restore(successors.get(id(take.obj), take.obj), self.uid, self._kept)
         self._unused.update(match.unused)
         self._missing.update(match.missing)
         for waiting in match.waits:

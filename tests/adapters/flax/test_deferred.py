@@ -1,0 +1,167 @@
+"""Values that wait for modules and variables of NNX, which come into being without a word."""
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+nnx = pytest.importorskip("flax.nnx")
+import jax.numpy as jnp  # noqa: E402
+import optax  # noqa: E402
+
+import milepost  # noqa: E402
+from tests.adapters.flax.models import Net, keys, train_step, trainer  # noqa: E402
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ckpt"
+
+
+def linear(seed):
+    return nnx.Linear(3, 3, rngs=nnx.Rngs(seed))
+
+
+@pytest.fixture
+def saved(path):
+    """A network of two layers, saved under ``path``."""
+    net = nnx.Dict(base=linear(0), head=linear(1))
+    milepost.Checkpoint(net=net).write(path)
+    return net
+
+
+def half(path, seed=2):
+    """A network that has the first layer only, restored."""
+    net = nnx.Dict(base=linear(seed))
+    return net, milepost.Checkpoint(net=net).read(path)
+
+
+def test_what_is_not_there_is_reported_as_deferred(path, saved):
+    _, status = half(path)
+    status.assert_existing_objects_matched()
+    assert [entry.key.split("/.")[0] for entry in status.report().deferred] == ["net/head/bias", "net/head/kernel"]
+    with pytest.raises(milepost.UnmatchedError, match="deferred: net/head/kernel"):
+        status.assert_consumed()
+
+
+@pytest.mark.parametrize("ask", ["assert_existing_objects_matched", "assert_consumed", "report"])
+def test_asking_the_status_gives_late_modules_their_values(path, saved, ask):
+    net, status = half(path)
+    net["head"] = linear(3)
+    getattr(status, ask)()
+    np.testing.assert_array_equal(net["head"].kernel, saved["head"].kernel)
+    status.assert_consumed()
+
+
+def test_a_late_variable_of_a_module_gets_its_value(path, saved):
+    net = nnx.Dict(base=linear(2), head=nnx.Dict())
+    status = milepost.Checkpoint(net=net).read(path)
+    net["head"]["kernel"] = nnx.Param(jnp.zeros((3, 3)))
+    status.assert_existing_objects_matched()
+    np.testing.assert_array_equal(net["head"]["kernel"], saved["head"].kernel)
+    assert [entry.key.split("/.")[0] for entry in status.report().deferred] == ["net/head/bias"]
+
+
+def test_a_late_array_of_a_module_gets_its_value(path):
+    milepost.Checkpoint(net=nnx.Dict(scale=jnp.ones(2))).write(path)
+    net = nnx.Dict()
+    status = milepost.Checkpoint(net=net).read(path)
+    net["scale"] = jnp.zeros(2)
+    status.assert_consumed()
+    np.testing.assert_array_equal(net["scale"], [1.0, 1.0])
+
+
+def test_a_layer_that_is_appended_to_a_list_gets_its_values(path):
+    saved, net = nnx.List([linear(0), linear(1)]), nnx.List([linear(2)])
+    milepost.Checkpoint(net=saved).write(path)
+    status = milepost.Checkpoint(net=net).read(path)
+    net.append(linear(3))
+    status.assert_consumed()
+    np.testing.assert_array_equal(net[1].kernel, saved[1].kernel)
+
+
+def test_what_becomes_an_attribute_of_a_checkpoint_has_its_values_at_once(path):
+    saved, late = trainer(0), trainer(1)
+    train_step(saved.net, saved.optimizer)
+    saved.write(path)
+    checkpoint = milepost.Checkpoint()
+    status = checkpoint.read(path)
+    checkpoint.net, checkpoint.optimizer = late.net, late.optimizer
+    np.testing.assert_array_equal(late.net.l1.kernel, saved.net.l1.kernel)
+    np.testing.assert_array_equal(
+        late.optimizer.opt_state[0].mu["l1"]["kernel"], saved.optimizer.opt_state[0].mu["l1"]["kernel"]
+    )
+    status.assert_consumed()
+
+
+def test_a_save_delivers_what_is_there_by_now(path, saved, tmp_path):
+    net, _ = half(path)
+    net["head"] = linear(3)
+    milepost.Checkpoint(net=net).write(tmp_path / "second")
+    np.testing.assert_array_equal(net["head"].kernel, saved["head"].kernel)
+
+
+def test_a_save_takes_along_what_still_waits(path, saved, tmp_path):
+    net, status = half(path)
+    again = milepost.Checkpoint(net=net).write(tmp_path / "second")
+    assert keys(again) == keys(path)
+    np.testing.assert_array_equal(
+        milepost.load_variable(again, "net/head/kernel/.ATTRIBUTES/VARIABLE_VALUE"), saved["head"].kernel
+    )
+    status.expect_partial()
+
+
+def test_a_late_module_that_does_not_fit_is_an_error_and_stays_as_it_is(path, saved):
+    net, status = half(path)
+    net["head"] = nnx.Linear(3, 2, rngs=nnx.Rngs(3))
+    before = np.array(net["head"].kernel)
+    with pytest.raises(milepost.MismatchError, match="net/head/kernel"):
+        status.assert_existing_objects_matched()
+    np.testing.assert_array_equal(net["head"].kernel, before)
+
+
+def test_of_two_restores_the_newer_one_reaches_late_modules(path, tmp_path):
+    milepost.Checkpoint(net=nnx.Dict(base=linear(0), head=linear(1))).write(path)
+    newer = nnx.Dict(base=linear(4), head=linear(5))
+    milepost.Checkpoint(net=newer).write(tmp_path / "newer")
+    net, status = half(path)
+    newest = milepost.Checkpoint(net=net).read(tmp_path / "newer")
+    net["head"] = linear(6)
+    for each in (status, newest):
+        each.report()
+        np.testing.assert_array_equal(net["head"].kernel, newer["head"].kernel)
+
+
+def test_a_replaced_layer_is_not_restored_twice(path, saved):
+    net, status = half(path)
+    net["base"] = linear(7)
+    before = np.array(net["base"].kernel)
+    report = status.report()
+    np.testing.assert_array_equal(net["base"].kernel, before)
+    assert [entry.key.split("/.")[0] for entry in report.missing] == ["net/base/bias", "net/base/kernel"]
+
+
+def test_nothing_is_kept_of_a_model_that_is_gone(path, saved):
+    net, status = half(path)
+    del net, status
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+    assert not [
+        each
+        for each in gc.get_objects()
+        if type(each) is nnx.Linear and each is not saved["base"] and each is not saved["head"]
+    ]
+
+
+def test_a_model_alone_is_restored_before_its_optimizer_exists(path):
+    saved = trainer(0)
+    train_step(saved.net, saved.optimizer)
+    saved.write(path)
+    checkpoint = milepost.Checkpoint(net=Net(nnx.Rngs(1)))
+    status = checkpoint.read(path)
+    checkpoint.optimizer = nnx.Optimizer(checkpoint.net, optax.adamw(0.1), wrt=nnx.Param)
+    status.assert_consumed()
+    assert int(checkpoint.optimizer.step[...]) == 1

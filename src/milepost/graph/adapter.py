@@ -224,6 +224,7 @@ saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots",
 _adapters: list[Adapter] = []
 _awaited: dict[str, str] = {}
 _by_type: dict[type, Adapter | None] = {}
+_functional: Final = [False]
 _MISSING: Final = object()
 
 
@@ -236,6 +237,7 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
     """
     _adapters.insert(len(_adapters) if last else 0, adapter)
     _by_type.clear()
+    _functional[0] |= adapter.functional
 
 
 def register_framework(framework: str, module: str) -> None:
@@ -246,6 +248,11 @@ def register_framework(framework: str, module: str) -> None:
         module: Full name of the module that calls `register` when imported.
     """
     _awaited[framework] = module
+
+
+def is_anything_functional() -> bool:
+    """Whether any adapter is one of values that never change."""
+    return _functional[0]
 
 
 def import_adapters() -> None:

@@ -22,7 +22,8 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
 
 _UINT8: Final = DType.of("uint8")
-_IN_NUMPY: Final = frozenset("biufc")
+_BUILT_IN: Final = 1
+"""What NumPy says of its own types, which PyTorch knows too."""
 
 
 class Stored(NamedTuple):
@@ -61,7 +62,7 @@ def as_array(tensor: torch.Tensor) -> Array:
         tensor = tensor.cpu()
     stored = stored_as(tensor.dtype)
     numpy = stored.dtype.numpy
-    if numpy.kind in _IN_NUMPY and stored.name == VARIABLE_VALUE:
+    if numpy.isbuiltin == _BUILT_IN and stored.name == VARIABLE_VALUE:
         array: Array = tensor.numpy()
         return array
     shape = (*tensor.shape, *stored.trailing)
@@ -102,7 +103,7 @@ def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
     if not array.size:
         return torch.empty(shape, dtype=dtype)
     array = np.require(array, requirements=["C", "W"])
-    if array.dtype.kind in _IN_NUMPY and stored.name == VARIABLE_VALUE:
+    if array.dtype.isbuiltin == _BUILT_IN and stored.name == VARIABLE_VALUE:
         return torch.from_numpy(array)
     flat = torch.from_numpy(array.reshape(-1).view(np.uint8))
     return flat.view(dtype).reshape(shape)

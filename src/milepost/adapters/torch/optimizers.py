@@ -70,13 +70,13 @@ class OptimizerAdapter(Adapter):
         if not isinstance(variable, torch.Tensor) or variable not in obj.state or name not in obj.state[variable]:
             return None
         value = obj.state[variable][name]
-        return value if isinstance(value, torch.Tensor) else _part(obj, variable, name)
+        return value if isinstance(value, torch.Tensor) and not _changes_kinds(obj) else _part(obj, variable, name)
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
         group = _group_of(obj, variable)
         if group is None:
             return None
-        if list(saved) != [VARIABLE_VALUE]:
+        if list(saved) != [VARIABLE_VALUE] or _changes_kinds(obj):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
         spec = saved[VARIABLE_VALUE]
@@ -102,6 +102,11 @@ class OptimizerAdapter(Adapter):
 
     def watch(self, obj: Any) -> None:
         watch_step(obj, obj)
+
+
+def _changes_kinds(optimizer: Any) -> bool:
+    """Whether what is a number in one step may be a tensor in the next."""
+    return isinstance(optimizer, torch.optim.LBFGS)
 
 
 def _part(optimizer: Any, parameter: Any, name: str) -> Part:

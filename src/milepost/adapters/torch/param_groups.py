@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from milepost.adapters.torch.memory import as_array
-from milepost.adapters.torch.steps import before_step, remove, watch_step
+from milepost.adapters.torch.steps import before_step, watch_step
 from milepost.adapters.torch.views import forget_view, view_of
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Adapter, Array, Value, register
@@ -198,7 +198,6 @@ def recall(optimizer: Any) -> None:
 
 def _forget(optimizer: Any, arguments: Any, keywords: Any) -> None:
     forget_view(optimizer, "hyperparameters")
-    remove(optimizer, _forget)
 
 
 def _group(optimizer: Any, position: int) -> ParamGroup:

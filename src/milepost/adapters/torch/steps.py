@@ -1,4 +1,7 @@
-"""What happens right before an optimizer's next step: what waits on it and has come by now is given its values."""
+"""What happens right before an optimizer's next step: what waits on it and has come by now is given its values.
+
+A hook stays once it is installed, for PyTorch's dict of them must not change while they are called.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,6 @@ def before_step(optimizer: Any, hook: Callable[..., None]) -> None:
         optimizer.register_step_pre_hook(hook)
 
 
-def remove(optimizer: Any, hook: Callable[..., None]) -> None:
-    """Takes such a hook away."""
-    hooks = optimizer._optimizer_step_pre_hooks
-    for number in [number for number, each in hooks.items() if each is hook]:
-        del hooks[number]
-
-
 def _look_again(optimizer: Any, arguments: Any, keywords: Any) -> None:
     holders: list[weakref.ref[Any]] = view_of(optimizer, "watched", list)
     for reference in list(holders):
@@ -45,5 +41,3 @@ def _look_again(optimizer: Any, arguments: Any, keywords: Any) -> None:
             look_again(holder)
         if holder is None or not waiting_on(holder):
             holders.remove(reference)
-    if not holders:
-        remove(optimizer, _look_again)

@@ -10,8 +10,10 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from milepost.adapters.torch.memory import as_tensor
 from milepost.errors import MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain_state import pack, unpack
 from milepost.tensor import DType
 
@@ -64,7 +66,7 @@ class Part:
 
 
 class PartAdapter(Adapter):
-    """`Part`: what `milepost.graph.plain_state` makes of it."""
+    """`Part`: what `milepost.graph.plain_state` makes of it; takes a tensor that was saved as such, too."""
 
     open_ended = True
 
@@ -76,7 +78,8 @@ class PartAdapter(Adapter):
         return [Value(name, DType.of(array), array.shape, array) for name, array in packed.items()]
 
     def assign(self, obj: Part, arrays: Mapping[str, Array]) -> Part:
-        state = unpack(arrays)
+        array = arrays.get(VARIABLE_VALUE)
+        state = unpack(arrays) if array is None else as_tensor(array.copy())
         try:
             obj.put(obj.owner, state)
         except MilepostError:

@@ -1,0 +1,252 @@
+"""Values that wait for what PyTorch modules make after the restore."""
+
+import gc
+
+import pytest
+
+import milepost
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+hooks = pytest.importorskip("milepost.adapters.torch.hooks")
+
+
+@pytest.fixture(autouse=True)
+def _no_compiled_code():
+    torch._dynamo.reset()
+
+
+@pytest.fixture(params=["eager", "compiled"])
+def run(request):
+    """Calls a module, as it is or compiled."""
+    if request.param == "eager":
+        return lambda module, x: module(x)
+    return lambda module, x: torch.compile(module, backend="eager")(x)
+
+
+class Late(nn.Module):
+    """Makes what ``make`` says in its first call."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.make = make
+        self.first = nn.Linear(3, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        if not hasattr(self, "late"):
+            self.make(self)
+        return self.late(x) if isinstance(self.late, nn.Module) else x @ self.late
+
+
+def as_module(self):
+    self.late = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+
+
+def as_parameter(self):
+    self.late = nn.Parameter(torch.randn(3, 2))
+
+
+def as_buffer(self):
+    self.register_buffer("late", torch.randn(3, 2))
+
+
+def as_parameter_that_is_initialized_after(self):
+    self.late = nn.Parameter(torch.empty(3, 2))
+    nn.init.xavier_uniform_(self.late)
+
+
+X = torch.linspace(-1, 1, 6).reshape(2, 3)
+
+
+def saved(directory, module):
+    expected = module(X)
+    return milepost.Checkpoint(net=module).write(directory / "c"), expected
+
+
+def waiting_again(path, module):
+    return milepost.Checkpoint(net=module).read(path)
+
+
+@pytest.mark.parametrize("make", [as_module, as_parameter, as_buffer])
+def test_what_is_made_in_forward_has_its_value_before_it_is_used(tmp_path, run, make):
+    path, expected = saved(tmp_path, Late(make))
+    module = Late(make)
+    status = waiting_again(path, module)
+    assert torch.equal(run(module, X), expected)
+    status.assert_consumed()
+
+
+def test_initializing_what_is_restored_does_nothing_in_the_first_call(tmp_path):
+    path, expected = saved(tmp_path, Late(as_parameter_that_is_initialized_after))
+    module = Late(as_parameter_that_is_initialized_after)
+    waiting_again(path, module)
+    assert torch.equal(module(X), expected)
+
+
+def test_a_compiled_call_that_overwrites_what_is_restored_is_an_error(tmp_path):
+    path, expected = saved(tmp_path, Late(as_parameter_that_is_initialized_after))
+    module = Late(as_parameter_that_is_initialized_after)
+    waiting_again(path, module)
+    with pytest.raises(milepost.UnmatchedError, match="late"):
+        torch.compile(module, backend="eager")(X)
+    assert torch.equal(module(X), expected)
+
+
+def test_a_later_call_that_overwrites_what_is_restored_is_an_error(tmp_path):
+    path, expected = saved(tmp_path, Late(as_parameter_that_is_initialized_after))
+    module = Late(lambda self: setattr(self, "late", torch.eye(3)))
+    waiting_again(path, module)
+    module(X)
+    del module.late
+    module.make = as_parameter_that_is_initialized_after
+    with pytest.raises(milepost.UnmatchedError, match="late"):
+        module(X)
+    assert torch.equal(module(X), expected)
+
+
+def test_what_is_initialized_before_the_first_call_has_its_value_in_it(tmp_path, run):
+    class Built(nn.Module):
+        def build(self):
+            self.w = nn.Parameter(torch.empty(3, 2))
+            nn.init.normal_(self.w)
+            return self
+
+        def forward(self, x):
+            return x @ self.w
+
+    path, expected = saved(tmp_path, Built().build())
+    module = Built()
+    waiting_again(path, module)
+    module.build()
+    assert torch.equal(run(module, X), expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "x"),
+    [
+        (lambda: nn.LazyLinear(4), torch.randn(2, 3)),
+        (lambda: nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d()), torch.randn(2, 3, 8, 8)),
+    ],
+)
+def test_lazy_modules_have_their_values_in_the_first_call(tmp_path, run, make, x):
+    net = make()
+    net(x)
+    net.eval()
+    expected = net(x)
+    path = milepost.Checkpoint(net=net).write(tmp_path / "c")
+    fresh = make().eval()
+    status = waiting_again(path, fresh)
+    assert torch.equal(run(fresh, x), expected)
+    status.assert_consumed()
+
+
+def test_lazy_modules_are_as_torch_makes_them(tmp_path):
+    net = nn.LazyConv2d(4, 3)
+    net(torch.randn(2, 5, 8, 8))
+    path = milepost.Checkpoint(net=net).write(tmp_path / "c")
+    fresh = nn.LazyConv2d(4, 3)
+    waiting_again(path, fresh)
+    fresh(torch.randn(2, 5, 8, 8))
+    assert type(fresh) is nn.Conv2d
+    assert fresh.in_channels == 5
+
+
+def test_initializing_lazy_parameters_draws_no_random_numbers_if_they_are_restored(tmp_path):
+    net = nn.LazyLinear(4)
+    net(X)
+    path = milepost.Checkpoint(net=net).write(tmp_path / "c")
+    fresh = nn.LazyLinear(4)
+    waiting_again(path, fresh)
+    before = torch.get_rng_state()
+    fresh(X)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_lazy_parameter_of_another_shape_is_an_error_in_the_first_call(tmp_path):
+    net = nn.LazyLinear(4)
+    net(torch.ones(1, 5))
+    path = milepost.Checkpoint(net=net).write(tmp_path / "c")
+    fresh = nn.LazyLinear(4)
+    waiting_again(path, fresh)
+    with pytest.raises(milepost.MismatchError, match="weight"):
+        fresh(X)
+
+
+def test_submodules_that_are_added_after_the_restore_have_their_values(tmp_path):
+    path, _ = saved(tmp_path, nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)))
+    net = nn.Sequential()
+    status = waiting_again(path, net)
+    net.append(nn.Linear(3, 4))
+    net.add_module("1", nn.Linear(4, 2))
+    status.assert_consumed()
+
+
+def test_modules_that_come_without_a_sign_have_their_values_when_the_status_is_asked(tmp_path):
+    path, expected = saved(tmp_path, nn.Sequential(nn.Linear(3, 2)))
+    net = nn.Sequential()
+    status = waiting_again(path, net)
+    net._modules["0"] = nn.Linear(3, 2)
+    status.assert_consumed()
+    assert torch.equal(net(X), expected)
+
+
+def test_modules_that_come_without_a_sign_have_their_values_in_the_next_save(tmp_path):
+    path, expected = saved(tmp_path, nn.Sequential(nn.Linear(3, 2)))
+    net = nn.Sequential()
+    checkpoint = milepost.Checkpoint(net=net)
+    checkpoint.read(path)
+    net._modules["0"] = nn.Linear(3, 2)
+    checkpoint.write(tmp_path / "again")
+    assert torch.equal(net(X), expected)
+
+
+def test_values_that_wait_for_lazy_modules_are_in_the_next_save(tmp_path):
+    path, expected = saved(tmp_path, nn.Sequential(nn.LazyLinear(2)))
+    checkpoint = milepost.Checkpoint(net=nn.Sequential(nn.LazyLinear(2)))
+    checkpoint.read(path)
+    again = checkpoint.write(tmp_path / "again")
+    fresh = nn.Sequential(nn.Linear(3, 2))
+    milepost.Checkpoint(net=fresh).read(again).assert_consumed()
+    assert torch.equal(fresh(X), expected)
+
+
+def test_hooks_are_gone_when_nothing_waits_any_more(tmp_path):
+    path, _ = saved(tmp_path, Late(as_module))
+    module = Late(as_module)
+    gc.collect()
+    waiting_again(path, module)
+    assert hooks._global_hooks
+    module(X)
+    assert not module._forward_pre_hooks
+    assert not module._forward_hooks
+    assert not hooks._pending
+    assert not hooks._global_hooks
+
+
+def test_a_module_on_which_something_waits_in_vain_can_be_compiled_whole(tmp_path):
+    path, _ = saved(tmp_path, nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2)))
+    net = nn.Sequential(nn.Linear(3, 3))
+    waiting_again(path, net)
+    torch.compile(net, backend="eager", fullgraph=True)(X)
+
+
+def test_slots_of_lazy_parameters_come_with_them(tmp_path):
+    def make():
+        net = nn.LazyLinear(2)
+        return net, torch.optim.Adam(net.parameters(), lr=0.1)
+
+    def step(net, optimizer):
+        optimizer.zero_grad()
+        net(X).square().mean().backward()
+        optimizer.step()
+
+    net, optimizer = make()
+    step(net, optimizer)
+    path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
+    step(net, optimizer)
+    fresh, its_optimizer = make()
+    status = milepost.Checkpoint(net=fresh, optimizer=its_optimizer).read(path)
+    step(fresh, its_optimizer)
+    status.assert_consumed()
+    assert torch.equal(fresh.weight, net.weight)

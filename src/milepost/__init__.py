@@ -10,6 +10,7 @@ Names are those of ``tf.train``, so that ``import milepost`` can stand where ``t
 """
 
 from milepost import adapters as adapters  # registers those of the libraries that are always there
+from milepost.adapters.random_state import RandomState
 from milepost.checkpoint import (
     Checkpoint,
     CheckpointReader,
@@ -81,6 +82,7 @@ __all__ = [
     "NoDependency",
     "Outcome",
     "PythonState",
+    "RandomState",
     "Report",
     "ShardByTaskPolicy",
     "SkippedCheckpointWarning",

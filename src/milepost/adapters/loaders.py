@@ -1,0 +1,68 @@
+"""What torchdata's `StatefulDataLoader` does not do by itself when it is restored."""
+
+from __future__ import annotations
+
+import random
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from milepost.errors import MismatchError
+
+
+def must_match_workers(obj: Any, state: Any) -> None:
+    """Refuses a state for another number of workers now, where the loader would do so at its next iterator.
+
+    Raises:
+        MismatchError: It was saved with another number.
+    """
+    if "next_iter_state" not in getattr(obj, "__dict__", {}) or not isinstance(state, dict) or not state:
+        return
+    snapshot = state.get("_snapshot", {})
+    saved = snapshot.get("_main_snapshot", {}).get("_num_workers", 0)
+    if saved != obj.num_workers:
+        raise MismatchError(
+            "this loader was saved with another number of workers; nothing was changed",
+            expected=f"num_workers={obj.num_workers}",
+            found=f"num_workers={saved}",
+            remedy=f"make the loader with num_workers={saved}",
+        )
+
+
+def keep_randomness(obj: Any) -> None:
+    """Lets a restored loader make its next iterator without drawing from random generators.
+
+    Each iterator begins with a draw for the seed of its workers. The one that is continued has drawn before it was
+    saved, and with another draw, all that comes later would be other than in a run that went on.
+    """
+    attributes = getattr(obj, "__dict__", {})
+    if attributes.get("next_iter_state") is not None and callable(getattr(obj, "_get_iterator", None)):
+        # Into the dict itself, and as a method, which copies and pickles as the class's own.
+        attributes["_get_iterator"] = types.MethodType(_get_iterator, obj)
+
+
+def _get_iterator(loader: Any) -> Any:
+    vars(loader).pop("_get_iterator", None)
+    with _unchanged_randomness(loader):
+        return loader._get_iterator()
+
+
+@contextmanager
+def _unchanged_randomness(loader: Any) -> Iterator[None]:
+    torch = sys.modules["torch"]
+    generator = loader.generator
+    # One that is the sampler's too is put by the sampler where it belongs.
+    own = generator is not None and getattr(loader.sampler, "generator", None) is not generator
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state(), generator.get_state() if own else None
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+        if own:
+            generator.set_state(states[3])

@@ -1,0 +1,184 @@
+"""`RandomState`: the random state that a program has as a whole, and its own generators, as one tracked object."""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from milepost.adapters.stateful import PackedAdapter, python_state, set_python_state
+from milepost.errors import MismatchError, UnrestoredWarning, UntrackableError
+from milepost.graph.adapter import adapter_of, register
+from milepost.graph.containers import NoDependency
+from milepost.graph.module import Tracked
+from milepost.graph.native import AttributeAdapter
+
+_DEVICES = ("cuda", "mps", "xpu")
+
+
+class RandomState(Tracked):
+    """Python's, NumPy's and PyTorch's global random generators, and generators of your own under names.
+
+    Held by a checkpoint, it saves the state of every library that is imported: Python's ``random``, ``numpy.random``, and
+    ``torch`` with its CPU generator and those of CUDA, MPS and XPU devices in use. Restoring sets them, after all other
+    objects were restored. A library is never imported for that: where PyTorch's state was saved and PyTorch is not
+    imported yet, a warning says so, and later saves still hold that state.
+
+    JAX has no global generator. Its keys, like other generators, are given names here and so become attributes; a key
+    cannot change, so after a restore the attribute is another one.
+
+    Args:
+        **generators: `numpy.random.Generator`, `random.Random`, `torch.Generator`, keys of JAX, or anything else that is
+            trackable.
+
+    Raises:
+        UntrackableError: A ``ValueError``: one of them is not trackable.
+
+    Example:
+        >>> import milepost, numpy as np, random, tempfile
+        >>> state = milepost.RandomState(shuffle=np.random.default_rng(7))
+        >>> path = milepost.Checkpoint(random=state).write(tempfile.mkdtemp() + "/ckpt")
+        >>> expected = random.random(), state.shuffle.integers(100)
+        >>> fresh = milepost.RandomState(shuffle=np.random.default_rng(0))
+        >>> status = milepost.Checkpoint(random=fresh).read(path)
+        >>> (random.random(), fresh.shuffle.integers(100)) == expected
+        True
+    """
+
+    def __init__(self, **generators: Any) -> None:
+        self._kept = NoDependency({})  # state of libraries that are not imported
+        for name, generator in generators.items():
+            if adapter_of(generator) is None:
+                raise UntrackableError(
+                    "this generator is not trackable",
+                    key=name,
+                    expected="a generator of NumPy, Python or PyTorch, or a key of JAX",
+                    found=f"a {type(generator).__name__}",
+                    remedy="import its library before",
+                )
+            setattr(self, name, generator)
+
+
+class RandomStateAdapter(PackedAdapter, AttributeAdapter):
+    """`RandomState`. Comes last, so that nothing that is saved or restored after it draws from what it holds."""
+
+    turn = 2
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, RandomState)
+
+    def state(self, obj: RandomState) -> Any:
+        return {**obj.__dict__["_kept"], **global_state()}
+
+    def load(self, obj: RandomState, state: Any) -> None:
+        obj.__dict__["_kept"] = set_global_state(state)
+
+
+def global_state() -> dict[str, Any]:
+    """The state of all global generators of what is imported, as plain data: by library, and by device."""
+    state: dict[str, Any] = {"python": python_state(random), "numpy": np.random.get_state(legacy=False)}
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        state["torch"] = {"cpu": torch.get_rng_state().numpy()}
+        for device in _DEVICES:
+            generators = _generators(torch, device)
+            if generators and _is_in_use(torch, device):
+                state["torch"][device] = [each.get_state().numpy() for each in generators]
+    return state
+
+
+def set_global_state(state: Any) -> dict[str, Any]:
+    """Puts back what `global_state` returned, or as much as is there.
+
+    Returns:
+        What belongs to libraries that are not imported.
+
+    Raises:
+        MismatchError: It is no such state, or a generator refuses it. Nothing was changed.
+    """
+    before = global_state()
+    try:
+        return _set(state)
+    except Exception as error:
+        _set(before)
+        raise MismatchError(
+            "a global random generator refuses its saved state; nothing was changed",
+            expected="what was saved from the same library",
+            found=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _set(state: Mapping[str, Any]) -> dict[str, Any]:
+    set_python_state(random, state["python"])
+    np.random.set_state(state["numpy"])
+    if "torch" not in state:
+        return {}
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_rng_state"):
+        _warn("PyTorch is not imported, so its saved random state was not restored; import it before restoring")
+        return {"torch": state["torch"]}
+    for device, saved in state["torch"].items():
+        if device == "cpu":
+            torch.set_rng_state(torch.from_numpy(saved.copy()))
+            continue
+        generators = _generators(torch, device)
+        if len(generators) < len(saved):
+            _warn(f"random state of {len(saved)} {device} devices was saved, and there are {len(generators)}")
+        for generator, array in zip(generators, saved, strict=False):
+            generator.set_state(torch.from_numpy(array.copy()))
+    return {}
+
+
+def _generators(torch: Any, device: str) -> list[Any]:
+    """The default generators of all devices of a kind."""
+    module = getattr(torch, device, None)
+    if module is None or device not in _DEVICES:
+        return []
+    if device == "mps":
+        available = torch.backends.mps.is_available()
+        return [_MPS(module)] if available else []
+    if not module.is_available():
+        return []
+    return [_Device(module, number) for number in range(module.device_count())]
+
+
+def _is_in_use(torch: Any, device: str) -> bool:
+    return device == "mps" or bool(getattr(torch, device).is_initialized())
+
+
+class _Device:
+    """The default generator of a device, through the functions that all of PyTorch's kinds of devices have."""
+
+    def __init__(self, module: Any, number: int) -> None:
+        self._module = module
+        self._number = number
+
+    def get_state(self) -> Any:
+        return self._module.get_rng_state(self._number)
+
+    def set_state(self, state: Any) -> None:
+        self._module.set_rng_state(state, self._number)
+
+
+class _MPS:
+    """The generator of the only device of its kind."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def get_state(self) -> Any:
+        return self._module.get_rng_state()
+
+    def set_state(self, state: Any) -> None:
+        self._module.set_rng_state(state)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(UnrestoredWarning(text), stacklevel=2)
+
+
+register(RandomStateAdapter())

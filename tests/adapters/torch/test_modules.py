@@ -142,7 +142,7 @@ def test_extra_state_is_saved_and_restored(tmp_path, extra):
 
 
 def test_extra_state_that_is_no_plain_data_is_refused_by_name(tmp_path):
-    with pytest.raises(milepost.UnsupportedError, match="extra state of WithExtra"):
+    with pytest.raises(milepost.UnsupportedError, match="the extra state of WithExtra"):
         saved(tmp_path, net=WithExtra(object()))
 
 

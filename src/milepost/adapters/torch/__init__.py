@@ -8,4 +8,5 @@ tensor may be; `modules`, what a module holds; `hooks`, how values arrive late; 
 from milepost.adapters.torch import generators as generators
 from milepost.adapters.torch import modules as modules
 from milepost.adapters.torch import optimizers as optimizers
+from milepost.adapters.torch import schedulers as schedulers
 from milepost.adapters.torch import tensors as tensors

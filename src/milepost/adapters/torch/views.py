@@ -7,15 +7,13 @@ remembered what was restored.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
+from milepost.adapters.stateful import PackedAdapter
 from milepost.adapters.torch.memory import as_tensor
-from milepost.errors import MilepostError, MismatchError
-from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.adapter import Array, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.plain_state import pack, unpack
-from milepost.tensor import DType
 
 _T = TypeVar("_T")
 _views: Final[dict[int, tuple[weakref.ref[Any], dict[Hashable, Any]]]] = {}
@@ -65,64 +63,29 @@ class Part:
         return self._owner()
 
 
-class PartAdapter(Adapter):
-    """`Part`: what `milepost.graph.plain_state` makes of it; takes a tensor that was saved as such, too."""
+class PartAdapter(PackedAdapter):
+    """`Part`: plain state; takes a tensor that was saved as such, too."""
 
-    open_ended = True
+    turn = 0
 
     def handles(self, kind: type) -> bool:
         return kind is Part
 
-    def values(self, obj: Part) -> Sequence[Value]:
-        packed = pack(obj.get(obj.owner), obj.name)
-        return [Value(name, DType.of(array), array.shape, array) for name, array in packed.items()]
+    def name(self, obj: Part) -> str:
+        return obj.name
+
+    def state(self, obj: Part) -> Any:
+        return obj.get(obj.owner)
+
+    def load(self, obj: Part, state: Any) -> None:
+        obj.put(obj.owner, state)
 
     def assign(self, obj: Part, arrays: Mapping[str, Array]) -> Part:
         array = arrays.get(VARIABLE_VALUE)
-        state = unpack(arrays) if array is None else as_tensor(array.copy())
-        try:
-            obj.put(obj.owner, state)
-        except MilepostError:
-            raise
-        except Exception as error:
-            raise MismatchError(
-                "the object refuses this state",
-                key=obj.name,
-                found=f"{type(error).__name__}: {error}",
-                remedy="give the live object the settings that it was saved with",
-            ) from error
+        if array is None:
+            return super().assign(obj, arrays)  # type: ignore[no-any-return]
+        self.load(obj, as_tensor(array.copy()))
         return obj
 
 
-class Group:
-    """A part that has parts of its own.
-
-    Args:
-        owner: The object.
-        children: Returns them, given the owner.
-    """
-
-    __slots__ = ("__weakref__", "_children", "_owner")
-
-    def __init__(self, owner: Any, children: Callable[[Any], Iterable[tuple[str, Any]]]) -> None:
-        self._owner = weakref.ref(owner)
-        self._children = children
-
-    def children(self) -> Iterable[tuple[str, Any]]:
-        """The parts, by name."""
-        owner = self._owner()
-        return () if owner is None else self._children(owner)
-
-
-class GroupAdapter(Adapter):
-    """`Group`."""
-
-    def handles(self, kind: type) -> bool:
-        return kind is Group
-
-    def children(self, obj: Group) -> Iterable[tuple[str, Any]]:
-        return obj.children()
-
-
 register(PartAdapter())
-register(GroupAdapter())

@@ -1,0 +1,31 @@
+"""Learning-rate schedulers of PyTorch: their ``state_dict``, and what making one does to its optimizer.
+
+A scheduler that is made changes the optimizer's learning rates. If the optimizer was restored before, and the scheduler is
+restored after it was made, the optimizer gets its own back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from milepost.adapters.stateful import StatefulAdapter
+from milepost.adapters.torch.param_groups import recall
+from milepost.graph.adapter import register
+
+
+class SchedulerAdapter(StatefulAdapter):
+    """`torch.optim.lr_scheduler.LRScheduler` and its like."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, torch.optim.lr_scheduler.LRScheduler)
+
+    def settled(self, obj: Any) -> None:
+        super().settled(obj)
+        optimizer = getattr(obj, "optimizer", None)
+        if isinstance(optimizer, torch.optim.Optimizer):
+            recall(optimizer)
+
+
+register(SchedulerAdapter())

@@ -12,6 +12,7 @@ first reading, the rest is read again when its turn comes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader, Fetch, check_all
@@ -19,6 +20,7 @@ from milepost.engine.collector import collection_paused
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of
+from milepost.graph.places import put, rebuild
 from milepost.graph.traversal import live_children
 from milepost.graph.variable import shape_fits
 from milepost.tensor.spec import format_shape
@@ -91,11 +93,13 @@ def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any])
     assigned.verify()
     in_place.verify()
     successors = assigned.deliver()
+    trees = rebuild(holders, successors)
     in_place.deliver()
     for take in takes:
         arrays = {value.name: value.destination for value, _ in take.values if value.destination is not None}
         if arrays:
             take.adapter.assign(take.obj, arrays)
+    put(trees)
     if successors:
         _substitute(holders, successors)
     return successors
@@ -185,7 +189,9 @@ class _Assigned:
                 del given, successor
         except BaseException as error:
             for give_back in undo:
-                give_back()
+                # One that refused its new state may refuse its old one; what it said first is what counts.
+                with suppress(Exception):
+                    give_back()
             if isinstance(error, MilepostError):
                 error.with_context(key=take.values[0][1], file=self._reader.prefix)
             raise

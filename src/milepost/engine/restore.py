@@ -27,6 +27,7 @@ from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.places import places_in_use
 from milepost.graph.traversal import walk
 from milepost.graph.waiting import wait
 from milepost.tensor import TensorSpec
@@ -96,12 +97,14 @@ class Restoration:
         self._positions: weakref.WeakSet[RestoredPosition] = weakref.WeakSet()
         self._matcher = Matcher(reader, graph, self.uid, self.bound, skip_slots=self._skip_slots)
 
+    @places_in_use()
     def plan(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> RestorePlan:
         """What restoring into ``root`` would read and leave waiting; changes nothing."""
         match = self._matcher.match(0, root, attached)
         match.undo()
         return match.plan()
 
+    @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
         """Restores everything reachable from ``root``, which stands for node 0, and lets the rest wait.
 
@@ -116,6 +119,7 @@ class Restoration:
         """
         self._run(self._matcher.match(0, root, attached))
 
+    @places_in_use()
     def settle(self, node: int, child: Any) -> Any:
         """Restores a late object from the node that waited for it; errors as for `restore`.
 
@@ -194,6 +198,7 @@ class Restoration:
                 if adapter is not None:
                     adapter.watch(holder)
 
+    @places_in_use()
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """An account of every saved value, and of every live value reachable from ``root`` now."""
         look_again_below(root, attached)

@@ -19,12 +19,14 @@ from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.places import places_in_use
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
 from milepost.tensor import DType
 
 
 @collection_paused()
+@places_in_use()
 def plan_save(
     root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions
 ) -> tuple[SavePlan, list[Array]]:

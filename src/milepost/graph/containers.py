@@ -2,7 +2,8 @@
 
 A plain list or dict that becomes an attribute of a tracked object is replaced by a `ListWrapper`, `DictWrapper` or
 `OrderedDictWrapper`: a subclass that behaves like the original in every way, and tells waiting values of new members.
-Tuples cannot change, so they stay what they are; only lists and dicts inside them are replaced.
+Tuples cannot change, so they stay what they are; only lists and dicts inside them are replaced. Trees of values that
+never change, such as JAX's arrays, stay what they are too (`milepost.graph.places`).
 
 The graph is read from what a container holds when it is saved; any mutation is allowed.
 """
@@ -16,6 +17,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, SupportsIndex
 
 from milepost.graph.adapter import adapter_of
+from milepost.graph.trees import is_container, is_functional, is_tuple, make_tuple
 from milepost.graph.waiting import admit, waiting_on
 
 
@@ -259,18 +261,18 @@ _WRAPPERS: Final[dict[type, type]] = {list: ListWrapper, dict: DictWrapper, Orde
 
 
 def wrap(value: Any) -> Any:
-    """Replaces plain lists and dicts, also inside tuples, by their wrappers; everything else is returned as it is."""
+    """Replaces plain lists and dicts, also inside tuples, by their wrappers; everything else is returned as it is.
+
+    Trees of values that never change (`milepost.graph.trees`) are left alone too: wrapped, they would be other trees.
+    """
     kind = type(value)
+    if is_container(kind) and is_functional(value):
+        return value
     if kind in _WRAPPERS:
         return _wrap_container(value, {})
     if isinstance(value, tuple) and is_tuple(kind):
         return _wrap_tuple(value, {})
     return value
-
-
-def is_tuple(kind: type) -> bool:
-    """Whether this is ``tuple`` or the type of a named tuple."""
-    return kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make"))
 
 
 def _wrap_member(value: Any, wrapped: dict[int, Any]) -> Any:
@@ -304,11 +306,6 @@ def _wrap_tuple(value: tuple[Any, ...], wrapped: dict[int, Any]) -> tuple[Any, .
     if all(new is old for new, old in zip(members, value, strict=True)):
         return value
     return make_tuple(type(value), members)
-
-
-def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any, ...]:
-    """Makes a tuple or named tuple of this type without calling what its author may have put into its constructor."""
-    return tuple.__new__(kind, members)
 
 
 def find_trackable(value: Any, _seen: frozenset[int] = frozenset()) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of, register
-from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, is_tuple, make_tuple
+from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.module import _UNTRACKED, Tracked
 from milepost.graph.state import PythonState, TensorState
+from milepost.graph.trees import is_tuple, make_tuple
 from milepost.graph.variable import Variable, as_array
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING

@@ -16,6 +16,7 @@ from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.containers import find_trackable
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
+from milepost.graph.places import Node, placed
 
 _NO_EDGES: Final[list[Edge]] = []
 
@@ -68,7 +69,7 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
     for name, child in adapter.children(obj):
         found = adapter_of_type(type(child))
         if found is not None and (not found.conditional or found.tracks(child)):
-            yield name, child
+            yield name, child if type(obj) is Node else placed(obj, name, child)
 
 
 def reachable(root: Any) -> list[Any]:
@@ -118,6 +119,7 @@ def walk(
         obj, adapter, path = objects[number], adapters[number], paths[number]
         own: list[Edge] = []
         try:
+            in_tree = type(obj) is Node
             children: Any = adapter.children(obj)
             private = adapter.private(obj)
             if number == 0 and attached:
@@ -129,6 +131,12 @@ def walk(
                     if complain and type(child) not in _PLAIN:
                         _complain(complain, child_path(path, name, is_root=number == 0), child)
                     continue
+                if not in_tree:
+                    own_place = placed(obj, name, child)
+                    if own_place is not child:
+                        child = own_place
+                        found = adapter_of_type(type(child))
+                        assert found is not None, "places have adapters"
                 if private and name in private:
                     unfollowed.append(_Unfollowed(number, name, child, found))
                     continue

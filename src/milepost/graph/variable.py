@@ -55,6 +55,14 @@ def as_array(value: Any, dtype: Any = None) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
+def own(array: Array) -> Array:
+    """The array itself if nobody else can know its memory, so that one may keep it; else a copy."""
+    memory = array
+    while isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    return array if memory.flags.owndata else array.copy()
+
+
 def _fits_int32(array: Array) -> bool:
     limits = np.iinfo(np.int32)
     return not array.size or bool(limits.min <= array.min() and array.max() <= limits.max)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from milepost.graph.adapter import adapter_of
+from milepost.graph.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
+from milepost.graph.trees import is_functional
 from milepost.tensor import TensorSpec
 
 
@@ -71,8 +73,11 @@ def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
     """Lets a position wait until ``holder`` gets a child called ``name``.
 
     Returns:
-        False if it cannot, because the object gives no sign of its end (as plain lists and dicts do not).
+        False if it cannot, because the object gives no sign of its end (as plain lists and dicts do not), or is held by
+        nothing that could ever get a child.
     """
+    if type(holder) in (Tree, Node) and is_final(holder):
+        return False
     with _lock:
         entry = _entries.get(id(holder))
         if entry is None:
@@ -113,6 +118,12 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     """
     if not _entries:
         return child
+    if type(name) is str and not isinstance(child, Place) and is_functional(child):
+        return _admit_tree(holder, name, child)
+    return _admit(holder, name, child)
+
+
+def _admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     edges = waiting_on(holder)
     positions = [*edges.get(name, ()), *edges.get(ANY, ())]
     if not positions or adapter_of(child) is None:
@@ -124,6 +135,29 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
         if not edges:
             _entries.pop(id(holder), None)
     return child
+
+
+def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
+    """Gives a tree of values that never change what waited for it, or for more of the tree that it takes the place of.
+
+    Returns:
+        The tree to be held.
+    """
+    edges, former = waiting_on(holder), nodes_of_former_tree(holder, name)
+    if not (name in edges or ANY in edges or any(waiting_on(node) for node in former)):
+        return tree
+    with places_in_use():
+        place = placed(holder, name, tree, attached=False)
+        _admit(holder, name, place)
+        below = [place]
+        for node in below:
+            if type(node) is Node:
+                waiting = waiting_on(node)
+                for edge, child in node.children():
+                    if edge in waiting:
+                        _admit(node, edge, child)
+                    below.append(child)
+        return place.value if isinstance(place, Place) else tree
 
 
 def forget_settled(holder: Any) -> None:

@@ -2,3 +2,4 @@
 
 from milepost.adapters.jax import arrays as arrays
 from milepost.adapters.jax import keys as keys
+from milepost.adapters.jax import pytrees as pytrees

@@ -17,6 +17,7 @@ import numpy as np
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.variable import own
 from milepost.tensor import DType
 
 
@@ -105,7 +106,7 @@ def successor(old: Any, array: Array) -> Any:
     sharding, committed = old.sharding, old.committed
     if not sharding.is_fully_addressable:
         raise _spread(old)
-    array = own(array)
+    array = own(array)  # JAX may keep the memory
     with _width_of(old.dtype):
         new = jax.device_put(array, sharding if committed else None)
         if not committed and new.sharding != sharding:
@@ -114,14 +115,6 @@ def successor(old: Any, array: Array) -> Any:
         return new
     # No public function makes uncommitted arrays on other devices than the default, nor weakly typed ones of any shape.
     return type(old)(old.aval, sharding, [shard.data for shard in new.addressable_shards], committed=committed)
-
-
-def own(array: Array) -> Array:
-    """The array itself if nobody else can know its memory, which a `jax.Array` may keep for its own, else a copy."""
-    memory = array
-    while isinstance(memory.base, np.ndarray):
-        memory = memory.base
-    return array if memory.flags.owndata else array.copy()
 
 
 def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:

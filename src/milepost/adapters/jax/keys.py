@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
-from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, own, read, successor
+from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, read, successor
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.variable import as_array
+from milepost.graph.variable import as_array, own
 from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 

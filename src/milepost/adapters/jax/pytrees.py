@@ -1,0 +1,90 @@
+"""Nodes of JAX's trees other than built-in containers: objects of every class that is registered with `jax.tree_util`.
+
+Their children are JAX's, under the names that JAX has for them; what else they hold is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jax._src import tree_util as _private
+
+from milepost.errors import UntrackableError
+from milepost.graph.adapter import Adapter, adapter_of, register
+from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.numbers import NUMBERS
+from milepost.graph.trees import is_container
+
+_NODES: Final = jax.tree_util.default_registry
+_TYPES: Final[Mapping[type, Any]] = _private._registry  # nothing public says whether objects of a type are nodes
+
+
+class PytreeAdapter(Adapter):
+    """Dataclasses, Flax's structs, Equinox's modules, and all other registered nodes that hold data."""
+
+    conditional = True
+    functional = True
+    may_refuse = False
+
+    def handles(self, kind: type) -> bool:
+        return kind in _TYPES and kind is not type(None) and not is_container(kind)
+
+    def tracks(self, obj: Any) -> bool:
+        return any(_is_data(leaf) for leaf in jax.tree_util.tree_leaves(obj))
+
+    def complaint(self, obj: Any) -> str | None:
+        return None
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        pairs = _children(obj)
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise UntrackableError(
+                "two children of a pytree node would have the same name in a checkpoint",
+                expected="keys that differ as text",
+                found=f"{', '.join(name for name, _ in pairs)}, in a {type(obj).__name__}",
+            )
+        return pairs
+
+    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
+        names = [name for name, _ in _children(obj)]
+        leaves, structure = jax.tree_util.tree_flatten(obj, is_leaf=lambda each: each is not obj)
+        return structure.unflatten(
+            [changes.get(name, leaf) for name, leaf in zip(names, leaves, strict=True)],
+        )
+
+
+def _children(obj: Any) -> list[tuple[str, Any]]:
+    pairs, _ = _NODES.flatten_one_level_with_keys(obj)
+    return [(_name(key), child) for key, child in pairs]
+
+
+def _name(key: Any) -> str:
+    for attribute in ("name", "key", "idx"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def _is_data(leaf: Any) -> bool:
+    return type(leaf) in NUMBERS or isinstance(leaf, (jax.Array, np.ndarray)) or adapter_of(leaf) is not None
+
+
+def _flatten_list(obj: ListWrapper) -> tuple[Any, None]:
+    return [(jax.tree_util.SequenceKey(index), item) for index, item in enumerate(obj)], None
+
+
+def _flatten_dict(obj: Any) -> tuple[Any, Any]:
+    keys = tuple(sorted(obj)) if isinstance(obj, DictWrapper) else tuple(obj)
+    return [(jax.tree_util.DictKey(key), obj[key]) for key in keys], keys
+
+
+# They are no subclasses to JAX, but leaves, unless it is told what they hold.
+jax.tree_util.register_pytree_with_keys(ListWrapper, _flatten_list, lambda _, items: ListWrapper(items))
+for _kind in (DictWrapper, OrderedDictWrapper):
+    jax.tree_util.register_pytree_with_keys(
+        _kind, _flatten_dict, lambda keys, items, kind=_kind: kind(zip(keys, items, strict=True))
+    )
+register(PytreeAdapter(), last=True)

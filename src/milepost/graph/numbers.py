@@ -1,0 +1,98 @@
+"""Python's numbers as values, and numbers where the file has one of another type than the live one.
+
+A number in a tree may be Python's in one program and an array without dimensions in another, as a step counter is before
+and after the first compiled step. So each takes what the other saved, if it can hold it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import MismatchError, UntrackableError
+from milepost.graph.adapter import Array, Value
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.tensor import DType
+
+NUMBERS: Final = {
+    bool: DType.of("bool"),
+    int: DType.of("int64"),
+    float: DType.of("float64"),
+    complex: DType.of("complex128"),
+}
+"""Python's types of numbers, and the element type that each is saved with."""
+
+_INTEGERS: Final = frozenset(dtype for dtype in DType.all() if dtype.numpy.names is None and "int" in dtype.name)
+_FLOATS: Final = frozenset(dtype for dtype in DType.all() if "float" in dtype.name)
+_COMPLEX: Final = frozenset(dtype for dtype in DType.all() if "complex" in dtype.name)
+_TAKEN_BY_NUMBERS: Final = {bool: frozenset[DType](), int: _INTEGERS, float: _FLOATS | _INTEGERS, complex: _COMPLEX}
+
+
+def number_value(number: Any) -> Value:
+    """A Python number as a value."""
+    kind = type(number)
+    dtype = NUMBERS[kind]
+    return Value(VARIABLE_VALUE, dtype, (), lambda: _as_array(number, dtype), accepts=_TAKEN_BY_NUMBERS[kind])
+
+
+def _as_array(number: Any, dtype: DType) -> Array:
+    try:
+        return np.array(number, dtype.numpy)
+    except OverflowError:
+        raise UntrackableError(
+            "a number of more than 64 bits cannot be stored", found=number, remedy="hold it as text in a PythonState"
+        ) from None
+
+
+def number_like(number: Any, array: Array) -> Any:
+    """A Python number of the type of another one, from a saved value.
+
+    Raises:
+        MismatchError: No number of this type is equal to the saved one.
+    """
+    element = array[()]
+    kind = type(number)
+    new = kind(element)
+    if new != element and element == element:  # NaN is equal to nothing
+        raise _does_not_fit(element, array, kind.__name__)
+    return new
+
+
+def taken_by_scalar(dtype: DType) -> frozenset[DType]:
+    """Element types that Python's numbers may have been saved with, for a live array without dimensions."""
+    if dtype in _INTEGERS:
+        return frozenset({NUMBERS[int]})
+    if dtype in _FLOATS:
+        return frozenset({NUMBERS[int], NUMBERS[float]})
+    return frozenset({NUMBERS[complex]}) if dtype in _COMPLEX else frozenset()
+
+
+def scalar_like(dtype: np.dtype[Any], array: Array, *, rounded: bool) -> Array:
+    """An array without dimensions with the element type of a live one, from a saved value.
+
+    Args:
+        dtype: The live element type.
+        array: The saved value.
+        rounded: Whether a fraction may be rounded, as it is where Python's numbers meet arrays.
+
+    Raises:
+        MismatchError: No element of this type is equal to the saved one.
+    """
+    if array.dtype == dtype:
+        return array
+    with np.errstate(all="ignore"):
+        new = array.astype(dtype)
+    saved = array[()]
+    if new.astype(array.dtype)[()] != saved and saved == saved and not (rounded and array.dtype.kind in "fc"):
+        raise _does_not_fit(saved, array, str(dtype))
+    return new
+
+
+def _does_not_fit(element: Any, array: Array, live: str) -> MismatchError:
+    return MismatchError(
+        "a saved number does not fit the live one",
+        expected=f"one that {live} can hold, which is the live type",
+        found=f"{element!s}, saved as {array.dtype}",
+        remedy="give the live number the saved type",
+    )

@@ -1,0 +1,154 @@
+"""Adapters of places (`milepost.graph.places`), and of trees that stand for themselves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type, register
+from milepost.graph.containers import find_trackable
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
+from milepost.graph.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
+from milepost.graph.trees import is_functional, members
+from milepost.graph.variable import own
+
+
+class NodeAdapter(Adapter):
+    """The place of a container: its members' places are its children."""
+
+    may_refuse = False
+
+    def handles(self, kind: type) -> bool:
+        return kind is Node
+
+    def children(self, obj: Node) -> Iterable[tuple[str, Any]]:
+        return obj.children()
+
+    def replace(self, obj: Node, changes: Mapping[str, Any]) -> Node:
+        return obj  # the tree has been built anew, with everything that changes
+
+
+class LeafAdapter(Adapter):
+    """The place of an array; the array's own adapter makes its successor."""
+
+    leaf = True
+    may_refuse = False
+
+    def handles(self, kind: type) -> bool:
+        return kind is Leaf
+
+    def values(self, obj: Place) -> Sequence[Value]:
+        return _values(obj.value)
+
+    def assign(self, obj: Place, arrays: Mapping[str, Array]) -> Any:
+        return _successor(obj.value, arrays)
+
+
+class CheckedLeafAdapter(LeafAdapter):
+    """The place of a number or the like. It takes numbers of other types too, if they are equal in the live type."""
+
+    may_refuse = True
+
+    def handles(self, kind: type) -> bool:
+        return kind is CheckedLeaf
+
+    def values(self, obj: Place) -> Sequence[Value]:
+        if type(obj.value) in NUMBERS:
+            return (number_value(obj.value),)
+        values = _values(obj.value)
+        if values[0].shape == ():
+            values[0].accepts = taken_by_scalar(values[0].dtype)
+        return values
+
+    def assign(self, obj: Place, arrays: Mapping[str, Array]) -> Any:
+        live, array = obj.value, arrays[VARIABLE_VALUE]
+        if type(live) in NUMBERS:
+            return number_like(live, array)
+        if not array.shape and not array.dtype.hasobject:
+            like = scalar_like(np.dtype(live.dtype), array, rounded=getattr(live, "weak_type", False))
+            arrays = {**arrays, VARIABLE_VALUE: like}
+        return _successor(live, arrays)
+
+
+def _values(live: Any) -> Sequence[Value]:
+    adapter = adapter_of_type(type(live))
+    assert adapter is not None, "only what has an adapter has a place"
+    values = adapter.values(live)
+    if isinstance(live, np.ndarray):
+        return [Value(each.name, each.dtype, each.shape, each.source) for each in values]  # never in place
+    return values
+
+
+def _successor(live: Any, arrays: Mapping[str, Array]) -> Any:
+    adapter = adapter_of_type(type(live))
+    assert adapter is not None, "only what has an adapter has a place"
+    if not isinstance(live, np.ndarray):
+        return adapter.assign(live, arrays)
+    array = arrays[VARIABLE_VALUE]
+    if type(live) is np.ndarray and array.dtype == live.dtype:
+        new = own(array)
+    else:
+        unwritable = live.view()
+        unwritable.flags.writeable = False
+        new = adapter.assign(unwritable, arrays)
+    new.flags.writeable = live.flags.writeable
+    return new
+
+
+class TreeAdapter(Adapter):
+    """`Tree`: what its tree has, its children or its value, as its own."""
+
+    def handles(self, kind: type) -> bool:
+        return kind is Tree
+
+    def children(self, obj: Tree) -> Iterable[tuple[str, Any]]:
+        place = _place_of(obj)
+        return place.children() if isinstance(place, Node) else ()
+
+    def values(self, obj: Tree) -> Sequence[Value]:
+        place = _place_of(obj)
+        adapter = adapter_of_type(type(place))
+        return adapter.values(place) if adapter is not None else ()
+
+    def assign(self, obj: Tree, arrays: Mapping[str, Array]) -> Tree:
+        place = _place_of(obj)
+        adapter = adapter_of_type(type(place))
+        assert adapter is not None, "only a leaf has values"
+        obj.value = adapter.assign(place, arrays)
+        return obj
+
+    def replace(self, obj: Tree, changes: Mapping[str, Any]) -> Tree:
+        obj.value = changes.get("", obj.value)
+        return obj
+
+
+def _place_of(tree: Tree) -> Place | None:
+    kind = kind_of_place(tree.value)
+    return None if kind is None else place_of_tree(tree, "", tree.value, kind, attached=True)
+
+
+class DefaultDictAdapter(Adapter):
+    """``defaultdict``, as a part of trees only."""
+
+    conditional = True
+
+    def handles(self, kind: type) -> bool:
+        return kind is defaultdict
+
+    def tracks(self, obj: Any) -> bool:
+        return is_functional(obj)
+
+    def complaint(self, obj: Any) -> str | None:
+        held = find_trackable(obj)
+        return None if held is None else f"a defaultdict is not tracked, but holds a {type(held).__name__}"
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        return [(name, child) for names, _, child in members(obj) for name in names]
+
+
+for _adapter in (NodeAdapter(), LeafAdapter(), CheckedLeafAdapter(), TreeAdapter(), DefaultDictAdapter()):
+    register(_adapter)

@@ -1,0 +1,283 @@
+"""Places of values that never change, in trees of containers that are not changed either.
+
+In programs without side effects a state is a value: a step makes a new tree of arrays out of the old one. An array has
+no identity there that would outlive a step, and two places that hold the same array may hold different ones in the next.
+So what is saved and restored are not the arrays but their *places*: an attribute of a `Module`, say, and the way from
+there down to the array. Places last as long as the object whose attribute it is.
+
+A restore builds new containers along the way up to that object, and puts the new tree there. The old one stays as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import UntrackableError
+from milepost.graph.adapter import adapter_of, adapter_of_type
+from milepost.graph.numbers import NUMBERS
+from milepost.graph.trees import is_container, is_functional, members, with_members
+
+_DEEPEST: Final = 500
+"""Levels of a tree; more are taken for a container that holds itself."""
+
+
+class Place:
+    """Where a value of a tree is held.
+
+    Attributes:
+        parent: The place of the container that holds it; None for a whole tree, which an object holds.
+        key: What the container calls it; for a whole tree, the name of the edge from the object.
+        holder: For a whole tree, a function that returns the object that holds it, or None once that is gone.
+        attached: For a whole tree, whether it is there already, and not just about to be put there.
+        value: What is held there; known only while something is being done with it (`places_in_use`).
+    """
+
+    __slots__ = ("__weakref__", "attached", "holder", "key", "parent", "value")
+
+    def __init__(self, parent: Node | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
+        self.parent = parent
+        self.key = key
+        self.holder = holder
+        self.attached = False
+        self.value: Any = None
+
+    @property
+    def root(self) -> Place:
+        """The place of the whole tree."""
+        place = self
+        while place.parent is not None:
+            place = place.parent
+        return place
+
+    def release(self) -> None:
+        """Forgets the value, which would be kept in memory when its holder has long had another one."""
+        self.value = None
+
+    def __repr__(self) -> str:
+        keys = []
+        place: Place | None = self
+        while place is not None:
+            keys.append(str(place.key))
+            place = place.parent
+        return f"<place of {'/'.join(reversed(keys))}>"
+
+
+class Leaf(Place):
+    """The place of an array."""
+
+    __slots__ = ()
+
+
+class CheckedLeaf(Place):
+    """The place of a number, or of anything else that may refuse the value that it is given."""
+
+    __slots__ = ()
+
+
+class Node(Place):
+    """The place of a container."""
+
+    __slots__ = ("_below", "_depth")
+
+    def __init__(self, parent: Node | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
+        super().__init__(parent, key, holder)
+        self._below: dict[Any, Place] = {}
+        self._depth: int = parent._depth + 1 if parent is not None else 0
+
+    def children(self) -> list[tuple[str, Any]]:
+        """The places of its members; members that are not values but objects of their own stand for themselves."""
+        if self._depth > _DEEPEST:
+            raise UntrackableError("a tree has no end: a list or dict in it holds itself")
+        pairs: list[tuple[str, Any]] = []
+        for names, key, child in members(self.value):
+            kind = kind_of_place(child)
+            if kind is not None:
+                place = self._below.get(key)
+                if type(place) is not kind:
+                    place = self._below[key] = kind(self, key)
+                place.value = child
+                child = place
+            pairs += [(name, child) for name in names]
+        return pairs
+
+    def nodes(self) -> list[Node]:
+        """The places of all containers in it, its own first."""
+        found: list[Node] = [self]
+        for node in found:
+            found += [place for place in node._below.values() if isinstance(place, Node)]
+        return found
+
+    def others(self, successors: Mapping[int, Any]) -> dict[Any, Any]:
+        """Successors of members that are objects of their own."""
+        return {
+            key: successors[id(child)]
+            for _, key, child in members(self.value)
+            if id(child) in successors and kind_of_place(child) is None
+        }
+
+    def release(self) -> None:
+        self.value = None
+        for place in self._below.values():
+            place.release()
+
+
+class Tree:
+    """Holds one tree for those who have nothing else to hold it; stands for the tree itself, so that it has no name.
+
+    Args:
+        value: The tree.
+    """
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def kind_of_place(value: Any) -> type[Place] | None:
+    """The kind of place for a member of a tree; None for one that is no value of the tree, or holds nothing."""
+    kind = type(value)
+    if is_container(kind):
+        return Node if value else None
+    if kind in NUMBERS:
+        return CheckedLeaf
+    adapter = adapter_of_type(kind)
+    if adapter is None or (adapter.conditional and not adapter.tracks(value)):
+        return None
+    if adapter.functional:
+        if not adapter.leaf:
+            return Node
+        return CheckedLeaf if adapter.may_refuse or not value.shape else Leaf
+    if isinstance(value, np.ndarray):
+        return CheckedLeaf if value.dtype.hasobject or not value.shape else Leaf
+    return CheckedLeaf if isinstance(value, np.generic) else None
+
+
+# The places of whole trees, by the identity of the object that holds them, for as long as it lives.
+_roots: Final[dict[int, tuple[Callable[[], Any], dict[str, Place]]]] = {}
+
+
+class _InUse(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0
+        self.roots: set[Place] = set()
+
+
+_in_use: Final = _InUse()
+
+
+@contextlib.contextmanager
+def places_in_use() -> Iterator[None]:
+    """Lets places know their values until the outermost such block ends."""
+    _in_use.depth += 1
+    try:
+        yield
+    finally:
+        _in_use.depth -= 1
+        if not _in_use.depth:
+            roots = list(_in_use.roots)
+            _in_use.roots.clear()
+            for root in roots:
+                root.release()
+
+
+def placed(holder: Any, name: str, child: Any, *, attached: bool = True) -> Any:
+    """The place of a child that is, or is about to be, held by an object; a child that is no tree stands for itself.
+
+    Args:
+        holder: The object.
+        name: The name of the edge.
+        child: The child.
+        attached: Whether the child is there already.
+    """
+    if isinstance(child, Place) or not is_functional(child):
+        return child
+    kind = kind_of_place(child)
+    return child if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
+
+
+def place_of_tree(holder: Any, name: str, tree: Any, kind: type[Place], *, attached: bool) -> Place:
+    """The place of a whole tree; see `placed`."""
+    entry = _roots.get(id(holder))
+    if entry is None or entry[0]() is not holder:
+        entry = _roots[id(holder)] = (_reference_to(holder), {})
+    place = entry[1].get(name)
+    if type(place) is not kind:
+        place = entry[1][name] = kind(None, name, entry[0])
+    place.value = tree
+    place.attached = attached
+    _in_use.roots.add(place)
+    return place
+
+
+def nodes_of_former_tree(holder: Any, name: str) -> list[Node]:
+    """The places of all containers of the tree that an object has held so far under a name."""
+    entry = _roots.get(id(holder))
+    place = entry[1].get(name) if entry is not None and entry[0]() is holder else None
+    return place.nodes() if isinstance(place, Node) else []
+
+
+def is_final(obj: Tree | Node) -> bool:
+    """Whether this is a tree that stands for itself or is in one, and so will never get more members."""
+    if isinstance(obj, Tree):
+        return True
+    holder = obj.root.holder
+    return holder is not None and isinstance(holder(), Tree)
+
+
+def _reference_to(holder: Any) -> Callable[[], Any]:
+    number = id(holder)
+    try:
+        return weakref.ref(holder, lambda _: _roots.pop(number, None))
+    except TypeError:
+        return lambda: holder
+
+
+def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
+    """Builds new trees, and changes nothing but what places know.
+
+    Args:
+        holders: Everything that takes part, containers before their members.
+        successors: Successors by the identity of what they succeed; those of places are taken out.
+
+    Returns:
+        The places of the new trees.
+    """
+    changes: dict[Node, dict[Any, Any]] = {}
+    roots: dict[Place, None] = {}
+
+    def change(place: Place, value: Any) -> None:
+        place.value = value
+        if place.parent is None:
+            roots[place] = None
+        else:
+            changes.setdefault(place.parent, {})[place.key] = value
+
+    for obj in reversed(holders):
+        if not isinstance(obj, Place):
+            continue
+        if isinstance(obj, Node):
+            changed = {**changes.pop(obj, {}), **(obj.others(successors) if successors else {})}
+            if changed:
+                change(obj, with_members(obj.value, changed))
+        elif id(obj) in successors:
+            change(obj, successors.pop(id(obj)))
+    while changes:  # above what takes part
+        node, changed = changes.popitem()
+        change(node, with_members(node.value, changed))
+    return list(roots)
+
+
+def put(trees: Sequence[Place]) -> None:
+    """Puts new trees where they belong, except for those that are just about to be put there."""
+    for place in trees:
+        holder = place.holder() if place.holder is not None else None
+        adapter = adapter_of(holder)
+        if place.attached and adapter is not None:
+            adapter.replace(holder, {place.key: place.value})

@@ -1,0 +1,123 @@
+"""Trees of values that never change: their containers, member by member.
+
+Which values are such is known by the `Adapter.functional` of their adapters. A built-in container that holds one of
+them, however deep, is part of a tree; so are objects whose own adapter says so.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from milepost.errors import UntrackableError
+from milepost.graph.adapter import adapter_of_type, import_adapters, is_anything_functional
+
+_MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
+
+
+def is_tuple(kind: type) -> bool:
+    """Whether this is ``tuple`` or the type of a named tuple."""
+    return kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make"))
+
+
+def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any, ...]:
+    """Makes a tuple or named tuple of this type without calling what its author may have put into its constructor."""
+    return tuple.__new__(kind, members)
+
+
+def is_container(kind: type) -> bool:
+    """Whether objects of exactly this type are containers that a tree may be made of."""
+    return kind in _MAPPINGS or kind is list or is_tuple(kind)
+
+
+def is_functional(value: Any) -> bool:
+    """Whether a value is one that never changes, or a built-in container that holds one somewhere."""
+    if not is_container(type(value)):
+        return _is_functional_object(value)
+    import_adapters()  # asking for the adapters of types that are known would not
+    if not is_anything_functional():
+        return False
+    seen = {id(value)}
+    containers = [value]
+    for container in containers:
+        for member in container.values() if isinstance(container, dict) else container:
+            if is_container(type(member)):
+                if id(member) not in seen:
+                    seen.add(id(member))
+                    containers.append(member)
+            elif _is_functional_object(member):
+                return True
+    return False
+
+
+def _is_functional_object(value: Any) -> bool:
+    adapter = adapter_of_type(type(value))
+    return adapter is not None and adapter.functional and (not adapter.conditional or adapter.tracks(value))
+
+
+class Member(NamedTuple):
+    """One child of a container: the names of its edges, what the container calls it, and the child."""
+
+    names: Sequence[str]
+    key: Any
+    child: Any
+
+
+def members(value: Any) -> Iterator[Member]:
+    """The children of a container, in its own order.
+
+    Raises:
+        UntrackableError: Two keys of a dict have the same name.
+    """
+    kind = type(value)
+    if kind in _MAPPINGS:
+        if any(type(key) is not str for key in value):
+            _check_names(value)
+        for key, child in value.items():
+            yield Member((str(key),), key, child)
+    elif kind is list or kind is tuple:
+        for index, child in enumerate(value):
+            yield Member((str(index),), index, child)
+    elif is_tuple(kind):
+        for index, (name, child) in enumerate(zip(kind._fields, value, strict=False)):
+            yield Member((name, str(index)), index, child)
+    else:
+        adapter = adapter_of_type(kind)
+        assert adapter is not None, "other containers are those of an adapter"
+        for name, child in adapter.children(value):
+            yield Member((name,), name, child)
+
+
+def _check_names(mapping: Mapping[Any, Any]) -> None:
+    keys: dict[str, Any] = {}
+    for key in mapping:
+        if str(key) in keys:
+            raise UntrackableError(
+                "two keys of a dict would have the same name in a checkpoint",
+                expected="keys that differ as text",
+                found=f"{keys[str(key)]!r} and {key!r}",
+            )
+        keys[str(key)] = key
+
+
+def with_members(value: Any, changes: Mapping[Any, Any]) -> Any:
+    """A new container like another one, with some other members.
+
+    Args:
+        value: The other container.
+        changes: New members by `Member.key`.
+    """
+    kind = type(value)
+    if kind in _MAPPINGS:
+        new = value.copy()  # a defaultdict's has the same factory
+        new.update(changes)
+        return new
+    if kind is list or is_tuple(kind):
+        changed = list(value)
+        for index, child in changes.items():
+            changed[index] = child
+        return changed if kind is list else make_tuple(kind, changed)
+    adapter = adapter_of_type(kind)
+    assert adapter is not None, "other containers are those of an adapter"
+    return adapter.replace(value, changes)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import sys
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from milepost.errors import MismatchError
+
+_GENERATOR: Final = "generator"
+"""Name of the generator's state in a saved one, beside the loader's own names."""
 
 
 def must_match_workers(obj: Any, state: Any) -> None:
@@ -45,24 +46,24 @@ def keep_randomness(obj: Any) -> None:
         attributes["_get_iterator"] = types.MethodType(_get_iterator, obj)
 
 
+def with_generator(obj: Any, state: Any) -> Any:
+    """Adds to a loader's state that of its generator, whose draws it does not repeat exactly by itself."""
+    generator = getattr(obj, "generator", None)
+    if "next_iter_state" not in getattr(obj, "__dict__", {}) or generator is None or not isinstance(state, dict):
+        return state
+    return {**state, _GENERATOR: generator.get_state()}
+
+
 def _get_iterator(loader: Any) -> Any:
     vars(loader).pop("_get_iterator", None)
-    with _unchanged_randomness(loader):
-        return loader._get_iterator()
-
-
-@contextmanager
-def _unchanged_randomness(loader: Any) -> Iterator[None]:
     torch = sys.modules["torch"]
-    generator = loader.generator
-    # One that is the sampler's too is put by the sampler where it belongs.
-    own = generator is not None and getattr(loader.sampler, "generator", None) is not generator
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state(), generator.get_state() if own else None
+    state = vars(loader)["next_iter_state"]
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
-        yield
+        return loader._get_iterator()
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
-        if own:
-            generator.set_state(states[3])
+        if loader.generator is not None and isinstance(state, dict) and _GENERATOR in state:
+            loader.generator.set_state(state[_GENERATOR])

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.adapters.loaders import keep_randomness, must_match_workers
+from milepost.adapters.loaders import keep_randomness, must_match_workers, with_generator
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.plain_state import TEXT, pack, unpack
@@ -66,7 +66,9 @@ class PackedAdapter(Adapter):
         try:
             arrays = pack(state)
         except UnsupportedError as error:
-            where = f", at {error.key!r} in the state of a {self.name(obj)}" if error.key else f", from a {self.name(obj)}"
+            where = (
+                f", at {error.key!r} in the state of a {self.name(obj)}" if error.key else f", from a {self.name(obj)}"
+            )
             error.key, error.found = None, f"{error.found}{where}"
             raise
         return [Value(name, DType.of(array), array.shape, array) for name, array in arrays.items()]
@@ -109,7 +111,7 @@ class StatefulAdapter(PackedAdapter):
 
     def state(self, obj: Any) -> Any:
         kept = _kept_for_next(obj)
-        return getattr(obj, _get_name(obj))() if kept is None else kept
+        return with_generator(obj, getattr(obj, _get_name(obj))()) if kept is None else kept
 
     def load(self, obj: Any, state: Any) -> None:
         methods = _methods(type(obj))

@@ -121,13 +121,13 @@ def _part(optimizer: Any, parameter: Any, name: str) -> Part:
 
 def _group_of(optimizer: Any, parameter: Any) -> Any:
     """The group of a parameter, or None if it is not one of this optimizer's."""
-    sizes = tuple(len(group["params"]) for group in optimizer.param_groups)
-    holder: dict[str, Any] = view_of(optimizer, "group of parameter", dict)
-    if holder.get("sizes") != sizes:
-        groups = {id(each): group for group in optimizer.param_groups for each in group["params"]}
-        holder.update(sizes=sizes, groups=groups)
-    group = holder["groups"].get(id(parameter))
-    return group if group is not None and any(each is parameter for each in group["params"]) else None
+    now = [(id(group), *map(id, group["params"][-1:]), len(group["params"])) for group in optimizer.param_groups]
+    index: dict[str, Any] = view_of(optimizer, "group of parameter", dict)
+    if index.get("of") != now:
+        groups = {id(each): (each, group) for group in optimizer.param_groups for each in group["params"]}
+        index.update(of=now, groups=groups)
+    found, group = index["groups"].get(id(parameter), (None, None))
+    return group if found is parameter else None
 
 
 def _common_state(optimizer: Any) -> dict[str, Any]:

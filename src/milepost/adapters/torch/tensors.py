@@ -56,9 +56,8 @@ class TensorAdapter(Adapter):
             array = arrays.get(prefix or stored_as(part.dtype).name)
             if array is None:
                 continue
-            own = memory(part)
-            if own is not None and own.__array_interface__["data"] == array.__array_interface__["data"]:
-                changed(part)
+            if part.device.type == "cpu" and array.__array_interface__["data"][0] == part.data_ptr():
+                changed(part)  # it has been read into this very memory
             else:
                 write(part, array)
         return obj

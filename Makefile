@@ -6,8 +6,11 @@ export PYTHON
 
 MEETING_TENSORFLOW = tests/adapters tests/bundle/test_tensorflow.py tests/callbacks tests/examples tests/interop \
 	tests/manager/test_with_tensorflow.py tests/table/test_tensorflow.py
+MEETING_TORCH = tests/adapters/torch tests/examples/test_guide_torch.py
+MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variables.py tests/examples/test_guide_jax.py \
+	tests/examples/test_guide_flax.py
 
-.PHONY: help demo test test-frameworks test-tf215 test-core lint format bench clean
+.PHONY: help demo test test-frameworks test-tf215 test-torch test-jax test-core lint format bench clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,13 +19,19 @@ demo: .venv-demo/.made  ## train, get killed, resume, compare: needs nothing but
 	.venv-demo/bin/milepost demo
 
 # TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.
-test: test-frameworks test-tf215  ## every test, against real frameworks, and against TensorFlow 2.15
+test: test-frameworks test-tf215 test-torch test-jax  ## every test, against real frameworks, together and by themselves
 
 test-frameworks: .venv-test/.made  ## every test: TensorFlow 2.21, Keras 3 on each backend, tf_keras
 	.venv-test/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-tf215: .venv-tf215/.made  ## the tests that meet TensorFlow, with 2.15 and its Estimators
 	.venv-tf215/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_TENSORFLOW))
+
+test-torch: .venv-torch/.made  ## that PyTorch needs no other framework
+	.venv-torch/bin/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_TORCH))
+
+test-jax: .venv-jax/.made  ## that JAX, Flax and Optax need no other framework
+	.venv-jax/bin/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_JAX))
 
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
 	MILEPOST_TESTS=core .venv-core/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -48,6 +57,8 @@ clean:  ## remove environments, caches and builds
 .venv-demo/.made: EXTRAS =
 .venv-test/.made: EXTRAS = test,fast
 .venv-tf215/.made: EXTRAS = test-tf215,fast
+.venv-torch/.made: EXTRAS = test-torch
+.venv-jax/.made: EXTRAS = test-jax
 # Without awscrt, so that the checksums of a plain installation are tested too.
 .venv-core/.made: EXTRAS = test-core
 .venv-lint/.made: EXTRAS = test-core,dev

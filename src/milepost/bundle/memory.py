@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,11 @@ from milepost.tensor import DType, TensorSpec
 Array = np.ndarray[Any, Any]
 Bytes = npt.NDArray[np.uint8]
 
+_ALIGNMENT: Final = 64
+"""At a multiple of so many bytes, XLA can use the memory of an array as it is."""
+_WORTH_ALIGNING: Final = 16 << 10
+"""Bytes of an array that is copied as fast as it is aligned."""
+
 
 def new_array(dtype: DType, shape: tuple[int, ...]) -> Array:
     """A fresh array for what a file holds.
@@ -23,6 +28,10 @@ def new_array(dtype: DType, shape: tuple[int, ...]) -> Array:
         CorruptCheckpointError: No array can have this shape.
     """
     try:
+        if not dtype.is_bytes and (size := math.prod(shape) * dtype.itemsize) >= _WORTH_ALIGNING:
+            memory = np.empty(size + _ALIGNMENT, np.uint8)
+            start = -memory.ctypes.data % _ALIGNMENT
+            return memory[start : start + size].view(dtype.numpy).reshape(shape)
         return np.empty(shape, dtype.numpy)
     except ValueError as error:
         raise CorruptCheckpointError(

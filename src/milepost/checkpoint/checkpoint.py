@@ -23,6 +23,7 @@ from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import wrap
 from milepost.graph.traversal import live_children
+from milepost.graph.trees import is_functional
 from milepost.graph.waiting import admit
 
 _COUNTER = "save_counter"
@@ -76,6 +77,13 @@ class Checkpoint(Tracked):
             root = wrap(root)
             if adapter_of(root) is None:
                 raise _not_trackable("root", root)
+            if is_functional(root):
+                raise UntrackableError(
+                    "a tree of arrays that never change cannot be the root: a restore would have nowhere to put a new one",
+                    key="root",
+                    found=f"a {type(root).__name__}",
+                    remedy="name it, as in Checkpoint(state=tree), or use milepost.jax.save and restore",
+                )
             kwargs["root"] = root
         self.__dict__[_PRIVATE] = _State(root, set(kwargs))
         for name in sorted(kwargs):
@@ -231,7 +239,8 @@ class Checkpoint(Tracked):
         root = self._private.root
         if root is None:
             return self, ()
-        return root, [pair for pair in self.__dict__.items() if adapter_of(pair[1]) is not None]
+        adapter = adapter_of(self)
+        return root, list(live_children(adapter, self)) if adapter is not None else ()
 
     def _write_numbered(
         self, path: str, options: CheckpointOptions | None, after: Callable[[str, CheckpointOptions], None]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from milepost.errors import UnsupportedError, UntrackableError
@@ -19,6 +20,11 @@ from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import own
 from milepost.tensor import DType
+
+_SMALL: Final = 64 << 10
+"""Bytes up to which it does not matter that an array is copied."""
+_WIDE: Final = 8
+"""Bytes of the elements that JAX makes narrower unless it is told not to, and of complex ones that it does not."""
 
 
 class ArrayAdapter(Adapter):
@@ -108,7 +114,10 @@ def successor(old: Any, array: Array) -> Any:
         raise _spread(old)
     array = own(array)  # JAX may keep the memory
     with _width_of(old.dtype):
-        new = jax.device_put(array, sharding if committed else None)
+        if committed or array.nbytes > _SMALL:
+            new = jax.device_put(array, sharding if committed else None)
+        else:
+            new = jnp.asarray(array)  # copies, and takes half the time
         if not committed and new.sharding != sharding:
             new = jax.device_put(array, sharding)
     if new.committed == committed and new.weak_type == old.weak_type:
@@ -119,11 +128,10 @@ def successor(old: Any, array: Array) -> Any:
 
 def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
     """Keeps JAX from making 64-bit elements narrower than a live array's are, however it is configured now."""
+    if dtype.itemsize < _WIDE or jax.config.jax_enable_x64:
+        return contextlib.nullcontext()
     wide: contextlib.AbstractContextManager[Any] = jax.enable_x64(True)
-    return wide if np.dtype(dtype).name in _WIDE and not jax.config.jax_enable_x64 else contextlib.nullcontext()
-
-
-_WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
+    return wide
 
 
 def _no_value(obj: Any) -> Array:

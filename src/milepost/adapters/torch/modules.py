@@ -41,6 +41,7 @@ class ModuleAdapter(Adapter):
         if type(module).get_extra_state is not torch.nn.Module.get_extra_state:
             yield _EXTRA, view_of(module, _EXTRA, lambda: _extra_state(module))
         yield from _attributes(module)
+        yield from _written_otherwise(module)
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
         module = unwrapped(obj)
@@ -93,6 +94,18 @@ def _extra_state(module: Any) -> Part:
     )
 
 
+def _written_otherwise(module: Any) -> Iterator[tuple[str, Any]]:
+    """What a module of a class that writes its own ``state_dict`` adds to it."""
+    if type(module)._save_to_state_dict is torch.nn.Module._save_to_state_dict:
+        return
+    written: dict[str, Any] = {}
+    module._save_to_state_dict(written, "", True)
+    known = {_EXTRA, *(name for name, _ in registered(module))}
+    for name in written:
+        if name not in known:
+            yield name, _Forgotten("the module's own _save_to_state_dict() writes this; use get_extra_state()")
+
+
 def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
     """Attributes that PyTorch does not know, as generators and milepost's own objects; tensors there are settings."""
     for name, value in list(vars(module).items()):
@@ -101,7 +114,14 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, (list, tuple, dict)):
             held = _unregistered(module, value)
             if held is not None:
-                yield name, _Forgotten(value, held)
+                yield (
+                    name,
+                    _Forgotten(
+                        f"PyTorch does not look into a {type(value).__name__} in an attribute, and this one holds a "
+                        f"{type(held).__name__} that it does not know; use ModuleList, ModuleDict, ParameterList or "
+                        "ParameterDict"
+                    ),
+                )
         elif adapter_of_type(type(value)) is not None:
             yield name, value
 
@@ -117,13 +137,12 @@ def _unregistered(module: Any, container: Any) -> Any:
 
 
 class _Forgotten:
-    """A plain list or dict of modules, which PyTorch neither trains nor saves."""
+    """Stands for state that is not saved, with the reason."""
 
-    __slots__ = ("container", "held")
+    __slots__ = ("reason",)
 
-    def __init__(self, container: Any, held: Any) -> None:
-        self.container = container
-        self.held = held
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
 
 class _ForgottenAdapter(Adapter):
@@ -136,11 +155,7 @@ class _ForgottenAdapter(Adapter):
         return False
 
     def complaint(self, obj: _Forgotten) -> str | None:
-        container, held = type(obj.container).__name__, type(obj.held).__name__
-        return (
-            f"PyTorch does not look into a {container} in an attribute, and this one holds a {held} that it does not "
-            "know; use ModuleList, ModuleDict, ParameterList or ParameterDict"
-        )
+        return obj.reason
 
 
 register(ModuleAdapter())

@@ -8,7 +8,15 @@ import warnings
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, MismatchError, RandomState, UnrestoredWarning, UntrackableError, Variable, load_checkpoint
+from milepost import (
+    Checkpoint,
+    MismatchError,
+    RandomState,
+    UnrestoredWarning,
+    UntrackableError,
+    Variable,
+    load_checkpoint,
+)
 
 
 @pytest.fixture

@@ -248,7 +248,11 @@ def test_generators_go_on_where_they_were(prefix, make):
     Checkpoint(g=generator).write(prefix)
     live = Checkpoint(g=make(4))
     live.read(prefix).assert_consumed()
-    draws = (lambda g: [g.gauss(0, 1) for _ in range(5)]) if make is random.Random else (lambda g: g.normal(size=5).tolist())
+    draws = (
+        (lambda g: [g.gauss(0, 1) for _ in range(5)])
+        if make is random.Random
+        else (lambda g: g.normal(size=5).tolist())
+    )
     assert draws(live.g) == draws(generator)
 
 
@@ -268,4 +272,3 @@ def test_a_generator_of_another_kind_refuses(prefix):
 
 def test_the_system_generator_has_no_state():
     assert adapter_of(random.SystemRandom()) is None
-

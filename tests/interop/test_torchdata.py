@@ -125,7 +125,7 @@ def test_restoring_and_reporting_starts_no_worker_and_draws_nothing(prefix):
 
 def test_another_number_of_workers_is_a_mismatch_that_changes_nothing(prefix):
     saved = loader(2)
-    read(saved, 1)
+    read(saved)
     checkpoint(saved, 5).write(prefix)
     live = checkpoint(loader(0))
     with pytest.raises(MismatchError, match="number of workers") as caught:
@@ -138,13 +138,13 @@ def test_another_number_of_workers_is_a_mismatch_that_changes_nothing(prefix):
 def test_a_failed_restore_leaves_a_running_loader_where_it_is(prefix):
     first = loader(seed=3)
     read(first, 2)
-    Checkpoint(a=first, b=loader(2)).write(prefix)
-    live = Checkpoint(a=loader(seed=4), b=loader(0))
+    Checkpoint(a=first, b=loader(0)).write(prefix)
+    live = Checkpoint(a=loader(seed=4), b=loader(2))
     iterator, twin = iter(live.a), iter(loader(seed=4))
     assert read(iterator, 4) is not None
     with pytest.raises(MismatchError):
         live.read(prefix)
-    live.write(prefix + "-after")
+    Checkpoint(a=live.a).write(prefix + "-after")
     read(twin, 4)
     assert [batch for batch, _ in read(iterator)] == [batch for batch, _ in read(twin)]
 

@@ -153,7 +153,8 @@ def kind_of_place(value: Any) -> type[Place] | None:
     if adapter.functional:
         if not adapter.leaf:
             return Node
-        return CheckedLeaf if adapter.may_refuse or not value.shape else Leaf
+        # Elements that are more than numbers, as keys of random number generators are, have no type of NumPy's.
+        return Leaf if value.shape and isinstance(value.dtype, np.dtype) else CheckedLeaf
     if isinstance(value, np.ndarray):
         return CheckedLeaf if value.dtype.hasobject or not value.shape else Leaf
     return CheckedLeaf if isinstance(value, np.generic) else None

@@ -23,8 +23,6 @@ IMPLEMENTATION = "impl"
 class KeyAdapter(ArrayAdapter):
     """Arrays of typed keys, as `jax.random.key` and `jax.random.split` make them."""
 
-    may_refuse = True
-
     def handles(self, kind: type) -> bool:
         return issubclass(kind, jax.Array) and not hasattr(kind, "weak_type")  # the class has no public name
 
@@ -44,8 +42,6 @@ class KeyAdapter(ArrayAdapter):
 
 class AbstractKeyAdapter(AbstractAdapter):
     """`jax.ShapeDtypeStruct`, which may also describe keys."""
-
-    may_refuse = True
 
     def values(self, obj: Any) -> Sequence[Value]:
         if not _is_key(obj):

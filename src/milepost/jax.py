@@ -1,0 +1,252 @@
+"""Milepost for programs that ``import jax`` and hold their state in nothing but pytrees.
+
+`save` and `restore` take and return trees; `TreeManager` keeps a numbered series of them. Those who would rather assign
+to attributes use `milepost.Checkpoint`, which takes trees too; the files are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from typing import Final as _Final
+
+import jax as _jax
+import numpy as _np
+
+from milepost.bundle import index_path as _index_path
+from milepost.bundle import open_bundle as _open_bundle
+from milepost.checkpoint import Checkpoint as _Checkpoint
+from milepost.engine.load import storage_of as _storage_of
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.status import InitializationOnlyStatus, LoadStatus
+from milepost.errors import UntrackableError as _UntrackableError
+from milepost.graph.places import Tree as _Tree
+from milepost.graph.places import kind_of_place as _kind_of_place
+from milepost.manager import CheckpointManager as _CheckpointManager
+from milepost.storage import Storage as _Storage
+
+__all__ = ["TreeManager", "restore", "save"]
+
+_COUNTER: _Final = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
+
+PathLike = str | os.PathLike[str]
+
+
+class _TreeCheckpoint(_Checkpoint):
+    """A checkpoint of which the root is a tree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._private.root = _Tree(None)
+
+    def hold(self, tree: Any) -> None:
+        if _kind_of_place(tree) is None:
+            raise _UntrackableError(
+                "a checkpoint expects a tree that holds something",
+                expected="arrays, numbers, or nodes that JAX knows, with such leaves",
+                found=f"{tree!r:.80} of type {type(tree).__name__}",
+            )
+        self._private.root.value = tree
+
+    def release(self) -> Any:
+        """The tree; what is kept of it takes no memory, and is good enough for reports."""
+        held = self._private.root
+        tree, held.value = held.value, None
+        held.value = _jax.tree.map(_outline, tree)
+        return tree
+
+    def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
+        status = super().restore(save_path, options)
+        self.__dict__["_tree_status"] = status
+        return status
+
+    @property
+    def status(self) -> LoadStatus:
+        """What the last restore returned."""
+        status: LoadStatus = self.__dict__["_tree_status"]
+        return status
+
+
+def _outline(leaf: Any) -> Any:
+    if isinstance(leaf, _jax.Array):
+        return _jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    if type(leaf) is _np.ndarray:
+        return _np.broadcast_to(_np.zeros((), leaf.dtype), leaf.shape)
+    return leaf
+
+
+def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) -> str:
+    """Saves a tree under exactly this path, durably and all at once.
+
+    Args:
+        path: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
+        tree: Any pytree. Its leaves are `jax.Array` of any element type, keys of random number generators, NumPy's arrays
+            and Python's numbers; other trackable objects, such as iterators over data, may be among them. Functions,
+            text and other leaves that are no data are left out.
+        options: How to save.
+
+    Returns:
+        ``path`` as a string, to be given to `restore`.
+
+    Raises:
+        UntrackableError: The tree holds nothing, or something that cannot be saved: an array that is being traced or has
+            been deleted.
+        UnsupportedError: An element type cannot be stored, or other processes hold parts of an array.
+        StorageError: The files could not be written; what was there before still is.
+
+    Example:
+        >>> import jax.numpy as jnp, milepost, tempfile
+        >>> path = save(tempfile.mkdtemp() + "/params", {"dense": {"kernel": jnp.ones((2, 3)), "bias": jnp.zeros(3)}})
+        >>> milepost.list_variables(path)[1:]
+        [('dense/bias/.ATTRIBUTES/VARIABLE_VALUE', [3]), ('dense/kernel/.ATTRIBUTES/VARIABLE_VALUE', [2, 3])]
+    """
+    checkpoint = _TreeCheckpoint()
+    checkpoint.hold(tree)
+    written = checkpoint.write(path, options)
+    checkpoint.sync()
+    return written
+
+
+def restore(path: PathLike, tree: Any, options: CheckpointOptions | None = None) -> tuple[Any, LoadStatus]:
+    """Makes a tree with saved values.
+
+    Args:
+        path: What `save`, a `TreeManager` or a `milepost.Checkpoint` wrote.
+        tree: What the new tree is to be like. Arrays get their element type, sharding and devices from the leaf whose place
+            they take; leaves may be `jax.ShapeDtypeStruct`, as `jax.eval_shape` makes them, so that no memory is needed for
+            values that will not be used. The tree stays as it is, and so do all values in it that were not saved; other
+            trackable objects among its leaves are restored in place.
+        options: How to restore.
+
+    Returns:
+        The new tree, and a status with assertions and a full report, as `milepost.Checkpoint.restore` returns it.
+
+    Raises:
+        CheckpointNotFoundError: There is no such checkpoint.
+        CorruptCheckpointError: It is damaged.
+        MismatchError: A saved value has another shape or element type than the tree.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, tempfile
+        >>> path = save(tempfile.mkdtemp() + "/params", {"kernel": jnp.ones((2, 3)), "step": 7})
+        >>> params, status = restore(path, {"kernel": jax.ShapeDtypeStruct((2, 3), "float32"), "step": 0})
+        >>> status = status.assert_consumed()
+        >>> float(params["kernel"].sum()), params["step"]
+        (6.0, 7)
+    """
+    checkpoint = _TreeCheckpoint()
+    checkpoint.hold(tree)
+    counts = _has_counter(os.fspath(path), _storage_of(options))
+    status = checkpoint.restore(path, options) if counts else checkpoint.read(path, options)
+    return checkpoint.release(), status
+
+
+def _has_counter(path: str, storage: _Storage) -> bool:
+    """Whether a checkpoint is one of a series, which has a counter beside the tree."""
+    if not storage.is_file(_index_path(path)):
+        return False
+    with _open_bundle(storage, path) as reader:
+        return _COUNTER in reader
+
+
+class TreeManager:
+    """Keeps a series of checkpoints of a tree in a directory: numbers them, records them, deletes old ones.
+
+    Files and rules are those of `milepost.CheckpointManager`.
+
+    Args:
+        directory: Where to keep the checkpoints and their state file; it need not exist yet.
+        max_to_keep: How many checkpoints to keep, the newest; None keeps all.
+        keep_checkpoint_every_n_hours: Of the checkpoints that would be deleted, preserve one for every so many hours.
+        checkpoint_name: First part of the files' names.
+        options: How to save and restore; ``CheckpointOptions(enable_async=True)`` saves while training goes on.
+
+    Raises:
+        ValueError: ``max_to_keep`` is not positive.
+        StateFileError: The directory's state file is not understood.
+        StorageError: The directory cannot be read.
+
+    Example:
+        >>> import jax.numpy as jnp, tempfile
+        >>> manager = TreeManager(tempfile.mkdtemp(), max_to_keep=3)
+        >>> state, status = manager.restore_latest({"params": jnp.zeros(3), "step": 0})
+        >>> while state["step"] < 10:
+        ...     state = {"params": state["params"] + 1, "step": state["step"] + 1}
+        ...     path = manager.save(state)
+        >>> [each.rpartition("/")[2] for each in manager.checkpoints]
+        ['ckpt-8', 'ckpt-9', 'ckpt-10']
+    """
+
+    def __init__(
+        self,
+        directory: PathLike,
+        max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float | None = None,
+        checkpoint_name: str = "ckpt",
+        *,
+        options: CheckpointOptions | None = None,
+    ) -> None:
+        self._checkpoint = _TreeCheckpoint()
+        self._manager = _CheckpointManager(
+            self._checkpoint, directory, max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, options=options
+        )
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """Paths of the checkpoints, oldest first."""
+        return self._manager.checkpoints
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """Path of the newest checkpoint that can be restored, or None."""
+        return self._manager.latest_checkpoint
+
+    def save(self, tree: Any, checkpoint_number: int | None = None) -> str:
+        """Saves a tree under the next number, and deletes what is not to be kept.
+
+        Args:
+            tree: As for `milepost.jax.save`.
+            checkpoint_number: Number to use, for example that of the training step, instead of the next one.
+
+        Returns:
+            The checkpoint's path.
+
+        Raises:
+            CheckpointExistsError: A checkpoint of that number exists, and this manager neither wrote nor restored one.
+            UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
+            StorageError: The files could not be written; what was there before still is.
+        """
+        self._checkpoint.hold(tree)
+        try:
+            path = self._manager.save(checkpoint_number)
+            assert path is not None, "there is no interval"
+            return path
+        finally:
+            self._checkpoint.release()
+
+    def restore_latest(self, tree: Any) -> tuple[Any, LoadStatus]:
+        """Makes a tree with the values of the newest good checkpoint.
+
+        Args:
+            tree: As for `milepost.jax.restore`.
+
+        Returns:
+            The new tree, and a status as `milepost.jax.restore` returns it; without any checkpoint, the tree as it is, and a
+            `milepost.InitializationOnlyStatus`.
+
+        Raises:
+            CorruptCheckpointError: There are checkpoints, and none is good.
+            MismatchError: A saved value has another shape or element type than the tree.
+        """
+        self._checkpoint.hold(tree)
+        try:
+            if self._manager.restore_or_initialize() is None:
+                return tree, InitializationOnlyStatus(self._checkpoint._view)
+            restored = self._checkpoint._private.root.value
+            return restored, self._checkpoint.status
+        finally:
+            self._checkpoint.release()
+
+    def sync(self) -> None:
+        """Waits for the asynchronous save in flight, and raises what it raised."""
+        self._manager.sync()

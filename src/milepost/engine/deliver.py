@@ -141,7 +141,7 @@ class _Assigned:
             if (own := [pair for pair in take.values if pair[0].destination is None])
         ]
         # Those that may refuse come first, so that the others need no old values to go back to.
-        wanted.sort(key=lambda take: (not take.adapter.may_refuse, take.adapter.turn))
+        wanted.sort(key=lambda take: (not _may_refuse(take), take.adapter.turn))
         self._order: list[tuple[Take, int]] = []
         for take in wanted:
             size = sum(reader.entry(key).size for _, key in take.values)
@@ -181,7 +181,7 @@ class _Assigned:
                     streamed = self._read(self._batches[number])
                 source = kept if number == _KEPT else streamed
                 given = {value.name: next(source) for value, _ in take.values}
-                if take.adapter.may_refuse:
+                if _may_refuse(take):
                     undo.append(take.adapter.undoing(take.obj))
                 successor = take.adapter.assign(take.obj, given)
                 if successor is not take.obj:
@@ -207,6 +207,10 @@ class _Assigned:
         del fetch
         while arrays:
             yield arrays.pop()
+
+
+def _may_refuse(take: Take) -> bool:
+    return take.adapter.may_refuse and take.adapter.refuses(take.obj)
 
 
 def _substitute(holders: Sequence[Any], successors: dict[int, Any]) -> None:

@@ -100,6 +100,10 @@ class Adapter:
     turn: int = 0
     """Objects of a higher turn are saved, and restored, after those of a lower one; random state comes last."""
 
+    def refuses(self, obj: Any) -> bool:
+        """Whether `assign` may fail for this very object; asked only where `may_refuse` is set."""
+        return True
+
     def complaint(self, obj: Any) -> str | None:
         """Why an object of a handled type does not take part, if its owner should know."""
         return None

@@ -75,7 +75,7 @@ def members(value: Any) -> Iterator[Member]:
         if any(type(key) is not str for key in value):
             _check_names(value)
         for key, child in value.items():
-            yield Member((str(key),), key, child)
+            yield Member((_name(key),), key, child)
     elif kind is list or kind is tuple:
         for index, child in enumerate(value):
             yield Member((str(index),), index, child)
@@ -92,13 +92,18 @@ def members(value: Any) -> Iterator[Member]:
 def _check_names(mapping: Mapping[Any, Any]) -> None:
     keys: dict[str, Any] = {}
     for key in mapping:
-        if str(key) in keys:
+        name = _name(key)
+        if name in keys:
             raise UntrackableError(
                 "two keys of a dict would have the same name in a checkpoint",
                 expected="keys that differ as text",
-                found=f"{keys[str(key)]!r} and {key!r}",
+                found=f"{keys[name]!r} and {key!r}",
             )
-        keys[str(key)] = key
+        keys[name] = key
+
+
+def _name(key: Any) -> str:
+    return "/".join(map(str, key)) if type(key) is tuple else str(key)
 
 
 def with_members(value: Any, changes: Mapping[Any, Any]) -> Any:

@@ -183,15 +183,32 @@ def test_a_module_restores_into_a_state_of_arrays(path):
     net = Stack(2, nnx.Rngs(0))
     milepost.Checkpoint(net=net).write(path)
     graphdef, state = nnx.split(Stack(2, nnx.Rngs(1)))
-    arrays = nnx.as_pure(state)
-    restored(path, net=arrays)
-    np.testing.assert_array_equal(nnx.merge(graphdef, arrays).layers[1].kernel, net.layers[1].kernel)
+    checkpoint = milepost.Checkpoint(net=nnx.as_pure(state))
+    checkpoint.read(path).assert_consumed()
+    np.testing.assert_array_equal(nnx.merge(graphdef, checkpoint.net).layers[1].kernel, net.layers[1].kernel)
 
 
-def test_a_state_refuses_keys_that_paths_cannot_tell_apart(path):
-    state = nnx.State({"0": nnx.Param(jnp.ones(2)), 0: nnx.Param(jnp.ones(2))})
-    with pytest.raises(milepost.UntrackableError, match=r"(?s)no path can name.*found: 0 beside '0'"):
-        milepost.Checkpoint(state=state).write(path)
+def test_a_dict_refuses_keys_that_paths_cannot_tell_apart(path):
+    class Holder(nnx.Module):
+        def __init__(self):
+            self.paths = nnx.data({("a", "b"): nnx.Param(jnp.ones(2)), ("a/b",): nnx.Param(jnp.ones(2))})
+
+    with pytest.raises(milepost.UntrackableError, match=r"(?s)same name.*key: net/paths"):
+        milepost.Checkpoint(net=Holder()).write(path)
+
+
+def test_dicts_of_positions_and_of_paths_in_attributes_are_restored(path):
+    class Holder(nnx.Module):
+        def __init__(self, value):
+            self.named = nnx.data({0: {1: jnp.full(2, value)}, 1: nnx.Param(jnp.full(2, value))})
+            self.paths = nnx.data({("a", 0): jnp.full(2, value), ("a", 1): nnx.Param(jnp.full(2, value))})
+
+    saved, fresh = Holder(1.0), Holder(2.0)
+    milepost.Checkpoint(net=saved).write(path)
+    restored(path, net=fresh)
+    assert keys(path) == ["net/named/0/1", "net/named/1", "net/paths/a.S0", "net/paths/a.S1"]
+    for leaf in (fresh.named[0][1], fresh.named[1].get_value(), fresh.paths["a", 0], fresh.paths["a", 1].get_value()):
+        np.testing.assert_array_equal(leaf, [1.0, 1.0])
 
 
 def test_a_model_is_a_root(path):

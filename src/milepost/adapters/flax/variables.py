@@ -1,37 +1,30 @@
 """`nnx.Variable`: what it holds, under its own name.
 
-A variable that holds an array or a key has one value, that of the array; one that holds a container has the container's
-children. It stays the same object with the same metadata; only what it holds is exchanged, past hooks that would change
-it on the way, as `nnx.update` does.
+A variable stays the same object with the same metadata; only what it holds is exchanged, past hooks that would change
+it on the way, as `nnx.update` does. One that holds an array has one value. One that holds a container has a value for
+each array in it, whose local names are paths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
 
-from milepost.errors import UnsupportedError, UntrackableError
-from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of_type
+from milepost.errors import UntrackableError
+from milepost.graph.adapter import Adapter, Array, Value, adapter_of
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.places import CheckedLeaf, Leaf, kind_of_place
 from milepost.tensor import DType
-
-_NUMBERS: Final = {
-    bool: (DType.of("bool"), frozenset[DType]()),
-    int: (DType.of("int64"), frozenset({DType.of("int32"), DType.of("uint32")})),
-    float: (DType.of("float64"), frozenset({DType.of("float32")})),
-    complex: (DType.of("complex128"), frozenset({DType.of("complex64")})),
-}
-"""For each type of Python number, how it is saved, and from what else it is restored."""
 
 
 class VariableAdapter(Adapter):
     """`nnx.Variable` of any type, `ref` and `hijax` ones included."""
 
-    may_refuse = False
+    leaf = True
     conditional = True
 
     def handles(self, kind: type) -> bool:
@@ -42,71 +35,94 @@ class VariableAdapter(Adapter):
 
     def complaint(self, obj: Any) -> str | None:
         held = obj.get_raw_value()
-        if held is None or type(held) in _NUMBERS or _is_ref(held) or isinstance(held, jax.core.Tracer):
+        if isinstance(held, jax.Array):
             return None
-        adapter = adapter_of_type(type(held))
-        if adapter is None:
-            return f"a {obj.var_type.__name__} that holds a {type(held).__name__}"
-        return adapter.complaint(held)
-
-    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        held = obj.get_raw_value()
-        adapter = adapter_of(held)
-        return () if adapter is None or adapter.leaf else adapter.children(held)
+        for _, leaf in _leaves(held):
+            if not _is_data(leaf):
+                return f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}"
+        return None
 
     def values(self, obj: Any) -> Sequence[Value]:
-        held = obj.get_raw_value()
-        if not obj._can_update or isinstance(held, jax.core.Tracer):
+        if not obj._can_update:
             raise UntrackableError(
-                "a variable can be neither saved nor restored inside a traced function, or after it leaked from one",
-                found=f"a {obj.var_type.__name__} of {held}",
+                "a variable can be neither saved nor restored inside a function that is being traced",
+                found=f"a {obj.var_type.__name__} from outside of it",
                 remedy="save and restore outside of jit, grad, vmap and scan",
             )
-        if type(held) in _NUMBERS:
-            dtype, accepts = _NUMBERS[type(held)]
-            return (Value(VARIABLE_VALUE, dtype, (), lambda: _number(held, dtype), accepts=accepts),)
-        if _is_ref(held):
-            return (Value(VARIABLE_VALUE, DType.of(held.dtype), held.shape, lambda: np.asarray(held[...])),)
-        adapter = adapter_of(held)
-        return adapter.values(held) if adapter is not None and adapter.leaf else ()
+        held = obj.get_raw_value()
+        if _is_data(held):
+            return _values(held)
+        values = []
+        for path, leaf in _leaves(held):
+            for value in _values(leaf):
+                value.name = value.listed = _local_name(path, value.name)
+                values.append(value)
+        return values
+
+    def refuses(self, obj: Any) -> bool:
+        held = obj.get_raw_value()
+        return not (isinstance(held, jax.Ref) or (_is_data(held) and kind_of_place(held) is Leaf))
+
+    def undoing(self, obj: Any) -> Callable[[], object]:
+        held = obj.get_raw_value()
+        return lambda: obj.set_raw_value(held)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         held = obj.get_raw_value()
-        if type(held) in _NUMBERS:
-            obj.set_raw_value(type(held)(arrays[VARIABLE_VALUE].item()))
-        elif _is_ref(held):
-            held[...] = arrays[VARIABLE_VALUE]
+        if _is_data(held):
+            successor = _successor(held, arrays)
         else:
-            adapter = adapter_of(held)
-            assert adapter is not None, "what has values has an adapter"
-            successor = adapter.assign(held, arrays)
-            if successor is not held:
-                obj.set_raw_value(successor)
+            leaves = []
+            for path, leaf in _leaves(held):
+                given = {
+                    value.name: arrays[name]
+                    for value in _values(leaf)
+                    if (name := _local_name(path, value.name)) in arrays
+                }
+                leaves.append(_successor(leaf, given) if given else leaf)
+            successor = jax.tree_util.tree_structure(held).unflatten(leaves)
+        if successor is not held:
+            obj.set_raw_value(successor)
         return obj
 
-    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
-        held = obj.get_raw_value()
-        adapter = adapter_of(held)
-        assert adapter is not None, "what has children has an adapter"
-        obj.set_raw_value(adapter.replace(held, changes))
-        return obj
+
+def _leaves(held: Any) -> list[tuple[str, Any]]:
+    """What a container holds, each with its path."""
+    pairs = jax.tree_util.tree_leaves_with_path(held, is_leaf=lambda each: isinstance(each, nnx.Variable))
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in pairs]
 
 
-class KeyVariableAdapter(VariableAdapter):
-    """`nnx.RngKey`: what it holds refuses the state of another generator."""
-
-    may_refuse = True
-
-    def handles(self, kind: type) -> bool:
-        return issubclass(kind, nnx.RngKey)
+def _local_name(path: str, name: str) -> str:
+    return path if name == VARIABLE_VALUE else f"{path}/{name}"
 
 
-def _number(number: Any, dtype: DType) -> Array:
-    try:
-        return np.array(number, dtype.numpy)
-    except OverflowError:
-        raise UnsupportedError("a number of more than 64 bits cannot be stored", found=number) from None
+def _is_data(held: Any) -> bool:
+    return isinstance(held, jax.Ref) or kind_of_place(held) in (Leaf, CheckedLeaf)
 
 
-def _is_ref(held: Any) -> bool:
-    return isinstance(held, jax.Ref)
+def _place(held: Any) -> Any:
+    """A place as in trees, whose rules for numbers and for keys hold in variables too."""
+    kind = kind_of_place(held)
+    assert kind is not None, "only data is asked for"
+    place = kind(None, "")
+    place.value = held
+    return place
+
+
+def _values(held: Any) -> Sequence[Value]:
+    if isinstance(held, jax.Ref):
+        return (Value(VARIABLE_VALUE, DType.of(held.dtype), held.shape, lambda: np.asarray(held[...])),)
+    place = _place(held)
+    adapter = adapter_of(place)
+    assert adapter is not None, "places have adapters"
+    return adapter.values(place)
+
+
+def _successor(held: Any, arrays: Mapping[str, Array]) -> Any:
+    if isinstance(held, jax.Ref):
+        held[...] = arrays[VARIABLE_VALUE]
+        return held
+    place = _place(held)
+    adapter = adapter_of(place)
+    assert adapter is not None, "places have adapters"
+    return adapter.assign(place, arrays)

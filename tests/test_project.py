@@ -38,8 +38,23 @@ MODULES = sorted(
     if not module.name.endswith(".__main__")
 )
 PUBLIC: list[str] = vars(milepost).get("__all__", [])
-FRAMEWORKS = {"flax", "jax", "keras", "optax", "tensorflow", "tf_keras", "torch"}
+FRAMEWORKS = {
+    "datasets",
+    "equinox",
+    "flax",
+    "grain",
+    "jax",
+    "keras",
+    "optax",
+    "orbax",
+    "safetensors",
+    "tensorflow",
+    "tf_keras",
+    "torch",
+    "torchdata",
+}
 WITH_FRAMEWORKS = {
+    "jax.py",
     "keras.py",
     "tf_keras.py",
     "callbacks/keras3.py",

@@ -57,6 +57,7 @@ WITH_FRAMEWORKS = {
     "jax.py",
     "keras.py",
     "tf_keras.py",
+    "jax.py",
     "callbacks/keras3.py",
     "callbacks/keras2.py",
     "callbacks/tensorflow_data.py",

@@ -117,7 +117,7 @@ def test_a_loader_of_other_data_refuses_and_nothing_changes(prefix, other):
     next(iterator)
     Checkpoint(data=iterator, step=Variable(1)).write(prefix)
     live = Checkpoint(data=iter(loader(**other)), step=Variable(0))
-    with pytest.raises(MismatchError, match="ValueError: .* in checkpoint does not match") as caught:
+    with pytest.raises(MismatchError, match=r"ValueError: .* in checkpoint does not match") as caught:
         live.read(prefix)
     assert caught.value.key.startswith("data/")
     assert live.step.numpy() == 0

@@ -1,31 +1,31 @@
-"""The random state that a program has as a whole: Python's, NumPy's, and PyTorch's where it is used."""
+"""The random state that a program has as a whole, as runs of ``fit()`` save it."""
 
 from __future__ import annotations
 
-import random
-import sys
 from typing import Any
 
 import numpy as np
 
+from milepost.adapters.random_state import global_state, set_global_state
+
 
 def random_state() -> dict[str, Any]:
     """All of it, as plain data."""
-    state: dict[str, Any] = {"python": random.getstate(), "numpy": np.random.get_state()}
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "get_rng_state"):
-        state["torch"] = torch.get_rng_state()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            state["torch.cuda"] = list(torch.cuda.get_rng_state_all())
-    return state
+    return global_state()
 
 
 def set_random_state(state: dict[str, Any]) -> None:
     """Puts back what `random_state` returned, for those libraries that are there."""
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
-    torch = sys.modules.get("torch")
-    if torch is not None and "torch" in state:
-        torch.set_rng_state(state["torch"])
-        if "torch.cuda" in state and torch.cuda.device_count() == len(state["torch.cuda"]):
-            torch.cuda.set_rng_state_all(state["torch.cuda"])
+    set_global_state(_from_first_form(state))
+
+
+def _from_first_form(state: dict[str, Any]) -> dict[str, Any]:
+    """State as it was first written: what each library itself returns, and PyTorch's devices beside PyTorch."""
+    state = dict(state)
+    if isinstance(state["python"], tuple):
+        state["python"] = {"state": state["python"]}
+    if "torch" in state and not isinstance(state["torch"], dict):
+        state["torch"] = {"cpu": np.asarray(state["torch"])}
+        if "torch.cuda" in state:
+            state["torch"]["cuda"] = [np.asarray(each) for each in state.pop("torch.cuda")]
+    return state

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-nnx = pytest.importorskip("flax.nnx")
-import jax.numpy as jnp  # noqa: E402
+pytest.importorskip("jax")
+pytest.importorskip("flax.nnx")
+import jax
+import jax.numpy as jnp
+from flax import nnx
 
-import milepost  # noqa: E402
-from milepost.graph.traversal import walk  # noqa: E402
-from tests.adapters.flax.models import Net, Stack, keys, trainer  # noqa: E402
+import milepost
+from milepost.graph.traversal import walk
+from tests.adapters.flax.models import Net, Stack, keys, trainer
 
 
 @pytest.fixture

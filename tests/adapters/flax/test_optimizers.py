@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-nnx = pytest.importorskip("flax.nnx")
-optax = pytest.importorskip("optax")
-import jax.numpy as jnp  # noqa: E402
+pytest.importorskip("jax")
+pytest.importorskip("flax.nnx")
+pytest.importorskip("optax")
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
 
-import milepost  # noqa: E402
-from tests.adapters.flax.models import INPUTS, TARGETS, Stack, keys, train_step, trainer  # noqa: E402
+import milepost
+from tests.adapters.flax.models import INPUTS, TARGETS, Stack, keys, train_step, trainer
 
 SCHEDULE = optax.cosine_decay_schedule(0.1, 10)
 MANY = {

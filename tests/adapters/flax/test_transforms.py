@@ -6,13 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-nnx = pytest.importorskip("flax.nnx")
-import jax.numpy as jnp  # noqa: E402
-import optax  # noqa: E402
+pytest.importorskip("jax")
+pytest.importorskip("flax.nnx")
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
 
-import milepost  # noqa: E402
-from tests.adapters.flax.models import INPUTS, TARGETS, Net, train_step, trainer  # noqa: E402
+import milepost
+from tests.adapters.flax.models import INPUTS, TARGETS, Net, train_step, trainer
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-nnx = pytest.importorskip("flax.nnx")
-import jax.numpy as jnp  # noqa: E402
+pytest.importorskip("jax")
+pytest.importorskip("flax.nnx")
+import jax
+import jax.numpy as jnp
+from flax import nnx
 
-import milepost  # noqa: E402
-from tests.adapters.flax.models import keys  # noqa: E402
+import milepost
+from tests.adapters.flax.models import keys
 
 KINDS = {
     kind

@@ -37,6 +37,8 @@ PACKAGES = (
     "safetensors",
     "h5py",
     "orbax-checkpoint",
+    "jax",
+    "optax",
     "google-crc32c",
     "awscrt",
     "protobuf",

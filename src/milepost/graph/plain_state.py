@@ -103,10 +103,14 @@ def register_kind(
         from_plain: Makes it from that; may raise whatever it likes if that cannot be.
 
     Example:
-        >>> from fractions import Fraction
-        >>> register_kind("fraction", lambda value: type(value) is Fraction, str, Fraction)
-        >>> unpack(pack({"ratio": Fraction(1, 3)}))
-        {'ratio': Fraction(1, 3)}
+        >>> register_kind(
+        ...     "slice",
+        ...     handles=lambda value: type(value) is slice,
+        ...     to_plain=lambda value: (value.start, value.stop, value.step),
+        ...     from_plain=lambda members: slice(*members),
+        ... )
+        >>> unpack(pack({"rows": slice(2, None)}))
+        {'rows': slice(2, None, None)}
     """
     _kinds[name] = _Kind(handles, to_plain, from_plain)
 

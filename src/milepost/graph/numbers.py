@@ -51,7 +51,8 @@ def number_like(number: Any, array: Array) -> Any:
     Raises:
         MismatchError: No number of this type is equal to the saved one.
     """
-    element = array[()]
+    # NumPy compares integers with fractions as fractions, Python exactly.
+    element = int(array[()]) if DType.of(array.dtype) in _INTEGERS else array[()]
     kind = type(number)
     new = kind(element)
     if new != element and element == element:  # NaN is equal to nothing

@@ -1,0 +1,67 @@
+"""Typed keys of JAX's random number generators."""
+
+import pytest
+
+import milepost
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "ckpt")
+
+
+def restored(path, **values):
+    checkpoint = milepost.Checkpoint(**values)
+    checkpoint.read(path).assert_consumed().assert_existing_objects_matched()
+    return checkpoint
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+@pytest.mark.parametrize("abstract", [False, True])
+def test_keys_of_every_generator_round_trip(path, impl, shape, abstract):
+    keys = jax.random.split(jax.random.key(7, impl=impl), shape) if shape else jax.random.key(7, impl=impl)
+    milepost.Checkpoint(key=keys).write(path)
+    live = jax.random.split(jax.random.key(0, impl=impl), shape) if shape else jax.random.key(0, impl=impl)
+    got = restored(path, key=jax.eval_shape(lambda: live) if abstract else live).key
+    assert got.shape == shape
+    assert str(jax.random.key_impl(got)) == impl
+    assert (jax.random.key_data(got) == jax.random.key_data(keys)).all()
+
+
+def test_numbers_go_on_where_they_stopped(path):
+    key = jax.random.key(3)
+    for _ in range(3):
+        key, _ = jax.random.split(key)
+    milepost.Checkpoint(key=key).write(path)
+    got = restored(path, key=jax.random.key(0)).key
+    assert (jax.random.normal(got, 4) == jax.random.normal(key, 4)).all()
+
+
+def test_a_key_for_another_generator_is_refused_and_nothing_changes(path):
+    milepost.Checkpoint(key=jax.random.key(7, impl="rbg"), x=jnp.ones(2)).write(path)
+    fresh = milepost.Checkpoint(key=jax.random.key(0, impl="unsafe_rbg"), x=jnp.zeros(2))
+    with pytest.raises(milepost.MismatchError, match=r"(?s)another generator.*unsafe_rbg.*found: rbg.*impl='rbg'"):
+        fresh.read(path)
+    assert fresh.x.tolist() == [0, 0]
+
+
+def test_a_file_says_words_and_generator(path):
+    milepost.Checkpoint(dropout=jax.random.key(7)).write(path)
+    assert milepost.list_variables(path)[1:] == [
+        ("dropout/.ATTRIBUTES/VARIABLE_VALUE", [2]),
+        ("dropout/.ATTRIBUTES/impl", []),
+    ]
+    assert milepost.load_variable(path, "dropout/.ATTRIBUTES/impl") == b"threefry2x32"
+
+
+def test_a_raw_key_fits_a_typed_one_and_the_missing_name_is_reported(path):
+    milepost.Checkpoint(key=jax.random.PRNGKey(7)).write(path)
+    checkpoint = milepost.Checkpoint(key=jax.random.key(0))
+    status = checkpoint.read(path)
+    assert jax.random.key_data(checkpoint.key).tolist() == [0, 7]
+    with pytest.raises(milepost.UnmatchedError, match="impl"):
+        status.assert_consumed()

@@ -259,3 +259,64 @@ def test_a_model_of_many_parameters_is_saved_in_reasonable_time(tmp_path):
     path = saved(tmp_path, parameters, optimizer)
     fresh = nn.ParameterList([torch.zeros(1) for _ in range(3000)])
     restored(path, fresh, torch.optim.SGD(fresh, momentum=0.9)).assert_consumed()
+
+
+@pytest.mark.parametrize("order", [("net", "optimizer"), ("optimizer", "net")])
+def test_model_and_optimizer_may_be_attached_after_the_restore_in_either_order(tmp_path, order):
+    net = nn.Linear(3, 2)
+    optimizer = adam(net, lr=0.25)
+    step(net, optimizer, 2)
+    path = saved(tmp_path, net, optimizer)
+    step(net, optimizer)
+    fresh = nn.Linear(3, 2)
+    parts = {"net": fresh, "optimizer": adam(fresh)}
+    checkpoint = milepost.Checkpoint()
+    status = checkpoint.read(path)
+    for name in order:
+        setattr(checkpoint, name, parts[name])
+    status.assert_consumed()
+    step(fresh, parts["optimizer"])
+    assert torch.equal(fresh.weight, net.weight)
+
+
+def test_a_frozen_parameter_has_no_state_and_its_saved_state_waits(tmp_path):
+    net, fresh = nn.Linear(3, 2), nn.Linear(3, 2)
+    optimizer = adam(net)
+    step(net, optimizer)
+    its = torch.optim.Adam([fresh.weight])
+    status = restored(saved(tmp_path, net, optimizer), fresh, its)
+    assert fresh.bias not in its.state
+    assert {entry.key.partition("/.OPT")[0] for entry in status.report().deferred} == {"net/bias"}
+
+
+def test_a_scheduler_that_is_made_after_the_restore_does_not_reset_the_learning_rate(tmp_path):
+    def make():
+        net = nn.Linear(3, 2)
+        return net, torch.optim.SGD(net.parameters(), lr=0.5)
+
+    def schedule(optimizer):
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=20)
+
+    net, optimizer = make()
+    scheduler = schedule(optimizer)
+    for _ in range(5):
+        step(net, optimizer)
+        scheduler.step()
+    path = saved(tmp_path, net, optimizer, scheduler=scheduler)
+    fresh, its = make()
+    checkpoint = milepost.Checkpoint(net=fresh, optimizer=its)
+    status = checkpoint.read(path)
+    checkpoint.scheduler = schedule(its)
+    status.assert_consumed()
+    assert its.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
+    for _ in range(3):
+        step(net, optimizer), scheduler.step()
+        step(fresh, its), checkpoint.scheduler.step()
+    assert torch.equal(fresh.weight, net.weight)
+
+
+def test_a_scaler_is_restored_before_its_first_use(tmp_path):
+    path = milepost.Checkpoint(scaler=torch.amp.GradScaler("cpu", init_scale=8.0)).write(tmp_path / "c")
+    scaler = torch.amp.GradScaler("cpu")
+    milepost.Checkpoint(scaler=scaler).read(path).assert_consumed()
+    assert scaler.get_scale() == 8.0

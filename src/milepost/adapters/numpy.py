@@ -6,12 +6,12 @@ where they are held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from milepost.errors import UnsupportedError
+from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import as_array
@@ -48,16 +48,20 @@ class ArrayAdapter(Adapter):
         source = obj if not dtype.is_bytes else lambda: as_array(obj)
         return (Value(VARIABLE_VALUE, dtype, obj.shape, source, obj if in_place else None),)
 
-    def undoing(self, obj: Array) -> Callable[[], object]:
-        # A read-only array gets a successor, and so is its own old value.
-        return super().undoing(obj) if obj.flags.writeable else lambda: None
+    def refuses(self, obj: Array) -> bool:
+        return bool(obj.dtype.kind == "U")  # what was saved may be bytes that are no text
 
     def assign(self, obj: Array, arrays: Mapping[str, Array]) -> Array:
         array = arrays[VARIABLE_VALUE]
         if array is obj:
             return obj
         if obj.dtype.kind == "U":
-            array = np.array([each.decode() for each in array.reshape(-1).tolist()]).reshape(array.shape)
+            try:
+                array = np.array([each.decode() for each in array.reshape(-1).tolist()]).reshape(array.shape)
+            except UnicodeDecodeError as error:
+                raise MismatchError(
+                    "an array of text cannot hold these bytes", expected="UTF-8", found=repr(error.object)[:80]
+                ) from error
         if not obj.flags.writeable or (array.dtype.itemsize > obj.dtype.itemsize and obj.dtype.kind in "SU"):
             successor = array.astype(obj.dtype.kind if obj.dtype.kind in "SU" else obj.dtype, copy=False)
             successor.flags.writeable = obj.flags.writeable

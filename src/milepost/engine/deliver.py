@@ -5,7 +5,7 @@ their checksums. Objects that run code of their own when they take a value (`Pyt
 get their old values back if one of them refuses. Then come those that take an array but cannot fail, and last, plain
 values are read straight into memory.
 
-No more arrays are held at a time than fit into `_STAGING` bytes, or one object needs: what is small is kept from the
+No more arrays are held at a time than fit into 64 MiB, or one object needs: what is small is kept from the
 first reading, the rest is read again when its turn comes.
 """
 
@@ -26,7 +26,9 @@ from milepost.graph.variable import shape_fits
 from milepost.tensor.spec import format_shape
 
 _STAGING: Final = 32 << 20
-"""Bytes of tensors that one restore may hold, for each of the two ways in which values are given."""
+"""Bytes of small tensors that go into memory that a restore may hold between checking and delivering them."""
+_ASSIGNED: Final = 16 << 20
+"""Bytes that it may hold of those that are assigned: as many from checking them, and as many that were read again."""
 _MOST_LISTED: Final = 10
 _KEPT: Final = -1
 """In place of a batch's number: kept from the first reading."""
@@ -134,7 +136,7 @@ class _Assigned:
         self._reader = reader
         self._kept = Fetch(reader)
         self._batches: list[list[Take]] = []
-        room, filled = _STAGING, _STAGING
+        room, filled = _ASSIGNED, _ASSIGNED
         wanted = [
             take._replace(values=own)
             for take in takes
@@ -151,7 +153,7 @@ class _Assigned:
                 for _, key in take.values:
                     self._kept.add(key, None)
                 continue
-            if filled + size > _STAGING:
+            if filled + size > _ASSIGNED:
                 self._batches.append([])
                 filled = 0
             filled += size
@@ -169,7 +171,7 @@ class _Assigned:
         Returns:
             Successors of objects that cannot change, by the identity of the object they succeed.
         """
-        kept = iter(self._kept.deliver())
+        kept = _one_by_one(self._kept)
         streamed: Iterator[Array] = iter(())
         batch = _KEPT
         successors: dict[int, Any] = {}
@@ -203,10 +205,14 @@ class _Assigned:
             for _, key in take.values:
                 fetch.add(key, None)
         fetch.verify()
-        arrays = fetch.deliver()[::-1]
-        del fetch
-        while arrays:
-            yield arrays.pop()
+        return _one_by_one(fetch)
+
+
+def _one_by_one(fetch: Fetch) -> Iterator[Array]:
+    """What was fetched; each array is gone from here when it is given out."""
+    arrays = fetch.deliver()[::-1]
+    while arrays:
+        yield arrays.pop()
 
 
 def _may_refuse(take: Take) -> bool:

@@ -8,6 +8,7 @@ each array in it, whose local names are paths.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -49,19 +50,15 @@ class VariableAdapter(Adapter):
                 found=f"a {obj.var_type.__name__} from outside of it",
                 remedy="save and restore outside of jit, grad, vmap and scan",
             )
-        held = obj.get_raw_value()
-        if _is_data(held):
-            return _values(held)
-        values = []
-        for path, leaf in _leaves(held):
-            for value in _values(leaf):
-                value.name = value.listed = _local_name(path, value.name)
-                values.append(value)
+        values = _all_values(obj.get_raw_value())
+        for value in values:
+            # Not bound to the array, so that it is free as soon as it has a successor.
+            value.source = partial(_read, obj, value.name)
         return values
 
     def refuses(self, obj: Any) -> bool:
         held = obj.get_raw_value()
-        return not (isinstance(held, jax.Ref) or (_is_data(held) and kind_of_place(held) is Leaf))
+        return not (_is_ref(held) or kind_of_place(held) is Leaf)
 
     def undoing(self, obj: Any) -> Callable[[], object]:
         held = obj.get_raw_value()
@@ -86,6 +83,21 @@ class VariableAdapter(Adapter):
         return obj
 
 
+def _all_values(held: Any) -> Sequence[Value]:
+    if _is_data(held):
+        return _values(held)
+    values = []
+    for path, leaf in _leaves(held):
+        for value in _values(leaf):
+            value.name = value.listed = _local_name(path, value.name)
+            values.append(value)
+    return values
+
+
+def _read(variable: Any, name: str) -> Array:
+    return next(value.read() for value in _all_values(variable.get_raw_value()) if value.name == name)
+
+
 def _leaves(held: Any) -> list[tuple[str, Any]]:
     """What a container holds, each with its path."""
     pairs = jax.tree_util.tree_leaves_with_path(held, is_leaf=lambda each: isinstance(each, nnx.Variable))
@@ -97,7 +109,11 @@ def _local_name(path: str, name: str) -> str:
 
 
 def _is_data(held: Any) -> bool:
-    return isinstance(held, jax.Ref) or kind_of_place(held) in (Leaf, CheckedLeaf)
+    return _is_ref(held) or kind_of_place(held) in (Leaf, CheckedLeaf)
+
+
+def _is_ref(held: Any) -> bool:
+    return type(held) is jax.Ref  # isinstance would ask what every array is in types of JAX
 
 
 def _place(held: Any) -> Any:
@@ -110,7 +126,7 @@ def _place(held: Any) -> Any:
 
 
 def _values(held: Any) -> Sequence[Value]:
-    if isinstance(held, jax.Ref):
+    if _is_ref(held):
         return (Value(VARIABLE_VALUE, DType.of(held.dtype), held.shape, lambda: np.asarray(held[...])),)
     place = _place(held)
     adapter = adapter_of(place)
@@ -119,7 +135,7 @@ def _values(held: Any) -> Sequence[Value]:
 
 
 def _successor(held: Any, arrays: Mapping[str, Array]) -> Any:
-    if isinstance(held, jax.Ref):
+    if _is_ref(held):
         held[...] = arrays[VARIABLE_VALUE]
         return held
     place = _place(held)

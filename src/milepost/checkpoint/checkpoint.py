@@ -23,7 +23,7 @@ from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import wrap
 from milepost.graph.traversal import live_children
-from milepost.graph.trees import is_functional
+from milepost.graph.trees import is_empty_tree, is_functional
 from milepost.graph.waiting import admit
 
 _COUNTER = "save_counter"
@@ -88,7 +88,7 @@ class Checkpoint(Tracked):
         self.__dict__[_PRIVATE] = _State(root, set(kwargs))
         for name in sorted(kwargs):
             value = wrap(kwargs[name])
-            if adapter_of(value) is None and name != _COUNTER:
+            if adapter_of(value) is None and name != _COUNTER and not is_empty_tree(value):
                 raise _not_trackable(name, value)
             setattr(self, name, value)
         if root is not None:

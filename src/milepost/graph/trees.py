@@ -56,6 +56,23 @@ def _is_functional_object(value: Any) -> bool:
     return adapter is not None and adapter.functional and (not adapter.conditional or adapter.tracks(value))
 
 
+def is_empty_tree(value: Any) -> bool:
+    """Whether this is a tree without any values, as the state of an optimizer is that needs none."""
+    import_adapters()
+    return is_anything_functional() and is_container(type(value)) and not _leaves(value)
+
+
+def _leaves(value: Any) -> list[Any]:
+    containers, leaves = [value], []
+    for container in containers:
+        for member in container.values() if isinstance(container, dict) else container:
+            if is_container(type(member)):
+                containers.append(member)
+            elif member is not None:
+                leaves.append(member)
+    return leaves
+
+
 class Member(NamedTuple):
     """One child of a container: the names of its edges, what the container calls it, and the child."""
 

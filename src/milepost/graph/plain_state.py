@@ -265,10 +265,20 @@ class _Encoder:
             return self._array(value, path, depth)
         for name, registered in reversed(_kinds.items()):
             if registered.handles(value):
-                return {"!": name, "value": self.encode(registered.to_plain(value), path, depth)}
+                return {"!": name, "value": self.encode(self._to_plain(registered, value, path), path, depth)}
         raise self._refusal(
             "this state cannot be saved", value, path, "return state of plain data, or make the object a PythonState"
         )
+
+    def _to_plain(self, kind: _Kind, value: Any, path: str) -> Any:
+        try:
+            return kind.to_plain(value)
+        except MilepostError as error:
+            raise error.with_context(key=_join(self._key, path)) from None
+        except Exception as error:
+            refusal = self._refusal("this state cannot be saved", value, path, "return it in another form")
+            refusal.found = f"{refusal.found}, and {error}"
+            raise refusal from error
 
     def _items(self, values: Iterable[Any], path: str, depth: int) -> list[Any]:
         return [self.encode(each, _join(path, str(number)), depth) for number, each in enumerate(values)]

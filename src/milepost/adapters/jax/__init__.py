@@ -1,5 +1,6 @@
-"""JAX: `arrays` and abstract arrays, typed `keys` of random number generators, registered `pytrees`."""
+"""JAX: `arrays` and abstract arrays, typed `keys` of random number generators, registered `pytrees`, `plain_kinds` in others' state."""
 
 from milepost.adapters.jax import arrays as arrays
 from milepost.adapters.jax import keys as keys
+from milepost.adapters.jax import plain_kinds as plain_kinds
 from milepost.adapters.jax import pytrees as pytrees

@@ -1,0 +1,37 @@
+"""JAX's arrays and typed keys as parts of plain state; they come back on the default device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from milepost.adapters.jax.arrays import read
+from milepost.graph.adapter import Array
+from milepost.graph.plain_state import register_kind
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, jax.Array) and bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and not _is_key(value)
+
+
+def _array(plain: Array) -> Any:
+    with jax.enable_x64(True):  # else elements of 64 bits become narrower
+        return jnp.array(plain)
+
+
+def _key_to_plain(key: Any) -> dict[str, Any]:
+    return {"implementation": str(jax.random.key_impl(key)), "data": read(jax.random.key_data(key))}
+
+
+def _key(plain: dict[str, Any]) -> Any:
+    return jax.random.wrap_key_data(_array(plain["data"]), impl=plain["implementation"])
+
+
+register_kind("jax", _is_array, read, _array)
+register_kind("jax key", _is_key, _key_to_plain, _key)

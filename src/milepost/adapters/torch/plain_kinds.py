@@ -1,0 +1,23 @@
+"""PyTorch's small values, beside tensors, as parts of plain state: sizes, element types, devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from milepost.graph.plain_state import register_kind
+
+
+def _dtype(name: Any) -> torch.dtype:
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"{name!r} is not an element type")
+    return dtype
+
+
+register_kind("torch.Size", lambda value: type(value) is torch.Size, list, torch.Size)
+register_kind(
+    "torch.dtype", lambda value: isinstance(value, torch.dtype), lambda value: str(value).removeprefix("torch."), _dtype
+)
+register_kind("torch.device", lambda value: isinstance(value, torch.device), str, torch.device)

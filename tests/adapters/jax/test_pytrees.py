@@ -36,7 +36,9 @@ class Unkeyed:
 
 
 jax.tree_util.register_pytree_node(
-    Unkeyed, lambda node: ((node.first, node.second), node.label), lambda label, children: Unkeyed(*children, label)
+    Unkeyed,
+    lambda node: ((node.first, node.second), node.label),
+    lambda label, children: Unkeyed(children[0], children[1], label),
 )
 
 

@@ -11,6 +11,7 @@ import hashlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -46,7 +47,7 @@ def _loss(params: Any, batch: Any, key: Any) -> Any:
     return jnp.mean(jnp.square(hidden @ params["out"].astype(jnp.float32) - batch))
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def _update(params: Any, opt_state: Any, average: Any, batch: Any, key: Any) -> Any:
     updates, opt_state = OPTIMIZER.update(jax.grad(_loss)(params, batch, key), opt_state, params)
     params = optax.apply_updates(params, updates)
@@ -80,8 +81,8 @@ def main(directory: str, steps: int, *flags: str) -> None:
     """Goes on from the newest checkpoint."""
     if "--trees" in flags:
         trees = milepost.jax.TreeManager(directory, max_to_keep=2)
+        save: Callable[[Any], object] = trees.save
         state, _ = trees.restore_latest(initial(seed=5 if trees.latest_checkpoint else 0))
-        save = trees.save
     else:
         checkpoint = milepost.Checkpoint()
         manager = milepost.CheckpointManager(checkpoint, directory, max_to_keep=2)
@@ -89,9 +90,11 @@ def main(directory: str, steps: int, *flags: str) -> None:
         checkpoint.state = initial(seed=5 if manager.latest_checkpoint else 0)
         state = checkpoint.state
 
-        def save(new: Any) -> Any:
+        def assign_and_save(new: Any) -> object:
             checkpoint.state = new
             return manager.save()
+
+        save = assign_and_save
 
     if state["step"]:
         save(state)  # again, right after the restore

@@ -190,6 +190,9 @@ def test_lists_and_dicts_that_an_attribute_has_wrapped_become_plain_again():
     assert is_same(unpack(pack(module.state)), {"a": [1, {"b": 2}]})
 
 
+_Point = namedtuple("_Point", ["x"])
+
+
 class _Color(IntEnum):
     RED = 1
 
@@ -200,7 +203,7 @@ class _Color(IntEnum):
         object(),
         int,
         _Color.RED,
-        namedtuple("Point", "x")(1),
+        _Point(1),
         defaultdict(lambda: 3),
         np.zeros(2, np.longdouble),
         np.zeros(2, [("a", "i4"), ("b", "i4")]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
@@ -30,10 +31,17 @@ class Kept:
     def __init__(self, uid: int) -> None:
         self.uid = uid
         self.objects: dict[int, Any] = {}
-        _kept.add(self)
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
+        for identity in self.objects:
+            entry = _kept.get(identity)
+            if entry is not None and entry[1] == self.uid:
+                del _kept[identity]
 
 
-_kept: Final[weakref.WeakSet[Kept]] = weakref.WeakSet()
+_kept: Final[dict[int, tuple[weakref.ref[Kept], int]]] = {}
 _restored: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
 
 
@@ -43,7 +51,9 @@ def last_restore(obj: Any) -> int:
     entry = _restored.get(identity)
     if entry is not None and entry[0]() is obj:
         return entry[1]
-    return max((kept.uid for kept in _kept if kept.objects.get(identity) is obj), default=0) if _kept else 0
+    kept = _kept.get(identity)
+    holder = kept[0]() if kept is not None else None
+    return holder.uid if holder is not None and holder.objects.get(identity) is obj else 0
 
 
 def remember_restore(obj: Any, uid: int, kept: Kept | None = None) -> None:
@@ -54,5 +64,6 @@ def remember_restore(obj: Any, uid: int, kept: Kept | None = None) -> None:
     except TypeError:
         if kept is not None:
             kept.objects[identity] = obj
+            _kept[identity] = (weakref.ref(kept), uid)
         return
     _restored[identity] = (reference, uid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from milepost.errors import UntrackableError
@@ -12,7 +12,7 @@ from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapp
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.module import _UNTRACKED, Tracked
 from milepost.graph.state import PythonState, TensorState
-from milepost.graph.trees import is_tuple, make_tuple
+from milepost.graph.trees import is_tuple, make_tuple, positions_beside_fields
 from milepost.graph.variable import Variable, as_array
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING
@@ -203,6 +203,9 @@ class TupleAdapter(Adapter):
     def children(self, obj: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
         fields: Sequence[str] = getattr(obj, "_fields", ())
         return [*zip(fields, obj, strict=False), *((str(index), member) for index, member in enumerate(obj))]
+
+    def unwanted(self, obj: tuple[Any, ...], saved: Collection[str]) -> Collection[str]:
+        return positions_beside_fields(obj, saved)
 
     def replace(self, obj: tuple[Any, ...], changes: Mapping[str, Any]) -> tuple[Any, ...]:
         fields: Sequence[str] = getattr(obj, "_fields", ())

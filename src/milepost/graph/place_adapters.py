@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from milepost.graph.containers import find_trackable
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
 from milepost.graph.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
-from milepost.graph.trees import is_functional, members
+from milepost.graph.trees import is_functional, members, positions_beside_fields
 from milepost.graph.variable import own
 
 
@@ -27,6 +27,9 @@ class NodeAdapter(Adapter):
 
     def children(self, obj: Node) -> Iterable[tuple[str, Any]]:
         return obj.children()
+
+    def unwanted(self, obj: Node, saved: Collection[str]) -> Collection[str]:
+        return positions_beside_fields(obj.value, saved)
 
     def replace(self, obj: Node, changes: Mapping[str, Any]) -> Node:
         return obj  # the tree has been built anew, with everything that changes

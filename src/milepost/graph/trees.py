@@ -7,7 +7,7 @@ them, however deep, is part of a tree; so are objects whose own adapter says so.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import UntrackableError
@@ -104,6 +104,16 @@ def members(value: Any) -> Iterator[Member]:
         assert adapter is not None, "other containers are those of an adapter"
         for name, child in adapter.children(value):
             yield Member((name,), name, child)
+
+
+def positions_beside_fields(value: Any, saved: Collection[str]) -> Collection[str]:
+    """Saved positions that a named tuple is not to be matched by, because its fields' names were saved too.
+
+    A named tuple with other fields may have been saved, as by another optimizer, and position 0 mean another thing.
+    """
+    if not hasattr(value, "_fields") or all(name.isdecimal() for name in saved):
+        return ()
+    return [name for name in saved if name.isdecimal()]
 
 
 def _check_names(mapping: Mapping[Any, Any]) -> None:

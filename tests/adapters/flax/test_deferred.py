@@ -166,3 +166,18 @@ def test_a_model_alone_is_restored_before_its_optimizer_exists(path):
     checkpoint.optimizer = nnx.Optimizer(checkpoint.net, optax.adamw(0.1), wrt=nnx.Param)
     status.assert_consumed()
     assert int(checkpoint.optimizer.step[...]) == 1
+
+
+def test_values_go_on_waiting_while_a_model_is_trained(path, saved):
+    net, status = half(path)
+
+    @nnx.jit
+    def step(net):
+        net["base"].bias[...] += 1
+
+    step(net)
+    net["head"] = linear(3)
+    trained = np.array(net["base"].bias)
+    status.assert_consumed()
+    np.testing.assert_array_equal(net["head"].kernel, saved["head"].kernel)
+    np.testing.assert_array_equal(net["base"].bias, trained)

@@ -127,3 +127,35 @@ def test_weights_alone_are_restored_from_what_a_trainer_saved(path):
     saved.net.eval()
     assert jnp.array_equal(fresh.net(INPUTS), saved.net(INPUTS))
     assert not jnp.array_equal(saved.net(INPUTS), TARGETS)
+
+
+def test_another_optimizer_takes_what_it_knows_and_the_rest_is_reported(path):
+    net = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+    milepost.Checkpoint(optimizer=nnx.Optimizer(net, optax.adam(0.1), wrt=nnx.Param)).write(path)
+    live = nnx.Optimizer(net, optax.sgd(0.1, momentum=0.9), wrt=nnx.Param)
+    report = milepost.Checkpoint(optimizer=live).read(path).expect_partial().report()
+
+    def names(entries):
+        return [entry.key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE") for entry in entries]
+
+    assert names(report.matched) == ["optimizer/step"]
+    assert names(report.missing) == [f"optimizer/opt_state/0/trace/{name}" for name in ("bias", "kernel")]
+    moments = [f"optimizer/opt_state/0/{moment}/{name}" for moment in ("mu", "nu") for name in ("bias", "kernel")]
+    assert names(report.deferred) == ["optimizer/opt_state/0/count", *moments]
+    assert not report.unexpected
+
+
+def test_a_train_state_of_a_split_module_is_restored(path):
+    transformation = optax.adam(0.1)
+
+    def make(seed):
+        graphdef, params = nnx.split(nnx.Linear(3, 3, rngs=nnx.Rngs(seed)))
+        return nnx.TrainState.create(graphdef, params=nnx.as_pure(params), tx=transformation)
+
+    saved = make(0)
+    milepost.Checkpoint(state=saved).write(path)
+    checkpoint = milepost.Checkpoint(state=make(1))
+    checkpoint.read(path).assert_consumed()
+    assert "state/params/kernel" in keys(path)
+    for one, other in zip(jax.tree.leaves(checkpoint.state), jax.tree.leaves(saved), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -16,7 +16,7 @@ import numpy as np
 from flax import nnx
 
 from milepost.errors import UntrackableError
-from milepost.graph.adapter import Adapter, Array, Value, adapter_of
+from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.places import CheckedLeaf, Leaf, kind_of_place
 from milepost.tensor import DType
@@ -39,7 +39,7 @@ class VariableAdapter(Adapter):
         if isinstance(held, jax.Array):
             return None
         for _, leaf in _leaves(held):
-            if not _is_data(leaf):
+            if not _is_ref(leaf) and _place(leaf) is None:
                 return f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}"
         return None
 
@@ -50,7 +50,7 @@ class VariableAdapter(Adapter):
                 found=f"a {obj.var_type.__name__} from outside of it",
                 remedy="save and restore outside of jit, grad, vmap and scan",
             )
-        values = _all_values(obj.get_raw_value())
+        values = _values(obj.get_raw_value())
         for value in values:
             # Not bound to the array, so that it is free as soon as it has a successor.
             value.source = partial(_read, obj, value.name)
@@ -66,26 +66,47 @@ class VariableAdapter(Adapter):
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         held = obj.get_raw_value()
-        if _is_data(held):
-            successor = _successor(held, arrays)
-        else:
-            leaves = []
-            for path, leaf in _leaves(held):
-                given = {
-                    value.name: arrays[name]
-                    for value in _values(leaf)
-                    if (name := _local_name(path, value.name)) in arrays
-                }
-                leaves.append(_successor(leaf, given) if given else leaf)
-            successor = jax.tree_util.tree_structure(held).unflatten(leaves)
-        if successor is not held:
-            obj.set_raw_value(successor)
+        if _is_ref(held):
+            held[...] = arrays[VARIABLE_VALUE]
+            return obj
+        place = _place(held)
+        if place is not None:
+            # Whether it may be set now was asked with its values.
+            obj.set_raw_value(_adapter(place).assign(place, arrays), _unsafe_bypass_check=True)
+            return obj
+        leaves = []
+        for path, leaf in _leaves(held):
+            place = _place(leaf)
+            given = {
+                value.name: arrays[name] for value in _values(leaf) if (name := _local_name(path, value.name)) in arrays
+            }
+            leaves.append(_adapter(place).assign(place, given) if given else leaf)
+        obj.set_raw_value(jax.tree_util.tree_structure(held).unflatten(leaves))
         return obj
 
 
-def _all_values(held: Any) -> Sequence[Value]:
-    if _is_data(held):
-        return _values(held)
+def _place(held: Any) -> Any:
+    """A place as in trees, whose rules for numbers and for keys hold in variables too; None of a container."""
+    kind = kind_of_place(held)
+    if kind is not Leaf and kind is not CheckedLeaf:
+        return None
+    place = kind(None, "")
+    place.value = held
+    return place
+
+
+def _adapter(place: Any) -> Adapter:
+    adapter = adapter_of_type(type(place))
+    assert adapter is not None, "places have adapters"
+    return adapter
+
+
+def _values(held: Any) -> Sequence[Value]:
+    if _is_ref(held):
+        return (Value(VARIABLE_VALUE, DType.of(held.dtype), held.shape, lambda: np.asarray(held[...])),)
+    place = _place(held)
+    if place is not None:
+        return _adapter(place).values(place)
     values = []
     for path, leaf in _leaves(held):
         for value in _values(leaf):
@@ -95,7 +116,7 @@ def _all_values(held: Any) -> Sequence[Value]:
 
 
 def _read(variable: Any, name: str) -> Array:
-    return next(value.read() for value in _all_values(variable.get_raw_value()) if value.name == name)
+    return next(value.read() for value in _values(variable.get_raw_value()) if value.name == name)
 
 
 def _leaves(held: Any) -> list[tuple[str, Any]]:
@@ -108,37 +129,5 @@ def _local_name(path: str, name: str) -> str:
     return path if name == VARIABLE_VALUE else f"{path}/{name}"
 
 
-def _is_data(held: Any) -> bool:
-    return _is_ref(held) or kind_of_place(held) in (Leaf, CheckedLeaf)
-
-
 def _is_ref(held: Any) -> bool:
     return type(held) is jax.Ref  # isinstance would ask what every array is in types of JAX
-
-
-def _place(held: Any) -> Any:
-    """A place as in trees, whose rules for numbers and for keys hold in variables too."""
-    kind = kind_of_place(held)
-    assert kind is not None, "only data is asked for"
-    place = kind(None, "")
-    place.value = held
-    return place
-
-
-def _values(held: Any) -> Sequence[Value]:
-    if _is_ref(held):
-        return (Value(VARIABLE_VALUE, DType.of(held.dtype), held.shape, lambda: np.asarray(held[...])),)
-    place = _place(held)
-    adapter = adapter_of(place)
-    assert adapter is not None, "places have adapters"
-    return adapter.values(place)
-
-
-def _successor(held: Any, arrays: Mapping[str, Array]) -> Any:
-    if _is_ref(held):
-        held[...] = arrays[VARIABLE_VALUE]
-        return held
-    place = _place(held)
-    adapter = adapter_of(place)
-    assert adapter is not None, "places have adapters"
-    return adapter.assign(place, arrays)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from milepost.bundle import open_bundle
 from milepost.engine.directory import latest_checkpoint
+from milepost.engine.load import open_any
 from milepost.errors import CheckpointNotFoundError
+from milepost.foreign import is_foreign_directory
 from milepost.graph.adapter import Array
 from milepost.storage import LocalStorage, Storage
 from milepost.tensor import DType
@@ -38,7 +39,7 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
-        self._bundle = open_bundle(storage or LocalStorage(), os.fspath(prefix))
+        self._bundle = open_any(storage or LocalStorage(), os.fspath(prefix))
 
     @property
     def prefix(self) -> str:
@@ -155,6 +156,8 @@ def _resolve(path: PathLike, storage: Storage) -> str:
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
     latest = latest_checkpoint(path, storage=storage)
+    if latest is None and is_foreign_directory(storage, path):
+        return path
     if latest is None:
         raise CheckpointNotFoundError(
             "this directory has no `checkpoint` file that names a checkpoint",

@@ -172,8 +172,11 @@ def _carried_node(restoration: Restoration, saved: int, path: str) -> CarriedNod
     reader = restoration.reader
     listed = restoration.graph.nodes[saved].values
 
+    local = {value.key: ATTRIBUTES + value.name for value in listed}
+
     def renamed(key: str) -> str:
-        return path + ATTRIBUTES + key.partition(ATTRIBUTES)[2]
+        _, marker, name = key.partition(ATTRIBUTES)
+        return path + (marker + name if marker else local[key])  # files of other libraries have keys of their own
 
     keys = [value.key for value in listed]
     if any(key not in reader for key in keys):

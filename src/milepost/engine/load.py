@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from milepost.bundle import BundleReader, open_bundle
 from milepost.engine.collector import collection_paused
@@ -11,9 +12,16 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus, NameBasedStatus, View
 from milepost.errors import MilepostError
+from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.places import places_in_use
+from milepost.graph.traversal import LiveGraph, walk
 from milepost.storage import LocalStorage, Storage
+
+_OWN: Final = frozenset({"save_counter"})
+"""What milepost's checkpoints hold beside what they are given."""
+_MOST_LISTED: Final = 5
 
 
 def storage_of(options: CheckpointOptions | None) -> Storage:
@@ -44,11 +52,16 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
         raise error.with_context(key=OBJECT_GRAPH, file=reader.prefix) from None
 
 
+def open_any(storage: Storage, path: str) -> BundleReader:
+    """Opens a checkpoint, or a file or directory of another library that milepost reads; errors as for both."""
+    return open_foreign(storage, path) or open_bundle(storage, path)
+
+
 def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus:
-    """Restores a checkpoint.
+    """Restores a checkpoint, or a file or directory of another library.
 
     Args:
-        prefix: The checkpoint.
+        prefix: The checkpoint, the file or the directory.
         view: Returns the live root and what is attached to it.
         options: How to restore.
 
@@ -57,7 +70,9 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: It does not fit the live objects; nothing was changed.
     """
-    reader = open_bundle(storage_of(options), prefix)
+    reader = open_any(storage_of(options), prefix)
+    if isinstance(reader, ForeignReader):
+        return _load_foreign(reader, view, options)
     graph = read_object_graph(reader)
     root, attached = view()
     if graph is None:
@@ -67,3 +82,35 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
     restoration = Restoration(reader, graph, options)
     restoration.restore(root, attached)
     return CheckpointLoadStatus(restoration, view)
+
+
+@places_in_use()
+def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions) -> LoadStatus:
+    root, attached = view()
+    live = walk(root, attached, slots=False)
+    try:
+        graph = GraphBuilder(reader, live).build()
+    except MilepostError as error:
+        raise error.with_context(file=reader.prefix) from None
+    restoration = Restoration(reader, graph, options, never_saved=_OWN)
+    restoration.restore(root, attached)
+    hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
+    return CheckpointLoadStatus(restoration, view, hint)
+
+
+def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:
+    """What to do where no name of the file is that of a live object."""
+    saved = list(reader.root.children)
+    edges = [edge for edge in live.edges[0] if edge.name not in _OWN]
+    for name, child in edges:
+        if {edge.name for edge in live.edges[child]} & set(saved):
+            return (
+                f"the file holds what is in {name!r} alone: pass that object to milepost.load_weights(), "
+                f"or make it the root, as in milepost.Checkpoint({name})"
+            )
+    names = {edge.name for edge in edges}
+    for name, item in reader.root.children.items():
+        if set(item.children) & names:
+            return f"the file holds it under {name!r}: name it so, as in milepost.Checkpoint({name}=...)"
+    listed = ", ".join(map(repr, saved[:_MOST_LISTED])) + (", ..." if len(saved) > _MOST_LISTED else "")
+    return f"give the objects the names that the file has: {listed}"

@@ -11,7 +11,7 @@ import itertools
 import sys
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
@@ -76,6 +76,7 @@ class Restoration:
         reader: The open checkpoint.
         graph: Its object graph.
         options: Whether slot variables are skipped.
+        never_saved: Names below the root that files of this kind never have, so that none lacks them.
 
     Attributes:
         uid: Its number; later restores win.
@@ -84,8 +85,15 @@ class Restoration:
         partial_expected: Whether values that nothing ever took are no reason to warn.
     """
 
-    def __init__(self, reader: BundleReader, graph: ObjectGraph, options: CheckpointOptions) -> None:
+    def __init__(
+        self,
+        reader: BundleReader,
+        graph: ObjectGraph,
+        options: CheckpointOptions,
+        never_saved: Collection[str] = (),
+    ) -> None:
         self.uid = next_uid()
+        self._never_saved = never_saved
         self.reader = reader
         self.partial_expected = False
         self.graph = graph
@@ -239,6 +247,8 @@ class Restoration:
         entries = []
         for number, values in live.values():
             identity = id(live.objects[number])
+            if identity not in bound and live.paths[number] in self._never_saved:
+                continue
             for value in values:
                 if identity not in bound or value.name in missing.get(identity, ()):
                     key = tensor_key(live.paths[number], value.name)

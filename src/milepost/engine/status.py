@@ -105,9 +105,10 @@ class CheckpointLoadStatus(LoadStatus):
         1
     """
 
-    def __init__(self, restoration: Restoration, view: View) -> None:
+    def __init__(self, restoration: Restoration, view: View, hint: str = "") -> None:
         super().__init__(view)
         self._restoration = restoration
+        self._hint = hint
 
     def report(self) -> Report:
         return self._restoration.report(*self._view())
@@ -125,7 +126,8 @@ class CheckpointLoadStatus(LoadStatus):
             error = UnmatchedError(
                 "nothing but the root was matched",
                 file=self._restoration.reader.prefix,
-                remedy="compare the edge names of both: milepost.list_variables() shows those of the checkpoint",
+                remedy=self._hint
+                or "compare the edge names of both: milepost.list_variables() shows those of the checkpoint",
             )
             error.report = self.report()
             raise error
@@ -139,7 +141,7 @@ class CheckpointLoadStatus(LoadStatus):
         report = self.report()
         offending = [entry for entry in report if entry.outcome in outcomes and not entry.foreign]
         if offending:
-            raise unmatched(problem, offending, report)
+            raise unmatched(problem, offending, report, self._hint)
         return self
 
 
@@ -186,7 +188,7 @@ class InitializationOnlyStatus(LoadStatus):
         self.assert_consumed()
 
 
-def unmatched(problem: str, entries: Sequence[Entry], report: Report) -> UnmatchedError:
+def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str = "") -> UnmatchedError:
     """The error of a failed assertion, listing the entries that fail it."""
     listed = "\n    ".join(f"{entry.outcome.value}: {entry}" for entry in entries[:10])
     more = f"\n    and {len(entries) - 10} more" if len(entries) > 10 else ""
@@ -196,7 +198,7 @@ def unmatched(problem: str, entries: Sequence[Entry], report: Report) -> Unmatch
         file=report.prefix,
         expected="every value matched",
         found=f"{len(entries)} not matched\n    {listed}{more}",
-        remedy="status.report() lists everything; values of objects made later are matched when those exist",
+        remedy=hint or "status.report() lists everything; values of objects made later are matched when those exist",
     )
     error.report = report
     return error

@@ -1,0 +1,254 @@
+"""Object graphs for files that have none: names become edges, and what a value is depends on the object that takes it.
+
+Names are followed through the file and the live objects side by side, since one name may mean several things:
+
+- ``module`` and ``_orig_mod`` are levels that PyTorch's wrappers add; they are passed over unless the live object has
+  such a child.
+- ``value`` below an `nnx.Variable` is the variable.
+- Objects that say what state they are in take everything below their name at once, as plain state.
+- A plain number takes the element type of the live value, if that has a number equal to it.
+- State of a PyTorch optimizer goes to the parameters at the same positions; see `optimizers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.adapters.stateful import PackedAdapter
+from milepost.bundle.memory import Array
+from milepost.errors import UnsupportedError
+from milepost.foreign.items import Item, has_tensors
+from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
+from milepost.foreign.packed import packed
+from milepost.foreign.reader import ForeignReader, as_value
+from milepost.foreign.stored import Stored
+from milepost.graph.adapter import Adapter, Value
+from milepost.graph.keys import VARIABLE_VALUE, escape
+from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
+from milepost.graph.plain_state import TEXT
+from milepost.graph.traversal import LiveGraph
+from milepost.tensor import DType
+
+_WRAPPERS: Final = ("module", "_orig_mod")
+_VALUE: Final = "value"
+_GENERATOR: Final = "impl"
+"""Local name of the generator that keys of JAX's are for."""
+
+
+class _Draft:
+    """A node that is being made."""
+
+    __slots__ = ("children", "slots", "values")
+
+    def __init__(self) -> None:
+        self.children: dict[str, int] = {}
+        self.values: list[SavedValue] = []
+        self.slots: list[SlotReference] = []
+
+
+class GraphBuilder:
+    """Makes the object graph of one file for one set of live objects.
+
+    Args:
+        reader: The open file; values are added to it in the form in which objects take them.
+        live: The live objects, whose root stands for the file's.
+    """
+
+    def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
+        self._reader = reader
+        self._live = live
+        self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
+        self._drafts: list[_Draft] = []
+        self._of_live: dict[int, int] = {}
+        self._optimizers: list[tuple[int, int, Item]] = []
+        self._parents: dict[int, tuple[int, str]] = {}
+        for holder, edges in enumerate(live.edges):
+            for name, child in edges:
+                self._parents.setdefault(child, (holder, name))
+
+    def build(self) -> ObjectGraph:
+        """Makes the graph.
+
+        Raises:
+            MismatchError: The state of an optimizer is of other parameter groups than the live optimizer's.
+        """
+        self._add(self._reader.root, 0)
+        for node, live, item in self._optimizers:
+            self._add_optimizer(node, live, item)
+        return ObjectGraph(
+            tuple(
+                Node(
+                    tuple(Edge(name, child) for name, child in draft.children.items()),
+                    tuple(draft.values),
+                    tuple(draft.slots),
+                )
+                for draft in self._drafts
+            )
+        )
+
+    def _new(self, live: int | None) -> int:
+        self._drafts.append(_Draft())
+        node = len(self._drafts) - 1
+        if live is not None:
+            self._of_live.setdefault(live, node)
+        return node
+
+    def _add(self, item: Item, live: int | None) -> int:
+        """Adds a node for an item, and for all below it."""
+        node = self._new(live)
+        adapter = None if live is None else self._live.adapters[live]
+        item = self._without_levels(item, live, adapter)
+        if isinstance(adapter, PackedAdapter) and item.has_value:
+            self._add_packed(node, item)
+            return node
+        if live is not None and adapter is not None and item.has_value:
+            obj = self._live.objects[live]
+            if adapter.has_slots(obj) and is_optimizer_state(item):
+                self._optimizers.append((node, live, item))
+                return node
+            fitting = _fitting(item, adapter, obj)
+            if fitting is not None:
+                self._add_values(node, {fitting[0]: (item.key, fitting[1])})
+                return node
+            if adapter.leaf and not item.is_leaf and self._add_named(node, item, adapter.values(obj)):
+                return node
+        if item.is_leaf:
+            self._add_leaf(node, item)
+        if live is None and item.children and item.has_value and not has_tensors(item) and self._reader.packs:
+            # Who comes for it later will be an object that says what state it is in.
+            with suppress(UnsupportedError):
+                self._add_packed(node, item)
+                return node
+        edges = self._edges[live] if live is not None else {}
+        for name, child in item.children.items():
+            self._drafts[node].children[name] = self._add(child, self._live_child(name, child, edges, live))
+        return node
+
+    def _live_child(self, name: str, child: Item, edges: Mapping[str, int], live: int | None) -> int | None:
+        if live is not None and name not in edges:
+            name = self._live.adapters[live].aliases(self._live.objects[live]).get(name, name)
+        return edges.get(name)
+
+    def _without_levels(self, item: Item, live: int | None, adapter: Adapter | None) -> Item:
+        """The item, or the one below levels that only the file has."""
+        while len(item.children) == 1:
+            ((name, child),) = item.children.items()
+            is_wrapper = name in _WRAPPERS and child.children and self._reader.packs
+            is_value = name == _VALUE and adapter is not None and adapter.leaf and child.is_leaf
+            if not (is_wrapper or is_value) or (live is not None and name in self._edges[live]):
+                break
+            item = child
+        return item
+
+    def _add_leaf(self, node: int, item: Item) -> None:
+        value = item.value
+        if isinstance(value, Stored):
+            self._drafts[node].values.append(SavedValue(escape(value.local), "", item.key))
+            if value.generator:
+                self._add_values(node, {_GENERATOR: (f"{item.key}/{_GENERATOR}", _text(value.generator))})
+        elif item.key in self._reader:
+            self._drafts[node].values.append(SavedValue(VARIABLE_VALUE, "", item.key))
+        else:
+            self._add_packed(node, item)
+
+    def _add_named(self, node: int, item: Item, values: Sequence[Value]) -> bool:
+        """Adds what is below an item as the values of one object, which have its paths for names."""
+        found = [(value.name, below) for value in values if (below := _below(item, value.name)) is not None]
+        for name, below in found:
+            self._drafts[node].values.append(SavedValue(escape(name), "", below.key))
+        return bool(found)
+
+    def _add_packed(self, node: int, item: Item) -> None:
+        """Adds everything below an item as plain state."""
+        values = packed(item.value, item.key, self._reader.kind)
+        text = f"{item.key}/{TEXT}" if item.children else item.key
+        self._add_values(
+            node, {name: (text if name == TEXT else f"{text}/{name}", each) for name, each in values.items()}
+        )
+
+    def _add_optimizer(self, node: int, live: int, item: Item) -> None:
+        optimizer = self._live.objects[live]
+        state = OptimizerState(item, optimizer)
+        draft = self._drafts[node]
+        numbers = {id(obj): number for number, obj in enumerate(self._live.objects)}
+        for name, child in item.children.items():
+            if name not in ("state", "param_groups"):
+                draft.children[name] = self._add(child, self._edges[live].get(name))
+        groups = draft.children["param_groups"] = self._new(self._edges[live].get("param_groups"))
+        for position, settings in enumerate(state.settings()):
+            group = self._drafts[groups].children[str(position)] = self._new(None)
+            for name, values in settings.items():
+                setting = self._drafts[group].children[name] = self._new(None)
+                self._add_values(setting, values)
+        for name, values in state.common().items():
+            self._add_values(draft.children.setdefault(name, self._new(None)), values)
+        for parameter, name, values in state.slots():
+            variable = numbers.get(id(parameter))
+            slot = self._new(None)
+            self._add_values(slot, values)
+            if variable is not None:
+                draft.slots.append(SlotReference(self._node_of(variable), name, slot))
+            # Else the optimizer knows a parameter that the checkpoint does not; the report has its state as unexpected.
+
+    def _add_values(self, node: int, values: Mapping[str, tuple[str, Array | Stored]]) -> None:
+        for local, (key, value) in values.items():
+            self._reader.add(key, value)
+            self._drafts[node].values.append(SavedValue(escape(local), "", key))
+
+    def _node_of(self, live: int) -> int:
+        """The node that stands for a live object; one without values if the file has none."""
+        found = self._of_live.get(live)
+        if found is not None:
+            return found
+        holder, name = self._parents[live]
+        parent = self._node_of(holder)
+        node = self._new(live)
+        self._drafts[parent].children[name] = node
+        return node
+
+
+def _below(item: Item, path: str) -> Item | None:
+    for name in path.split("/"):
+        if name not in item.children:
+            return None
+        item = item.children[name]
+    return item if isinstance(item.value, Stored) else None
+
+
+def _text(text: str) -> Array:
+    array = as_value(text)
+    assert array is not None, "text is a value"
+    return array
+
+
+def _fitting(item: Item, adapter: Adapter, obj: Any) -> tuple[str, Array] | None:
+    """A plain value with the element type of a live object's only value, and that one's name; None if it has no such."""
+    plain = item.value
+    if isinstance(plain, Stored) or not (item.is_leaf or (adapter.leaf and isinstance(plain, (list, tuple)))):
+        return None
+    values = adapter.values(obj)
+    if len(values) != 1:
+        return None
+    dtype = values[0].dtype
+    array = as_value(plain) if dtype.is_bytes and isinstance(plain, (str, bytes)) else _number(plain, dtype)
+    return None if array is None else (values[0].name, array)
+
+
+def _number(plain: Any, dtype: DType) -> Array | None:
+    """Numbers with an element type in which they are the same, but for the rounding of floats that variables do too."""
+    if dtype.is_bytes or dtype.numpy.names or not isinstance(plain, (bool, int, float, complex, list, tuple)):
+        return None
+    try:
+        array = np.array(plain)
+        if array.dtype.kind not in "biufc" or (array.dtype.kind == "b") != (dtype.name == "bool"):
+            return None
+        with np.errstate(all="ignore"):
+            new = array.astype(dtype.numpy)
+            is_same = np.array_equal(new.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc")
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return new if is_same or (array.dtype.kind == "f" and dtype.name == "float32") else None

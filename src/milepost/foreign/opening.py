@@ -1,0 +1,86 @@
+"""Finding out which library wrote a file or directory, and opening it."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from typing import Final
+
+from milepost.bundle import index_path
+from milepost.foreign import orbax, safetensors, shards, torch_archive, torch_legacy
+from milepost.foreign.reader import ForeignReader
+from milepost.foreign.stored import Source
+from milepost.storage import LocalStorage, Storage
+
+_IN_DIRECTORIES: Final = ("model.safetensors", "pytorch_model.bin")
+"""What Hugging Face's libraries call the file of a model, and, with ``.index.json`` after it, its index."""
+
+
+def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReader | None:
+    """Opens a file or directory of another library.
+
+    Args:
+        storage: Where it is.
+        path: A file of PyTorch or safetensors, the index of one that is spread over several files, a directory with
+            any of them, or a directory of Orbax's.
+
+    Returns:
+        The open file, or None if it is nothing of the kind.
+
+    Raises:
+        CheckpointNotFoundError: A file that an index names is missing.
+        CorruptCheckpointError: It is damaged.
+        UnsupportedError: It holds what milepost does not read, or needs a library that is not installed.
+    """
+    path = os.fspath(path)
+    if storage.is_file(index_path(path)):
+        return None
+    source = _open_file(storage, path) if storage.is_file(path) else _open_directory(storage, path)
+    return None if source is None else ForeignReader(source)
+
+
+def _open_file(storage: Storage, path: str) -> Source | None:
+    if path.endswith(shards.INDEX_SUFFIX):
+        return shards.ShardedModel(storage.open(path), lambda shard: _open_shard(storage, shard))
+    return _open_shard(storage, path)
+
+
+def _open_shard(storage: Storage, path: str) -> Source | None:
+    file = storage.open(path)
+    try:
+        if torch_archive.looks_like(file):
+            return torch_archive.TorchArchive(file)
+        if torch_legacy.looks_like(file):
+            return torch_legacy.LegacyTorchFile(file)
+        if path.endswith(safetensors.SUFFIX) or safetensors.looks_like(file):
+            return safetensors.SafetensorsFile(file)
+    except BaseException:
+        file.close()
+        raise
+    file.close()
+    return None
+
+
+def _open_directory(storage: Storage, path: str) -> Source | None:
+    inside = _model_in(storage, path)
+    if inside is not None:
+        return _open_file(storage, inside)
+    return orbax.OrbaxDirectory(path) if _is_orbax(storage, path) else None
+
+
+def is_foreign_directory(storage: Storage, path: str) -> bool:
+    """Whether a directory is one that `open_foreign` opens."""
+    return _model_in(storage, path) is not None or _is_orbax(storage, path)
+
+
+def _model_in(storage: Storage, path: str) -> str | None:
+    """The file, or the index, of the model in a directory."""
+    if not storage.is_directory(path):
+        return None
+    candidates = [posixpath.join(path, name) for name in _IN_DIRECTORIES]
+    candidates = [each for name in candidates for each in (name + shards.INDEX_SUFFIX, name)]
+    return next((each for each in candidates if storage.is_file(each)), None)
+
+
+def _is_orbax(storage: Storage, path: str) -> bool:
+    return isinstance(storage, LocalStorage) and os.path.isdir(path) and orbax.looks_like(path)

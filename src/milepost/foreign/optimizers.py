@@ -1,0 +1,139 @@
+"""State of PyTorch optimizers, which their files know by the position of the parameter.
+
+::
+
+    {"state": {0: {"exp_avg": tensor, ...}, ...}, "param_groups": [{"lr": 0.1, ..., "params": [0, 1]}, ...]}
+
+A position is that of the parameter in the groups, in their order; so the live optimizer has to be made with the same
+parameters in the same order, as PyTorch's own ``load_state_dict`` asks too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.bundle.memory import Array
+from milepost.errors import MismatchError, UnsupportedError
+from milepost.foreign.items import Item
+from milepost.foreign.packed import packed
+from milepost.foreign.reader import as_value
+from milepost.foreign.stored import Stored
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.plain_state import TEXT
+
+Values = Mapping[str, tuple[str, Array | Stored]]
+"""Local name to key and value."""
+
+STATE: Final = "state"
+GROUPS: Final = "param_groups"
+_PARAMETERS: Final = "params"
+_CHOICES: Final = frozenset({_PARAMETERS, "param_names", "fused", "foreach", "capturable", "differentiable"})
+"""What says how a step is computed is the program's choice and no state."""
+_INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS"})
+
+
+def is_optimizer_state(item: Item) -> bool:
+    """Whether an item is what ``state_dict()`` of a PyTorch optimizer returns."""
+    value = item.value
+    return isinstance(value, Mapping) and isinstance(value.get(STATE), Mapping) and isinstance(value.get(GROUPS), list)
+
+
+class OptimizerState:
+    """The saved state of one optimizer, by the live one's parameters.
+
+    Args:
+        item: What the file holds.
+        optimizer: The live optimizer.
+
+    Raises:
+        MismatchError: The live one has other parameter groups.
+        UnsupportedError: The file's groups do not say which parameters they are of.
+    """
+
+    def __init__(self, item: Item, optimizer: Any) -> None:
+        self._item = item
+        self._groups: list[Mapping[str, Any]] = item.value[GROUPS]
+        self._steps_are_tensors = (
+            type(optimizer).__module__.startswith("torch.optim.") and type(optimizer).__name__ not in _INTEGER_STEPS
+        )
+        saved = [_positions(group, item.key) for group in self._groups]
+        live = [list(group[_PARAMETERS]) for group in optimizer.param_groups]
+        if [len(positions) for positions in saved] != [len(parameters) for parameters in live]:
+            raise MismatchError(
+                "the state of an optimizer belongs to other parameter groups; nothing was changed",
+                key=item.key,
+                expected=f"groups of {', '.join(str(len(each)) for each in live)} parameters, as the live optimizer has",
+                found=f"groups of {', '.join(str(len(each)) for each in saved)} parameters",
+                remedy="make the optimizer with the parameters of the one that was saved, in the same order",
+            )
+        self._parameters = {
+            str(position): parameter
+            for positions, parameters in zip(saved, live, strict=True)
+            for position, parameter in zip(positions, parameters, strict=True)
+        }
+
+    def settings(self) -> list[dict[str, Values]]:
+        """The hyperparameters of each group."""
+        found = []
+        for number, _ in enumerate(self._groups):
+            group = self._item.children[GROUPS].children[str(number)]
+            found.append({name: _setting(child) for name, child in group.children.items() if name not in _CHOICES})
+        return found
+
+    def slots(self) -> Iterator[tuple[Any, str, Values]]:
+        """The state of each parameter: the live parameter, the state's name, its values."""
+        for position, item in self._item.children[STATE].children.items():
+            parameter = self._parameters.get(position)
+            if parameter is None:
+                continue
+            for name, child in item.children.items():
+                yield parameter, name, self._state(name, child)
+
+    def common(self) -> dict[str, Values]:
+        """State that is of no parameter."""
+        names = [name for name in self._item.value[STATE] if str(name) not in self._parameters]
+        if not names:
+            return {}
+        rest = {name: self._item.value[STATE][name] for name in names}
+        return {STATE: _packed(f"{self._item.key}/{STATE}", rest)}
+
+    def _state(self, name: str, item: Item) -> Values:
+        if not item.has_value:
+            raise UnsupportedError("state of an optimizer under a name with dots", key=item.key)
+        if isinstance(item.value, Stored):
+            return {item.value.local: (item.key, item.value)}
+        if name == "step" and self._steps_are_tensors and type(item.value) in (int, float):
+            # PyTorch before 1.12 had numbers here; a step of today's optimizers needs tensors.
+            return {VARIABLE_VALUE: (item.key, np.array(item.value, np.float32))}
+        return _packed(item.key, item.value)
+
+
+def _positions(group: Any, key: str) -> list[Any]:
+    positions = group.get(_PARAMETERS) if isinstance(group, Mapping) else None
+    if not isinstance(positions, (list, tuple)):
+        raise UnsupportedError(
+            "a parameter group that does not say which parameters it is of", key=key, found=f"a {type(group).__name__}"
+        )
+    return list(positions)
+
+
+def _setting(item: Item) -> Values:
+    """A hyperparameter as the live optimizer would save it."""
+    value = item.value
+    if isinstance(value, Stored):
+        return {value.local: (item.key, value)}
+    if type(value) in (bool, int, float) and (array := as_value(value)) is not None:
+        return {VARIABLE_VALUE: (item.key, array)}
+    if type(value) is tuple and value and all(type(each) is float for each in value):
+        return {VARIABLE_VALUE: (f"{item.key}/{VARIABLE_VALUE}", np.array(value))}
+    return _packed(item.key, value)
+
+
+def _packed(key: str, value: Any) -> Values:
+    return {
+        local: (f"{key}/{TEXT}" if local == TEXT else f"{key}/{TEXT}/{local}", each)
+        for local, each in packed(value, key, "torch").items()
+    }

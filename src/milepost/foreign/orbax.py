@@ -1,0 +1,309 @@
+"""Reads directories of Orbax, with `orbax.checkpoint`, which is imported when the first one is read.
+
+::
+
+    <item>/_METADATA                        a tree of arrays
+    <step>/<item>/_METADATA                 what a CheckpointManager saved in one step; "default" where there is one item
+    <step>/<item>/metadata                  an item in JSON
+    <item>/array_metadatas/process_<n>      for keys of random numbers, the generator that they are for
+
+Arrays are read in batches that follow each other in the tree, so that no more than one batch, or one array, is in memory beside
+what was asked for. Source: Orbax 0.12, observed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.bundle.memory import Array
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.stored import Stored
+from milepost.tensor import DType, TensorSpec
+
+_TREE: Final = "_METADATA"
+_STEP: Final = "_CHECKPOINT_METADATA"
+_JSON: Final = "metadata"
+_DEFAULT: Final = "default"
+_UNFINISHED: Final = ".orbax-checkpoint-tmp"
+_BATCH: Final = 16 << 20
+"""Bytes that are read at once; a call takes some 20 ms, however little it reads."""
+_MOST_LISTED: Final = 5
+
+
+def looks_like(path: str) -> bool:
+    """Whether a directory is one of Orbax's: an item, a step, or a manager's."""
+    return _is_file(path, _TREE) or _is_step(path) or bool(_steps(path))
+
+
+class OrbaxDirectory:
+    """An open item or step of Orbax's; see `Source`.
+
+    Args:
+        path: The directory.
+
+    Raises:
+        CheckpointNotFoundError: It holds steps, and is none itself.
+        CorruptCheckpointError: It cannot be read, or was never finished.
+        UnsupportedError: Orbax is not installed, or an item is none that milepost reads.
+    """
+
+    dotted = False
+    kind = ""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.paths = [path]
+        self._items: list[_TreeItem] = []
+        if _UNFINISHED in os.path.basename(os.path.normpath(path)):
+            raise CorruptCheckpointError("Orbax has not finished writing this directory", file=path)
+        try:
+            if _is_file(path, _TREE):
+                self.tree: Any = self._open(path)
+            elif _is_step(path):
+                self.tree = self._open_step(path)
+            else:
+                steps = _steps(path)
+                listed = ", ".join(repr(os.path.join(path, step)) for step in steps[-_MOST_LISTED:])
+                raise CheckpointNotFoundError(
+                    "this directory holds steps of Orbax",
+                    expected="the directory of one",
+                    remedy=f"pass one of {listed}",
+                )
+        except MilepostError as error:
+            raise error.with_context(file=path) from None
+
+    def read_into(self, tensor: Stored, destination: Array) -> None:
+        item: _TreeItem
+        item, number = tensor.place
+        destination[...] = item.take(number)
+
+    def check(self, tensor: Stored) -> None:
+        item: _TreeItem
+        item, number = tensor.place
+        item.load(number)
+
+    def close(self) -> None:
+        """Orbax has no files open between two calls."""
+        for item in self._items:
+            item.forget()
+
+    def _open(self, path: str) -> Any:
+        item = _TreeItem(path)
+        self._items.append(item)
+        return item.tree
+
+    def _open_step(self, path: str) -> Any:
+        found: dict[str, Any] = {}
+        for name in _directories(path):
+            inside = os.path.join(path, name)
+            if _is_file(inside, _TREE):
+                found[name] = self._open(inside)
+            elif _is_file(inside, _JSON):
+                found[name] = _json(os.path.join(inside, _JSON))
+            else:
+                raise UnsupportedError(
+                    "milepost does not read this item of a step of Orbax's",
+                    file=inside,
+                    expected="a tree of arrays, or JSON",
+                    remedy=f"pass the directory of another item, below {path!r}",
+                )
+        return found[_DEFAULT] if list(found) == [_DEFAULT] else found
+
+
+class _TreeItem:
+    """A tree of arrays.
+
+    Attributes:
+        tree: The tree, with `Stored` for arrays.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._orbax = _import_orbax()
+        self._leaves: list[tuple[tuple[Any, ...], Stored]] = []
+        self._loaded: dict[int, Array] = {}
+        self._implementations = _implementations(path)
+        with _translated(path):
+            described = self._orbax.PyTreeCheckpointHandler().metadata(_path_of(path)).tree
+        texts: list[tuple[Any, ...]] = []
+        self._template = self._outline(described, (), texts)
+        self.tree = self._template
+        if texts:
+            values = self._restore(set(texts))
+            self.tree = _with(self.tree, {place: str(_at(values, place)) for place in texts})
+
+    def take(self, number: int) -> Array:
+        """An array, which is forgotten after that."""
+        self.load(number)
+        return self._loaded.pop(number)
+
+    def load(self, number: int) -> None:
+        """Reads an array, together with those that follow."""
+        if number in self._loaded:
+            return
+        self.forget()
+        room = _BATCH
+        wanted: list[int] = []
+        for follower in range(number, len(self._leaves)):
+            room -= self._leaves[follower][1].spec.nbytes
+            if wanted and room < 0:
+                break
+            wanted.append(follower)
+        values = self._restore({self._leaves[each][0] for each in wanted})
+        for each in wanted:
+            place, stored = self._leaves[each]
+            array = np.asarray(_at(values, place))
+            if TensorSpec(DType.of(array), array.shape) != stored.spec:
+                raise CorruptCheckpointError(
+                    "Orbax reads another array than it describes",
+                    expected=stored.spec,
+                    found=f"{array.dtype}, shape {array.shape}",
+                )
+            self._loaded[each] = array
+
+    def forget(self) -> None:
+        """Lets go of arrays that were read and not taken."""
+        self._loaded.clear()
+
+    def _outline(self, described: Any, place: tuple[Any, ...], texts: list[tuple[Any, ...]]) -> Any:
+        """The tree with `Stored` for arrays; fills in where each is."""
+        if isinstance(described, Mapping):
+            return {name: self._outline(each, (*place, name), texts) for name, each in described.items()}
+        if isinstance(described, (list, tuple)):
+            return [self._outline(each, (*place, number), texts) for number, each in enumerate(described)]
+        if described is None:
+            return None
+        dtype = getattr(described, "dtype", None)
+        if dtype is None:
+            texts.append(place)
+            return ""
+        try:
+            spec = TensorSpec(DType.of(dtype), tuple(described.shape))
+        except MilepostError as error:
+            raise error.with_context(key="/".join(map(str, place))) from None
+        stored = Stored(spec, (self, len(self._leaves)), generator=self._implementations.get(described.name, ""))
+        self._leaves.append((place, stored))
+        return stored
+
+    def _restore(self, wanted: set[tuple[Any, ...]]) -> Any:
+        """The tree with the values of some leaves."""
+        absent = self._orbax.PLACEHOLDER
+        arguments = self._orbax.RestoreArgs(restore_type=np.ndarray)
+        texts = self._orbax.RestoreArgs(restore_type=str)
+
+        def fill(node: Any, place: tuple[Any, ...], of: bool) -> Any:
+            if isinstance(node, Mapping):
+                return {name: fill(each, (*place, name), of) for name, each in node.items()}
+            if isinstance(node, list):
+                return [fill(each, (*place, number), of) for number, each in enumerate(node)]
+            if node is None:
+                return None
+            if of:
+                return arguments if isinstance(node, Stored) else texts
+            return 0 if place in wanted else absent
+
+        with _translated(self._path):
+            return self._orbax.PyTreeCheckpointer().restore(
+                self._path,
+                args=self._orbax.args.PyTreeRestore(
+                    item=fill(self._template, (), False), restore_args=fill(self._template, (), True)
+                ),
+            )
+
+
+def _at(tree: Any, place: tuple[Any, ...]) -> Any:
+    for step in place:
+        tree = tree[step]
+    return tree
+
+
+def _with(tree: Any, changes: Mapping[tuple[Any, ...], Any], place: tuple[Any, ...] = ()) -> Any:
+    if place in changes:
+        return changes[place]
+    if isinstance(tree, dict):
+        return {name: _with(each, changes, (*place, name)) for name, each in tree.items()}
+    if isinstance(tree, list):
+        return [_with(each, changes, (*place, number)) for number, each in enumerate(tree)]
+    return tree
+
+
+def _import_orbax() -> Any:
+    try:
+        return importlib.import_module("orbax.checkpoint")
+    except ImportError as error:
+        raise UnsupportedError(
+            "reading a directory of Orbax takes Orbax",
+            found=f"{type(error).__name__}: {error}",
+            remedy="pip install orbax-checkpoint",
+        ) from error
+
+
+def _path_of(path: str) -> Any:
+    return importlib.import_module("etils.epath").Path(os.path.abspath(path))
+
+
+@contextlib.contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except MilepostError:
+        raise
+    except Exception as error:
+        # Orbax and what it is made of raise whatever they like over damaged files.
+        raise CorruptCheckpointError(
+            "Orbax cannot read this directory", file=path, found=f"{type(error).__name__}: {error!s:.300}"
+        ) from error
+
+
+def _implementations(path: str) -> dict[str, str]:
+    """For arrays that are keys of random number generators, the names of these."""
+    found: dict[str, str] = {}
+    directory = os.path.join(path, "array_metadatas")
+    if not os.path.isdir(directory):
+        return found
+    for name in sorted(os.listdir(directory)):
+        described = _json(os.path.join(directory, name))
+        entries = described.get("array_metadatas") if isinstance(described, dict) else None
+        for entry in entries if isinstance(entries, list) else ():
+            array = entry.get("array_metadata") if isinstance(entry, dict) else None
+            extra = array.get("ext_metadata") if isinstance(array, dict) else None
+            implementation = extra.get("random_key_impl") if isinstance(extra, dict) else None
+            if isinstance(array, dict) and isinstance(implementation, str):
+                found[str(array.get("param_name"))] = implementation
+    return found
+
+
+def _json(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return json.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorruptCheckpointError("a file of Orbax's is not JSON", file=path, found=f"{error!s:.200}") from None
+
+
+def _is_file(*parts: str) -> bool:
+    return os.path.isfile(os.path.join(*parts))
+
+
+def _directories(path: str) -> list[str]:
+    with contextlib.suppress(OSError, ValueError):
+        return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
+    return []
+
+
+def _is_step(path: str) -> bool:
+    items = [name for name in _directories(path) if _is_file(path, name, _TREE)]
+    return bool(items) and (_is_file(path, _STEP) or _DEFAULT in items)
+
+
+def _steps(path: str) -> list[str]:
+    """The steps in a manager's directory, in the order of their numbers."""
+    found = [name for name in _directories(path) if _UNFINISHED not in name and _is_step(os.path.join(path, name))]
+    return sorted(found, key=lambda name: (len(name), name))

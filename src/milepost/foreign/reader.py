@@ -1,0 +1,174 @@
+"""An open file of another library, with the same methods as an open checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+import numpy as np
+
+from milepost.bundle.entry import Entry
+from milepost.bundle.memory import Array, new_array
+from milepost.bundle.problems import no_such_key
+from milepost.bundle.slices import index_of, ranges
+from milepost.errors import MilepostError, UnsupportedError
+from milepost.foreign.items import Item, items_of, leaves
+from milepost.foreign.stored import Source, Stored
+from milepost.graph.numbers import NUMBERS
+from milepost.storage import ReadableFile
+from milepost.tensor import DType, TensorSlice, TensorSpec
+
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+class ForeignReader:
+    """What `BundleReader` asks for, of a file or directory of another library.
+
+    Args:
+        source: The open file.
+
+    Attributes:
+        prefix: The path.
+        root: Everything there is, by name.
+
+    Raises:
+        CorruptCheckpointError: The names in it have no end.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.prefix = source.path
+        self._source = source
+        self._stored: dict[str, Stored] = {}
+        self._plain: dict[str, Array] = {}
+        try:
+            self.root: Item = items_of(source.tree, dotted=source.dotted)
+        except MilepostError as error:
+            source.close()
+            raise error.with_context(file=self.prefix) from None
+        for item in leaves(self.root):
+            if isinstance(item.value, Stored):
+                self._stored[item.key] = item.value
+            else:
+                array = as_value(item.value)
+                if array is not None:
+                    self._plain[item.key] = array
+
+    @property
+    def kind(self) -> str:
+        """The kind of plain state that tensors are to the library that wrote this; empty for arrays."""
+        return self._source.kind
+
+    @property
+    def packs(self) -> bool:
+        """Whether this is of PyTorch, where objects say what state they are in and wrappers add levels."""
+        return self._source.dotted
+
+    @property
+    def shard_paths(self) -> list[str]:
+        return self._source.paths
+
+    def add(self, key: str, value: Array | Stored) -> None:
+        """Adds a value under a key that nothing else has, as it is needed for an object."""
+        if isinstance(value, Stored):
+            self._stored[key] = value
+        else:
+            self._plain[key] = value
+
+    def keys(self) -> list[str]:
+        return sorted([*self._stored, *self._plain])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._stored or key in self._plain
+
+    def spec(self, key: str) -> TensorSpec:
+        stored = self._stored.get(key)
+        if stored is not None:
+            return stored.spec
+        array = self._plain_array(key)
+        return TensorSpec(DType.of(array), array.shape)
+
+    def entry(self, key: str) -> Entry:
+        spec = self.spec(key)
+        return Entry(spec.dtype, spec.shape, size=spec.nbytes)
+
+    def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
+        self.spec(key)
+        return None
+
+    def read(self, key: str, box: TensorSlice | None = None) -> Array:
+        stored = self._stored.get(key)
+        if stored is None:
+            whole = self._plain_array(key).copy()
+        else:
+            try:
+                self._source.check(stored)
+                whole = new_array(stored.spec.dtype, stored.spec.shape)
+                self._source.read_into(stored, whole)
+            except MilepostError as error:
+                raise error.with_context(key=key, file=self.prefix) from None
+        return whole if box is None else whole[index_of(ranges(box, whole.shape))].copy()
+
+    def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
+        stored = self._stored.get(key)
+        if stored is None or box is not None:
+            destination[...] = self.read(key, box)
+            return
+        try:
+            self._source.read_into(stored, destination)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=self.prefix) from None
+
+    def check(self, key: str, box: TensorSlice | None = None) -> None:
+        stored = self._stored.get(key)
+        if stored is None:
+            self._plain_array(key)
+            return
+        try:
+            self._source.check(stored)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=self.prefix) from None
+
+    def map(self, key: str) -> Array:
+        self.spec(key)
+        raise UnsupportedError(
+            "tensors in files of other libraries are not mapped", key=key, file=self.prefix, remedy="use read()"
+        )
+
+    def verify(self) -> None:
+        for key in self._stored:
+            self.check(key)
+
+    def check_files(self) -> None:
+        """Opening it has read all there is to know about the files."""
+
+    def hold(self) -> None:
+        """They are open."""
+
+    def close(self) -> None:
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _plain_array(self, key: str) -> Array:
+        array = self._plain.get(key)
+        if array is None:
+            raise no_such_key(key, self.keys(), self.prefix)
+        return array
+
+
+def as_value(value: Any) -> Array | None:
+    """A plain value as an array, or None if no array says the same."""
+    if isinstance(value, np.ndarray):
+        return value
+    if type(value) is int and value not in _INT64:
+        return None
+    if type(value) in NUMBERS:
+        return np.array(value, NUMBERS[type(value)].numpy)
+    if isinstance(value, (str, bytes)):
+        array = np.empty((), object)
+        array[()] = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
+        return array
+    return np.asarray(value) if isinstance(value, np.generic) else None

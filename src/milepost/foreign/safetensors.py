@@ -1,0 +1,209 @@
+"""Reads safetensors files, and the index of a model that is spread over several of them.
+
+::
+
+    file    := length of the header (8 bytes, little-endian)  header  data
+    header  := JSON: {name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
+                      "__metadata__": {text: text}}
+    index   := JSON: {"weight_map": {name: file name}, ...}
+
+Offsets count from the begin of the data; tensors lie there without gaps or overlaps, row-major, little-endian. Where two
+names had one tensor, Hugging Face's ``save_model`` leaves one out and notes ``{left out: kept}`` in the metadata. Nothing in
+these files tells whether bytes are damaged. Source: the safetensors 0.5 format description.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any, Final, TypeGuard
+
+from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.stored import Stored, raw_bytes
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.storage import ReadableFile
+from milepost.tensor import DType, TensorSpec
+
+SUFFIX: Final = ".safetensors"
+
+_LENGTH: Final = 8
+_LONGEST: Final = 100_000_000
+"""Bytes that a header may have, by the format's own rule."""
+_MOST_DIMENSIONS: Final = 254
+_METADATA: Final = "__metadata__"
+_DTYPES: Final = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "U32": "uint32",
+    "I32": "int32",
+    "F32": "float32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F64": "float64",
+    "C64": "complex64",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+}
+_BYTES: Final = {"F8_E8M0": "float8_e8m0fnu"}
+"""One byte each, and no number in TensorFlow."""
+
+
+def looks_like(file: ReadableFile) -> bool:
+    """Whether a file begins as one of this format does."""
+    if file.size <= _LENGTH + 1:
+        return False
+    start = file.read(0, _LENGTH + 1)
+    return int.from_bytes(start[:_LENGTH], "little") <= min(file.size - _LENGTH, _LONGEST) and start[-1:] == b"{"
+
+
+class SafetensorsFile:
+    """An open safetensors file; see `Source`."""
+
+    dotted = True
+    kind = "torch"
+
+    def __init__(self, file: ReadableFile) -> None:
+        self.path = file.path
+        self.paths = [file.path]
+        self._file = file
+        try:
+            header, start = _header(file)
+            self.tree: dict[str, Stored] = _tensors(header, start, file.size)
+        except MilepostError as error:
+            file.close()
+            raise error.with_context(file=file.path) from None
+        for name, kept in header.get(_METADATA, {}).items():
+            if kept in self.tree and name not in self.tree:
+                self.tree[name] = self.tree[kept]
+
+    def read_into(self, tensor: Stored, destination: Array) -> None:
+        if not tensor.spec.nbytes:
+            return
+        target = bytes_of(destination)
+        self._file.read_into(tensor.place, target)
+        if sys.byteorder == "big":
+            swap_bytes(target, tensor.spec.dtype)
+
+    def check(self, tensor: Stored) -> None:
+        """The header was checked when the file was opened, and there are no checksums."""
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _header(file: ReadableFile) -> tuple[dict[str, Any], int]:
+    """The header, and where the data begins."""
+    if file.size < _LENGTH:
+        raise CorruptCheckpointError("the safetensors file is truncated", expected="8 bytes or more", found=file.size)
+    length = int.from_bytes(file.read(0, _LENGTH), "little")
+    most = min(file.size - _LENGTH, _LONGEST)
+    if length > most:
+        raise CorruptCheckpointError(
+            "the safetensors file is truncated, or something else: its header would be longer than it",
+            expected=f"a header of at most {most} bytes",
+            found=f"{length} bytes",
+        )
+    header = parse_json(file.read(_LENGTH, length), "the header of the safetensors file")
+    metadata = header.get(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise CorruptCheckpointError("metadata of a safetensors file is text by name", found=f"{metadata!r:.80}")
+    return header, _LENGTH + length
+
+
+def parse_json(data: bytes, what: str) -> dict[str, Any]:
+    """Parses a JSON object.
+
+    Raises:
+        CorruptCheckpointError: It is none, or names something twice.
+    """
+    try:
+        found = json.loads(data.decode(), object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise CorruptCheckpointError(f"{what} is not JSON", found=f"{error!s:.200}") from None
+    if not isinstance(found, dict):
+        raise CorruptCheckpointError(f"{what} is not a JSON object", found=f"{found!r:.80}")
+    return found
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name that comes twice")
+    return found
+
+
+def _tensors(header: dict[str, Any], start: int, size: int) -> dict[str, Stored]:
+    tensors: dict[str, Stored] = {}
+    ranges = []
+    for name, entry in header.items():
+        if name == _METADATA:
+            continue
+        try:
+            tensor, length = _tensor(entry, start)
+        except MilepostError as error:
+            raise error.with_context(key=name) from None
+        tensors[name] = tensor
+        ranges.append((tensor.place, tensor.place + length, name))
+    end = start
+    for begin, stop, name in sorted(ranges):
+        if begin != end:
+            raise CorruptCheckpointError(
+                "tensors of a safetensors file overlap, or leave a gap",
+                key=name,
+                expected=f"a tensor that begins at byte {end - start} of the data",
+                found=begin - start,
+            )
+        end = stop
+    if end != size:
+        raise CorruptCheckpointError(
+            "the safetensors file is truncated" if end > size else "the safetensors file is longer than its tensors",
+            expected=f"{end} bytes",
+            found=f"{size} bytes",
+        )
+    return tensors
+
+
+def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
+    """A tensor, and how many bytes it takes."""
+    if not isinstance(entry, dict):
+        raise CorruptCheckpointError("not the entry of a tensor", found=f"{entry!r:.80}")
+    name, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
+        raise CorruptCheckpointError("not a tensor's shape", found=f"{shape!r:.80}")
+    if not _are_counts(offsets) or len(offsets) != 2:
+        raise CorruptCheckpointError("not the place of a tensor", expected="[begin, end]", found=f"{offsets!r:.80}")
+    local = VARIABLE_VALUE
+    if isinstance(name, str) and name in _DTYPES:
+        spec = TensorSpec(DType.of(_DTYPES[name]), tuple(shape))
+    elif isinstance(name, str) and name in _BYTES:
+        spec, local = raw_bytes(_BYTES[name], 1, tuple(shape))
+    else:
+        raise UnsupportedError(
+            "milepost cannot read this element type of safetensors",
+            expected="one of " + ", ".join([*_DTYPES, *_BYTES]),
+            found=f"{name!r:.80}",
+        )
+    length = offsets[1] - offsets[0]
+    if length != spec.nbytes:
+        raise CorruptCheckpointError(
+            "the place of a tensor does not fit its shape", expected=f"{spec.nbytes} bytes for {spec}", found=length
+        )
+    return Stored(spec, start + offsets[0], local), length
+
+
+def _are_counts(value: Any) -> TypeGuard[list[int]]:
+    most = 1 << 63
+    return (
+        isinstance(value, list)
+        and all(type(each) is int and 0 <= each < most for each in value)
+        and math.prod(each for each in value if each) < most
+    )

@@ -1,0 +1,119 @@
+"""Reads files of `torch.save` from before PyTorch 1.6, or with ``_use_new_zipfile_serialization=False``.
+
+::
+
+    file := magic number  protocol  machine  object  keys of storages       each pickled by itself
+            for each key: elements (8 bytes)  data                          in the byte order of the machine
+
+Source: PyTorch 2.13, ``torch/serialization.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final, Literal
+
+from milepost.bundle.memory import Array
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign import rebuilt
+from milepost.foreign.pickled import PickledData
+from milepost.foreign.rebuilt import Storage
+from milepost.foreign.stored import Stored
+from milepost.foreign.torch_storages import Record, Storages
+from milepost.storage import ReadableFile
+
+_MAGIC: Final = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+_PROTOCOL: Final = 1001
+_COUNT: Final = 8
+_FIRST: Final = 1 << 20
+"""Bytes that are read at first; nearly always all pickled data is in them."""
+_MOST: Final = 1 << 30
+
+
+def looks_like(file: ReadableFile) -> bool:
+    """Whether a file begins with the magic number."""
+    return file.size > len(_MAGIC) and file.read(0, len(_MAGIC)) == _MAGIC
+
+
+class LegacyTorchFile:
+    """An open PyTorch file of the old format; see `Source`."""
+
+    dotted = True
+    kind = "torch"
+
+    def __init__(self, file: ReadableFile) -> None:
+        self.path = file.path
+        self.paths = [file.path]
+        self._file = file
+        self._seen: dict[str, Storage] = {}
+        try:
+            self._read_all()
+        except MilepostError as error:
+            file.close()
+            raise error.with_context(file=file.path) from None
+
+    def read_into(self, tensor: Stored, destination: Array) -> None:
+        self._storages.read_into(tensor, destination)
+
+    def check(self, tensor: Stored) -> None:
+        """Places were checked when the file was opened, and there are no checksums."""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read_all(self) -> None:
+        size = _FIRST
+        while True:
+            data = self._file.read(0, min(size, self._file.size))
+            stream = PickledData(data, rebuilt.meaning, rebuilt.call, rebuilt.build, self._storage)
+            try:
+                self._read(stream)
+                return
+            except CorruptCheckpointError:
+                if not stream.ended_early or size >= min(self._file.size, _MOST):
+                    raise
+                size *= 16
+
+    def _read(self, stream: PickledData) -> None:
+        self._seen.clear()
+        stream.read()
+        protocol, machine = stream.read(), stream.read()
+        if protocol != _PROTOCOL or not isinstance(machine, dict):
+            raise CorruptCheckpointError("an unknown version of PyTorch's format", found=f"{protocol!r:.40}")
+        order: Literal["little", "big"] = "little" if machine.get("little_endian", True) else "big"
+        self._storages = Storages(self._file, swapped=order != sys.byteorder)
+        self.tree: Any = stream.read()
+        keys = stream.read()
+        if not isinstance(keys, list):
+            raise CorruptCheckpointError("the PyTorch file does not say which storages follow", found=f"{keys!r:.40}")
+        position = stream.position
+        for key in keys:
+            storage = self._seen.get(key) if isinstance(key, str) else None
+            if storage is None or position + _COUNT > self._file.size:
+                raise CorruptCheckpointError(f"the storage {key!r:.80} of the PyTorch file is missing or unknown")
+            position += _COUNT
+            count = int.from_bytes(self._file.read(position - _COUNT, _COUNT), order, signed=True)
+            nbytes = count * rebuilt.element_size(storage.dtype)
+            if count < 0 or nbytes != storage.nbytes:
+                raise CorruptCheckpointError(
+                    f"the storage {key!r:.80} has another length than its tensors say",
+                    expected=f"{storage.nbytes} bytes",
+                    found=f"{count} elements",
+                )
+            self._storages.add(storage, Record(position, nbytes))
+            position += nbytes
+        for key, storage in self._seen.items():
+            if key not in self._storages.records:
+                self._storages.add(storage, None)
+
+    def _storage(self, identity: Any) -> Storage:
+        kind, cls, key, _, count, view = identity
+        if kind != "storage":
+            raise ValueError("no storage")
+        if view is not None:
+            raise UnsupportedError(
+                "storages that are views of others, as early versions of PyTorch wrote them", remedy="save it again"
+            )
+        storage = rebuilt.storage_of(cls, key, count)
+        self._seen[key] = storage
+        return storage

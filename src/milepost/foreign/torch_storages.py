@@ -1,0 +1,113 @@
+"""Tensors of a PyTorch file: parts of storages, which are runs of bytes in it."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.bundle.transfer import read_chunks
+from milepost.errors import CorruptCheckpointError
+from milepost.foreign.rebuilt import Storage, View
+from milepost.foreign.stored import Stored
+from milepost.storage import ReadableFile
+
+UNKNOWN: Final = 0
+"""The checksum of a record where PyTorch was told to write none."""
+
+
+class Record(NamedTuple):
+    """Where the bytes of a storage are.
+
+    Attributes:
+        offset: The first.
+        size: How many there are.
+        crc: Their CRC-32; 0 if the file does not tell.
+    """
+
+    offset: int
+    size: int
+    crc: int = UNKNOWN
+
+
+def wrong_checksum(record: Record, found: int) -> CorruptCheckpointError:
+    """The error for bytes that are not those that were written."""
+    return CorruptCheckpointError(
+        f"the PyTorch file is damaged at byte {record.offset}: wrong checksum",
+        expected=f"{record.crc:#010x}",
+        found=f"{found:#010x}",
+    )
+
+
+class Storages:
+    """Reads the tensors of one file.
+
+    Args:
+        file: The file.
+        swapped: Whether it was written by a machine of the other byte order.
+
+    Attributes:
+        records: Where each storage is, by its key.
+    """
+
+    def __init__(self, file: ReadableFile, *, swapped: bool) -> None:
+        self.file = file
+        self.records: dict[str, Record] = {}
+        self._swapped = swapped
+        self._checked: set[str] = set()
+
+    def add(self, storage: Storage, record: Record | None) -> None:
+        """Adds a storage that a tensor is part of.
+
+        Raises:
+            CorruptCheckpointError: It is not in the file, or shorter than its tensors take it to be.
+        """
+        if record is None or record.size < storage.nbytes or record.offset + record.size > self.file.size:
+            raise CorruptCheckpointError(
+                f"the storage {storage.key!r:.80} of the PyTorch file is missing or cut off",
+                file=self.file.path,
+                expected=f"{storage.nbytes} bytes",
+                found="nothing"
+                if record is None
+                else f"{record.size} bytes at byte {record.offset} of {self.file.size}",
+            )
+        self.records[storage.key] = record
+
+    def check(self, tensor: Stored) -> None:
+        """Makes sure that the bytes of a tensor's storage have their checksum.
+
+        Raises:
+            CorruptCheckpointError: They have not.
+        """
+        view: View = tensor.place
+        record = self.records[view.storage.key]
+        if record.crc == UNKNOWN or view.storage.key in self._checked:
+            return
+        crc = 0
+        for chunk in read_chunks(self.file, record.offset, record.size) if record.size else ():
+            crc = zlib.crc32(chunk, crc)
+        if crc != record.crc:
+            raise wrong_checksum(record, crc).with_context(file=self.file.path)
+        self._checked.add(view.storage.key)
+
+    def read_into(self, tensor: Stored, destination: Array) -> None:
+        """Reads a tensor into a contiguous array of its type and shape."""
+        if not destination.size:
+            return
+        view: View = tensor.place
+        start = self.records[view.storage.key].offset + view.offset
+        target = bytes_of(destination)
+        if view.strides is None:
+            self.file.read_into(start, target)
+        else:
+            shape = tensor.spec.shape[: len(view.strides)]
+            width = destination.nbytes // max(1, int(np.prod(shape, dtype=object)))
+            last = sum((length - 1) * step for length, step in zip(shape, view.strides, strict=True))
+            stored = np.empty(last + width, np.uint8)
+            self.file.read_into(start, stored)
+            elements = np.lib.stride_tricks.as_strided(stored, (*shape, width), (*view.strides, 1), writeable=False)
+            target.reshape((*shape, width))[...] = elements
+        if self._swapped:
+            swap_bytes(target, tensor.spec.dtype)

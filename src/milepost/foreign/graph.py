@@ -152,7 +152,7 @@ class GraphBuilder:
                 self._add_values(node, {_GENERATOR: (f"{item.key}/{_GENERATOR}", _text(value.generator))})
         elif item.key in self._reader:
             self._drafts[node].values.append(SavedValue(VARIABLE_VALUE, "", item.key))
-        else:
+        elif value is not None:  # which is what is there where there is nothing
             self._add_packed(node, item)
 
     def _add_named(self, node: int, item: Item, values: Sequence[Value]) -> bool:

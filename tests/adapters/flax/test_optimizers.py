@@ -17,13 +17,10 @@ from tests.adapters.flax.models import INPUTS, TARGETS, Stack, keys, train_step,
 SCHEDULE = optax.cosine_decay_schedule(0.1, 10)
 MANY = {
     "adamw with a schedule": lambda: optax.adamw(SCHEDULE),
-    "clipping before Adam": lambda: optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1)),
     "momentum": lambda: optax.sgd(0.1, momentum=0.9),
-    "nothing to keep": lambda: optax.sgd(0.1),
     "adafactor": lambda: optax.adafactor(0.1, min_dim_size_to_factor=2),
     "hyperparameters as state": lambda: optax.inject_hyperparams(optax.adam)(learning_rate=SCHEDULE),
     "every other step": lambda: optax.MultiSteps(optax.adam(0.1), 2),
-    "averaged weights": lambda: optax.chain(optax.adam(0.1), optax.ema(0.9)),
     "two parts": lambda: optax.partition(
         {"slow": optax.sgd(0.01, momentum=0.5), "fast": optax.adam(0.1)},
         lambda params: jax.tree_util.tree_map_with_path(

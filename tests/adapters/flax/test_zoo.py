@@ -7,6 +7,8 @@ import pytest
 pytest.importorskip("jax")
 pytest.importorskip("flax.nnx")
 pytest.importorskip("optax")
+import jax
+
 from tests.adapters.flax.table import table
 from tests.adapters.flax.zoo import BASES, RECIPES, cases, check, classes, version
 
@@ -18,6 +20,14 @@ def test_every_public_class_has_a_recipe():
     assert not missing, (
         f"this Flax has classes that nobody has tried: add recipes to tests/adapters/flax/zoo.py: {missing}"
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_faster():
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

@@ -161,8 +161,8 @@ class Checkpoint(Tracked):
         graphs that are restored without one wait for the status's `run_restore_ops` or `initialize_or_restore`.
 
         Args:
-            save_path: What `save` or `milepost.latest_checkpoint` returned, or a SavedModel's directory. None
-                restores nothing.
+            save_path: What `save` or `milepost.latest_checkpoint` returned, a SavedModel's directory, or a file or
+                directory of PyTorch, safetensors or Orbax. None restores nothing.
             options: How to restore.
 
         Returns:
@@ -185,7 +185,7 @@ class Checkpoint(Tracked):
             if is_new and not last_restore(counter):
                 del self.__dict__[_COUNTER]
             raise
-        self._private.restored = True
+        self._private.restored |= not status.foreign
         return status
 
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:

@@ -10,7 +10,7 @@ from milepost.engine.collector import collection_paused
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
-from milepost.engine.status import CheckpointLoadStatus, LoadStatus, NameBasedStatus, View
+from milepost.engine.status import CheckpointLoadStatus, ForeignStatus, LoadStatus, NameBasedStatus, View
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.keys import OBJECT_GRAPH
@@ -95,7 +95,7 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions)
     restoration = Restoration(reader, graph, options, never_saved=_OWN)
     restoration.restore(root, attached)
     hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
-    return CheckpointLoadStatus(restoration, view, hint)
+    return ForeignStatus(restoration, view, hint)
 
 
 def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:

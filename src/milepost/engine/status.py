@@ -22,7 +22,12 @@ class LoadStatus(abc.ABC):
 
     Args:
         view: Returns the live root, and what is attached to it.
+
+    Attributes:
+        foreign: Whether it was a file of another library, and so no checkpoint of a series.
     """
+
+    foreign: bool = False
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -143,6 +148,12 @@ class CheckpointLoadStatus(LoadStatus):
         if offending:
             raise unmatched(problem, offending, report, self._hint)
         return self
+
+
+class ForeignStatus(CheckpointLoadStatus):
+    """Status of restoring a file or directory of another library."""
+
+    foreign = True
 
 
 class NameBasedStatus(LoadStatus):

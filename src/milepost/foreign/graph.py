@@ -7,6 +7,7 @@ Names are followed through the file and the live objects side by side, since one
 - ``value`` below an `nnx.Variable` is the variable.
 - Objects that say what state they are in take everything below their name at once, as plain state.
 - A plain number takes the element type of the live value, if that has a number equal to it.
+- Names of one live object, such as those of tied weights, may be one tensor in the file or several with the same bytes.
 - State of a PyTorch optimizer goes to the parameters at the same positions; see `optimizers`.
 """
 
@@ -64,6 +65,7 @@ class GraphBuilder:
         self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
         self._drafts: list[_Draft] = []
         self._of_live: dict[int, int] = {}
+        self._taken: dict[int, Stored] = {}
         self._optimizers: list[tuple[int, int, Item]] = []
         self._parents: dict[int, tuple[int, str]] = {}
         for holder, edges in enumerate(live.edges):
@@ -125,10 +127,19 @@ class GraphBuilder:
                 return node
         edges = self._edges[live] if live is not None else {}
         for name, child in item.children.items():
-            self._drafts[node].children[name] = self._add(child, self._live_child(name, child, edges, live))
+            live_child = self._live_child(name, edges, live)
+            added = self._add(child, live_child)
+            if not self._contradicts(child, live_child):
+                self._drafts[node].children[name] = added
         return node
 
-    def _live_child(self, name: str, child: Item, edges: Mapping[str, int], live: int | None) -> int | None:
+    def _contradicts(self, item: Item, live: int | None) -> bool:
+        """Whether another name of the same live object has another tensor: then that one is taken, and this is left over."""
+        if live is None or not isinstance(item.value, Stored):
+            return False
+        return not self._reader.are_equal(item.value, self._taken.setdefault(live, item.value))
+
+    def _live_child(self, name: str, edges: Mapping[str, int], live: int | None) -> int | None:
         if live is not None and name not in edges:
             name = self._live.adapters[live].aliases(self._live.objects[live]).get(name, name)
         return edges.get(name)

@@ -25,6 +25,7 @@ import numpy as np
 from milepost.bundle.memory import Array
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.stored import Stored
+from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
 _TREE: Final = "_METADATA"
@@ -83,6 +84,9 @@ class OrbaxDirectory:
         item: _TreeItem
         item, number = tensor.place
         destination[...] = item.take(number)
+
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        return None
 
     def check(self, tensor: Stored) -> None:
         item: _TreeItem

@@ -93,6 +93,9 @@ class SafetensorsFile:
         if sys.byteorder == "big":
             swap_bytes(target, tensor.spec.dtype)
 
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        return self._file, tensor.place
+
     def check(self, tensor: Stored) -> None:
         """The header was checked when the file was opened, and there are no checksums."""
 

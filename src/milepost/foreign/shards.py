@@ -77,6 +77,9 @@ class ShardedModel:
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._owners[id(tensor)].read_into(tensor, destination)
 
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        return self._owners[id(tensor)].extent(tensor)
+
     def check(self, tensor: Stored) -> None:
         self._owners[id(tensor)].check(tensor)
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from milepost.bundle.memory import Array
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
 _UINT8 = DType.of("uint8")
@@ -74,6 +75,10 @@ class Source(Protocol):
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         """Reads a tensor into a contiguous array of its type and shape."""
+        ...
+
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        """The file and the first byte of a tensor that lies in one run of bytes, as it would in memory; else None."""
         ...
 
     def check(self, tensor: Stored) -> None:

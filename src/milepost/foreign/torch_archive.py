@@ -79,6 +79,9 @@ class TorchArchive:
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._storages.read_into(tensor, destination)
 
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        return self._storages.extent(tensor)
+
     def check(self, tensor: Stored) -> None:
         self._storages.check(tensor)
 

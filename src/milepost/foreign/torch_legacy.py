@@ -55,6 +55,9 @@ class LegacyTorchFile:
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._storages.read_into(tensor, destination)
 
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        return self._storages.extent(tensor)
+
     def check(self, tensor: Stored) -> None:
         """Places were checked when the file was opened, and there are no checksums."""
 

@@ -92,6 +92,13 @@ class Storages:
             raise wrong_checksum(record, crc).with_context(file=self.file.path)
         self._checked.add(view.storage.key)
 
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        """Where a tensor lies, if its elements follow each other."""
+        view: View = tensor.place
+        if view.strides is not None:
+            return None
+        return self.file, self.records[view.storage.key].offset + view.offset
+
     def read_into(self, tensor: Stored, destination: Array) -> None:
         """Reads a tensor into a contiguous array of its type and shape."""
         if not destination.size:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import milepost
-from milepost.bundle import open_bundle
+from milepost.engine.load import open_any
 from milepost.storage import LocalStorage
 from milepost.tools import demo
 from milepost.tools.picture import picture_of, specs_of
@@ -85,7 +85,7 @@ def _add_list(commands: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     prefix = milepost.load_checkpoint(options.checkpoint).prefix
-    with open_bundle(LocalStorage(), prefix) as bundle:
+    with open_any(LocalStorage(), prefix) as bundle:
         rows = []
         for key in sorted(bundle.keys()):
             spec = bundle.spec(key)

@@ -35,12 +35,13 @@ def packed(value: Any, key: str, kind: str) -> dict[str, Array | Stored]:
     entries: dict[str, Array | Stored] = {}
     names = set()
     for name, array in pack(plain, key).items():
-        stand_in = tensors.get(id(array))
+        stand_in = tensors.get(_address(array))
         if stand_in is None:
             entries[name] = array
         else:
             names.add(name)
             entries[name] = stand_in[1]
+    assert len(names) == len(tensors), "a stand-in is no value"
     if kind and names:
         text = entries[TEXT]
         assert isinstance(text, np.ndarray), "the text is no tensor"
@@ -57,7 +58,7 @@ def _with_stand_ins(value: Any, key: str, tensors: dict[int, tuple[Array, Stored
                 "a tensor of this element type cannot be part of plain state", key=key, found=value.local
             )
         array = np.broadcast_to(np.zeros((), value.spec.dtype.numpy), value.spec.shape)
-        tensors[id(array)] = (array, value)
+        tensors[_address(array)] = (array, value)
         return array
     if isinstance(value, Mapping):
         new = [(name, _with_stand_ins(each, f"{key}/{name!s:.80}", tensors)) for name, each in value.items()]
@@ -69,6 +70,11 @@ def _with_stand_ins(value: Any, key: str, tensors: dict[int, tuple[Array, Stored
     if type(value) in (list, tuple):
         return type(value)(_with_stand_ins(each, f"{key}/{number}", tensors) for number, each in enumerate(value))
     return value
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _described(text: Any, names: set[str], kind: str) -> Any:

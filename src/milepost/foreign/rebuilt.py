@@ -40,6 +40,9 @@ _STORAGES: Final = {
     "ComplexDoubleStorage": "complex128",
     "ComplexFloatStorage": "complex64",
     "UntypedStorage": "uint8",
+    "QInt8Storage": "int8",
+    "QUInt8Storage": "uint8",
+    "QInt32Storage": "int32",
 }
 _DTYPES: Final = {
     **{name: name for name in _STORAGES.values()},
@@ -303,6 +306,12 @@ def _device(kind: Any, index: Any = None) -> Symbol:
     return Symbol(kind if index is None else f"{kind}:{index}")
 
 
+def _layout(name: Any) -> Symbol:
+    if not isinstance(name, str):
+        raise TypeError("no layout")
+    return Symbol(name)
+
+
 @dataclass(frozen=True, slots=True)
 class _NumPyType:
     text: str
@@ -354,6 +363,7 @@ _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
     ("torch._tensor", "_rebuild_from_type_v2"): _from_type,
     ("torch", "Size"): _collection(tuple),
     ("torch", "device"): _device,
+    ("torch.serialization", "_get_layout"): _layout,
     ("collections", "OrderedDict"): _collection(OrderedDict),
     ("collections", "Counter"): _collection(Counter),
     ("collections", "defaultdict"): _defaultdict,

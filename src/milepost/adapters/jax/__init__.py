@@ -4,3 +4,4 @@ from milepost.adapters.jax import arrays as arrays
 from milepost.adapters.jax import keys as keys
 from milepost.adapters.jax import plain_kinds as plain_kinds
 from milepost.adapters.jax import pytrees as pytrees
+from milepost.adapters.jax import refs as refs

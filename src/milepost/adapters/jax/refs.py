@@ -1,0 +1,37 @@
+"""JAX's mutable arrays (`jax.new_ref`): objects of their own, which take new values where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type, register
+
+
+class RefAdapter(Adapter):
+    """`jax.Ref`: what the array that it holds has."""
+
+    leaf = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, jax.Ref)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        held = obj[...]
+        return _adapter(held).values(held)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        held = obj[...]
+        obj[...] = _adapter(held).assign(held, arrays)
+        return obj
+
+
+def _adapter(held: Any) -> Adapter:
+    adapter = adapter_of_type(type(held))
+    assert adapter is not None, "a reference holds an array"
+    return adapter
+
+
+register(RefAdapter())

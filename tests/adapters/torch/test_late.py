@@ -211,6 +211,11 @@ def test_values_that_wait_for_lazy_modules_are_in_the_next_save(tmp_path):
     assert torch.equal(fresh(X), expected)
 
 
+def test_a_lazy_module_that_was_never_called_is_saved_without_complaint(tmp_path, recwarn):
+    milepost.Checkpoint(net=nn.Sequential(nn.LazyLinear(2))).write(tmp_path / "c")
+    assert not [each for each in recwarn if issubclass(each.category, milepost.UntrackedWarning)]
+
+
 def test_hooks_are_gone_when_nothing_waits_any_more(tmp_path):
     path, _ = saved(tmp_path, Late(as_module))
     module = Late(as_module)

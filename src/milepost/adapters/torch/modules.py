@@ -100,7 +100,7 @@ def _written_otherwise(module: Any) -> Iterator[tuple[str, Any]]:
         return
     written: dict[str, Any] = {}
     module._save_to_state_dict(written, "", True)
-    known = {_EXTRA, *(name for name, _ in registered(module))}
+    known = {_EXTRA, *module._parameters, *module._buffers}
     for name in written:
         if name not in known:
             yield name, _Forgotten("the module's own _save_to_state_dict() writes this; use get_extra_state()")

@@ -261,3 +261,31 @@ def test_an_abstract_model_cannot_be_saved(path):
     net = nnx.eval_shape(lambda: nnx.Linear(3, 3, rngs=nnx.Rngs(1)))
     with pytest.raises(milepost.MilepostError, match="net/"):
         milepost.Checkpoint(net=net).write(path)
+
+
+def sharded(mesh):
+    """An abstract layer whose kernel says how it is sharded, but not over which devices."""
+    initial = nnx.with_partitioning(nnx.initializers.lecun_normal(), (None, "model"))
+    with jax.set_mesh(mesh):
+        return nnx.eval_shape(lambda: nnx.Linear(3, 3, kernel_init=initial, rngs=nnx.Rngs(1)))
+
+
+def test_an_abstract_model_that_is_sharded_is_materialised_over_the_mesh_in_use(path):
+    saved = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+    milepost.Checkpoint(net=saved).write(path)
+    mesh = jax.make_mesh((1,), ("model",))
+    net = sharded(mesh)
+    with jax.set_mesh(mesh):
+        milepost.Checkpoint(net=net).read(path).assert_consumed()
+    spec = jax.sharding.PartitionSpec(None, "model")
+    assert net.kernel.get_value().sharding == jax.sharding.NamedSharding(mesh, spec)
+    np.testing.assert_array_equal(net.kernel.get_value(), saved.kernel)
+
+
+def test_an_abstract_model_that_is_sharded_over_no_mesh_in_use_is_refused(path):
+    milepost.Checkpoint(net=nnx.Linear(3, 3, rngs=nnx.Rngs(0))).write(path)
+    net = sharded(jax.make_mesh((1,), ("model",)))
+    with pytest.raises(milepost.UnsupportedError, match=r"not over which devices"):
+        milepost.Checkpoint(net=net).read(path)
+    assert isinstance(net.kernel.get_raw_value(), jax.ShapeDtypeStruct)
+    assert isinstance(net.bias.get_raw_value(), jax.ShapeDtypeStruct)

@@ -72,12 +72,33 @@ class AbstractAdapter(Adapter):
         return issubclass(kind, jax.ShapeDtypeStruct)
 
     def values(self, obj: Any) -> Sequence[Value]:
+        placement(obj)  # refused here if there is none, before anything changes
         return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(_no_value, obj)),)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
         array = own(arrays[VARIABLE_VALUE])
         with _width_of(obj.dtype):
-            return jax.device_put(array, obj.sharding)
+            return jax.device_put(array, placement(obj))
+
+
+def placement(abstract: Any) -> Any:
+    """The sharding that an abstract array is to have; over the mesh in use, where its own is abstract too.
+
+    Raises:
+        UnsupportedError: Its mesh is abstract, and another mesh or none is in use.
+    """
+    sharding = abstract.sharding
+    if not isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):
+        return sharding
+    mesh = jax.sharding.get_mesh()
+    if mesh.abstract_mesh == sharding.mesh:
+        return jax.sharding.NamedSharding(mesh, sharding.spec)
+    raise UnsupportedError(
+        "an abstract array says how it is sharded, but not over which devices",
+        expected=f"{sharding.mesh} in use",
+        found="none" if mesh.empty else mesh,
+        remedy="restore it within jax.set_mesh(mesh)",
+    )
 
 
 def read(array: Any) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, read, successor
+from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, placement, read, successor
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
@@ -57,7 +57,8 @@ class AbstractKeyAdapter(AbstractAdapter):
         _check_name(implementation, arrays)
         data = jax.device_put(own(arrays[VARIABLE_VALUE]))
         keys = jax.random.wrap_key_data(data, impl=implementation)
-        return keys if obj.sharding is None else jax.device_put(keys, obj.sharding)
+        sharding = placement(obj)
+        return keys if sharding is None else jax.device_put(keys, sharding)
 
 
 def _is_key(obj: Any) -> bool:

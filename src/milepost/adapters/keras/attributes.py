@@ -24,6 +24,7 @@ _BOOKKEEPING: Final = frozenset(
     {
         *OWN,
         "_variables",
+        "_nnx_op_mapping",
         "_trainable_variables_indices",
         "_tracker",
         "_tracked",

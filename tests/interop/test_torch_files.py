@@ -18,9 +18,10 @@ from milepost import CorruptCheckpointError, MilepostError, MismatchError, Outco
 from milepost.storage import MemoryStorage
 
 torch = pytest.importorskip("torch")
+nn = torch.nn
 
 
-class Net(torch.nn.Module):
+class Net(nn.Module):
     def __init__(self, width=3):
         super().__init__()
         self.l1 = torch.nn.Linear(2, width)
@@ -31,7 +32,7 @@ class Net(torch.nn.Module):
         return self.l2(self.norm(self.l1(x)))
 
 
-class Tied(torch.nn.Module):
+class Tied(nn.Module):
     def __init__(self, *, tied=True):
         super().__init__()
         self.embedding = torch.nn.Embedding(5, 3)
@@ -40,7 +41,7 @@ class Tied(torch.nn.Module):
             self.head.weight = self.embedding.weight
 
 
-class Buffers(torch.nn.Module):
+class Buffers(nn.Module):
     def __init__(self, tensors):
         super().__init__()
         for name, tensor in tensors.items():
@@ -171,7 +172,7 @@ class TestModels:
         assert {entry.key.partition("/")[0] for entry in report.missing} == {"12", "13", "14", "15"}
 
     def test_extra_state_is_restored(self, tmp_path):
-        class Counting(torch.nn.Linear):
+        class Counting(nn.Linear):
             calls = 0
 
             def get_extra_state(self):

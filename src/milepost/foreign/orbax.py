@@ -160,7 +160,11 @@ class _TreeItem:
             if wanted and room < 0:
                 break
             wanted.append(follower)
-        values = self._restore({self._leaves[each][0] for each in wanted})
+        try:
+            values = self._restore({self._leaves[each][0] for each in wanted})
+        except CorruptCheckpointError:
+            wanted = [number]  # it may be another one that is damaged
+            values = self._restore({self._leaves[number][0]})
         for each in wanted:
             place, stored = self._leaves[each]
             array = np.asarray(_at(values, place))

@@ -69,8 +69,7 @@ def batches(sampler: ResumableSampler) -> Iterator[tuple[torch.Tensor, torch.Ten
     """Batches of two of the toy dataset, for ever."""
     loader = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=2, sampler=sampler)
     while True:
-        for x, y in loader:
-            yield x, y
+        yield from loader
 
 
 def train_step(net: Net, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> float:
@@ -79,7 +78,7 @@ def train_step(net: Net, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: t
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    return loss.item()
+    return float(loss)
 
 
 # Create the checkpoint objects, train and checkpoint the model

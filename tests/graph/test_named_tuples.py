@@ -9,13 +9,13 @@ import milepost
 
 
 class Adam(NamedTuple):
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]  # hides the method
     mu: np.ndarray
 
 
 class Momentum(NamedTuple):
     trace: np.ndarray
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]  # hides the method
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from milepost.engine.commit import commit_bundle
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
-from milepost.errors import MilepostError
+from milepost.errors import MilepostError, UnrestoredWarning
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import look_again_below
@@ -23,6 +24,8 @@ from milepost.graph.places import places_in_use
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
 from milepost.tensor import DType
+
+_MOST_LISTED: Final = 10
 
 
 @collection_paused()
@@ -46,7 +49,19 @@ def plan_save(
         CorruptCheckpointError: A value that still waits for its object, and is to be taken along, is damaged.
         MismatchError: A value that still waits does not fit its object, which has come since.
     """
-    look_again_below(root, attached)
+    late = look_again_below(root, attached)
+    if late:
+        listed = ", ".join(late[:_MOST_LISTED]) + (
+            f", and {len(late) - _MOST_LISTED} more" if late[_MOST_LISTED:] else ""
+        )
+        warnings.warn(
+            UnrestoredWarning(
+                f"these objects came without a sign, and got their restored values only now that they are saved: {some}; "
+                "whatever was done with them before was done with other values: ask the status that restore() returned, "
+                "for example by assert_existing_objects_matched(), as soon as they are there"
+            ),
+            stacklevel=4,
+        )
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:
         live = walk(root, attached, complain="raise" if options.strict else "warn")

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from milepost.graph.adapter import adapter_of
+from milepost.graph.keys import child_path
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.waiting import ANY, admit, forget_settled, is_anything_waiting, waiting_on
 
 
-def look_again(holder: Any) -> bool:
+def look_again(holder: Any) -> list[str]:
     """Gives what waits on an object to those of its children and slot variables that are there by now.
 
     Args:
         holder: Any trackable object.
 
     Returns:
-        Whether it gave anything that waited under a name.
+        Names of the children that have got something.
 
     Raises:
         MismatchError: A waiting value does not fit; it goes on waiting.
@@ -25,12 +26,14 @@ def look_again(holder: Any) -> bool:
     edges = waiting_on(holder)
     adapter = adapter_of(holder)
     if not edges or adapter is None:
-        return False
-    changed = False
+        return []
+    found, given = False, []
     successors = {}
     for name, child in list(live_children(adapter, holder)):
         if name in edges or ANY in edges:
-            changed = changed or name in edges
+            found = found or name in edges
+            if not all(position.is_settled() for position in edges.get(name, ())):
+                given.append(name)
             successor = admit(holder, name, child)
             if successor is not child:
                 successors[name] = successor
@@ -45,24 +48,36 @@ def look_again(holder: Any) -> bool:
             slot = adapter.make_slot(holder, newest.variable, key[1], newest.specs())
         if slot is not None:
             admit(holder, key, slot)
-            changed = True
-    if changed:
+            found = True
+    if found:
         adapter.settled(holder)
         forget_settled(holder)
-    return changed
+    return given
 
 
-def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
+def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
     """Looks again at everything that can be reached from a root.
 
     Args:
         root: The object to start from.
         attached: More edges of the root.
 
+    Returns:
+        Paths of the objects that have got something, themselves or below.
+
     Raises:
         MismatchError: A waiting value does not fit; it goes on waiting.
     """
+    given: list[str] = []
     again = is_anything_waiting()
     while again:
-        waited_on = [obj for obj in walk(root, attached, slots=False).objects if waiting_on(obj)]
-        again = any([look_again(obj) for obj in waited_on])  # noqa: C419 - all of them
+        live = walk(root, attached, slots=False)
+        found = [
+            child_path(live.paths[node], name, is_root=node == 0)
+            for node, obj in enumerate(live.objects)
+            if waiting_on(obj)
+            for name in look_again(obj)
+        ]
+        given += found
+        again = bool(found)
+    return given

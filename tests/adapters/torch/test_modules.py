@@ -8,7 +8,7 @@ import pytest
 import milepost
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-nn = torch.nn
+nn = pytest.importorskip("torch.nn")
 prune = pytest.importorskip("torch.nn.utils.prune")
 
 
@@ -26,7 +26,7 @@ def names(path):
     return {key.removesuffix(suffix) for key in keys} - {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
 
 
-class Net(nn.Module):
+class Net(nn.Module):  # type: ignore[name-defined]
     def __init__(self):
         super().__init__()
         self.l1 = nn.Linear(3, 4)
@@ -116,7 +116,7 @@ def test_pruned_weights_keep_their_masks(tmp_path):
     assert torch.equal(fresh(torch.ones(1, 6)), net(torch.ones(1, 6)))
 
 
-class WithExtra(nn.Module):
+class WithExtra(nn.Module):  # type: ignore[name-defined]
     def __init__(self, extra):
         super().__init__()
         self.extra = extra

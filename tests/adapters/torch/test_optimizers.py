@@ -8,7 +8,7 @@ import pytest
 import milepost
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-nn = torch.nn
+nn = pytest.importorskip("torch.nn")
 
 
 def key(name):

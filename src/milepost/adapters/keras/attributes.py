@@ -6,7 +6,6 @@ attribute is found through them.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -104,7 +103,6 @@ def is_state(value: Any) -> bool:
     return adapter_of_type(type(value)) is not None
 
 
-@functools.cache
 def _is_array(kind: type) -> bool:
     """Whether these are arrays or tensors, of any framework but TensorFlow, whose variables are state."""
     return issubclass(kind, (np.ndarray, np.generic)) or any(

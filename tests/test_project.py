@@ -57,7 +57,6 @@ WITH_FRAMEWORKS = {
     "jax.py",
     "keras.py",
     "tf_keras.py",
-    "jax.py",
     "callbacks/keras3.py",
     "callbacks/keras2.py",
     "callbacks/tensorflow_data.py",

@@ -51,7 +51,7 @@ def plan_save(
     """
     late = look_again_below(root, attached)
     if late:
-        listed = ", ".join(late[:_MOST_LISTED]) + (
+        some = ", ".join(late[:_MOST_LISTED]) + (
             f", and {len(late) - _MOST_LISTED} more" if late[_MOST_LISTED:] else ""
         )
         warnings.warn(

@@ -9,7 +9,7 @@ Source: the opcodes' descriptions in Python's ``pickletools``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 _LONGEST_NUMBER: Final = 1 << 12
 """Bytes of an integer."""
 _MOST_MEMO: Final = 1 << 24
+_MOST_COPIED: Final = 64 << 20
+"""Elements that calls may copy beside eight times what is there; each takes a few bytes of the stream, however long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,13 @@ Build = Callable[[Any, Any], Any]
 """What setting the state of an object gives."""
 Resolve = Callable[[Any], Any]
 """What is meant by something that lies elsewhere in the file."""
+
+
+def check_keys(keys: Iterable[Any]) -> None:
+    """Refuses keys of dicts and members of sets that hold others in several levels, whose hash could take for ever."""
+    for key in keys:
+        if isinstance(key, (tuple, frozenset)) and any(isinstance(each, (tuple, frozenset)) for each in key):
+            raise ValueError("a key of several levels")
 
 
 class _Mark:
@@ -115,6 +124,9 @@ class PickledData:
                 f"the pickled data is damaged at byte {self.position}", found=f"{type(error).__name__}: {error!s:.200}"
             ) from None
 
+    def __len__(self) -> int:
+        return len(self._data)
+
     def take(self, count: int) -> memoryview:
         """The next bytes."""
         end = self.position + count
@@ -144,6 +156,7 @@ class _Machine:
         self._in = stream
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
+        self._may_copy = _MOST_COPIED + 8 * len(stream)
 
     def run(self) -> Any:
         while True:
@@ -209,11 +222,18 @@ class _Machine:
             raise TypeError("arguments that are no tuple")
         if not isinstance(function, Name):
             raise TypeError("a call of something that has no name")
+        self._count(arguments)
         self._push(self._in.call(function, arguments))
 
     def _build_state(self) -> None:
         state = self._pop()
+        self._count(state if isinstance(state, tuple) else (state,))
         self._stack[-1] = self._in.build(self._stack[-1], state)
+
+    def _count(self, copied: tuple[Any, ...]) -> None:
+        self._may_copy -= sum(len(each) for each in copied if isinstance(each, _SIZED))
+        if self._may_copy < 0:
+            raise ValueError("calls that copy far more than there is")
 
     def _persistent(self) -> None:
         self._push(self._in.resolve(self._pop()))
@@ -262,12 +282,14 @@ class _Machine:
 
     def _set_item(self) -> None:
         value, key = self._pop(), self._pop()
+        check_keys((key,))
         self._dict()[key] = value
 
     def _set_items(self) -> None:
         values = self._pop_to_mark()
         if len(values) % 2:
             raise ValueError("a key without a value")
+        check_keys(values[::2])
         self._dict().update(zip(values[::2], values[1::2], strict=True))
 
     def _dict(self) -> dict[Any, Any]:
@@ -278,6 +300,7 @@ class _Machine:
 
     def _new_dict(self) -> None:
         values = self._pop_to_mark()
+        check_keys(values[::2])
         self._push(dict(zip(values[::2], values[1::2], strict=True)))
 
     def _add_items(self) -> None:
@@ -285,7 +308,13 @@ class _Machine:
         target = self._stack[-1]
         if type(target) is not set:
             raise TypeError("no set to add to")
+        check_keys(values)
         target.update(values)
+
+    def _frozen_set(self) -> None:
+        values = self._pop_to_mark()
+        check_keys(values)
+        self._push(frozenset(values))
 
     def _decimal(self) -> None:
         text = self._in.line()
@@ -298,6 +327,7 @@ def _pushes(value: Any) -> Callable[[_Machine], None]:
     return lambda machine: machine._push(value)
 
 
+_SIZED: Final = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _STOP: Final = ord(".")
 _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x80: _Machine._protocol,
@@ -342,7 +372,7 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     ord("u"): _Machine._set_items,
     0x8F: lambda m: m._push(set()),
     0x90: _Machine._add_items,
-    0x91: lambda m: m._push(frozenset(m._pop_to_mark())),
+    0x91: _Machine._frozen_set,
     ord("p"): lambda m: m._put(int(m._in.line())),
     ord("q"): lambda m: m._put(m._number("<B")),
     ord("r"): lambda m: m._put(m._number("<I")),

@@ -152,8 +152,14 @@ class ForeignReader:
         )
 
     def verify(self) -> None:
-        for key in self._stored:
+        for key, stored in self._stored.items():
             self.check(key)
+            place = self._source.extent(stored)
+            if place is None:
+                self.read(key)
+            elif stored.spec.nbytes:
+                for _ in read_chunks(*place, stored.spec.nbytes):
+                    pass
 
     def check_files(self) -> None:
         """Opening it has read all there is to know about the files."""

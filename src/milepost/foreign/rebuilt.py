@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.foreign.pickled import Name, needs_code
+from milepost.foreign.pickled import Name, check_keys, needs_code
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType, TensorSpec
@@ -125,7 +125,9 @@ def storage_of(kind: Any, key: Any, count: Any) -> Storage:
     name = kind.name if isinstance(kind, Name) and kind.module in ("torch", "torch.storage", "torch.cuda") else None
     if name not in _STORAGES or not isinstance(key, str) or not _is_count(count):
         raise UnsupportedError(
-            "milepost cannot read PyTorch storages of this kind", found=f"{kind!s:.80}", expected=", ".join(_STORAGES)
+            "milepost cannot read PyTorch storages of this kind",
+            found=str(kind) if isinstance(kind, Name) else f"a {type(kind).__name__}",
+            expected=", ".join(_STORAGES),
         )
     dtype = _STORAGES[name]
     return Storage(key, dtype, count * element_size(dtype))
@@ -276,6 +278,8 @@ def _collection(kind: type[Any]) -> Callable[..., Any]:
     def make(*arguments: Any) -> Any:
         if len(arguments) > 1 or (arguments and not isinstance(arguments[0], (list, tuple, dict, set, frozenset))):
             raise TypeError(f"no {kind.__name__}")
+        if kind is not tuple and arguments and isinstance(arguments[0], (list, tuple)):
+            check_keys(pair[0] for pair in arguments[0]) if kind is OrderedDict else check_keys(arguments[0])
         return kind(*arguments)
 
     return make
@@ -285,12 +289,14 @@ _FACTORIES: Final = {"list": list, "dict": dict, "int": int, "float": float, "se
 
 
 def _defaultdict(factory: Any = None, *arguments: Any) -> defaultdict[Any, Any]:
+    if len(arguments) > 1 or (arguments and not isinstance(arguments[0], dict)):
+        raise TypeError("no defaultdict")
     if factory is None:
         return defaultdict(None, *arguments)
-    if not isinstance(factory, Name) or factory.module not in _BUILT_INS or factory.name not in _FACTORIES:
-        raise needs_code(factory) if isinstance(factory, Name) else TypeError("no factory")
-    if arguments and not isinstance(arguments[0], (dict, list)):
-        raise TypeError("no defaultdict")
+    if not isinstance(factory, Name):
+        raise TypeError("no factory")
+    if factory.module not in _BUILT_INS or factory.name not in _FACTORIES:
+        raise needs_code(factory)
     return defaultdict(_FACTORIES[factory.name], *arguments)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 import sys
 from typing import Any, Final, TypeGuard
 
@@ -118,7 +119,7 @@ def _header(file: ReadableFile) -> tuple[dict[str, Any], int]:
     header = parse_json(file.read(_LENGTH, length), "the header of the safetensors file")
     metadata = header.get(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise CorruptCheckpointError("metadata of a safetensors file is text by name", found=f"{metadata!r:.80}")
+        raise CorruptCheckpointError("metadata of a safetensors file is text by name", found=reprlib.repr(metadata))
     return header, _LENGTH + length
 
 
@@ -133,7 +134,7 @@ def parse_json(data: bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorruptCheckpointError(f"{what} is not JSON", found=f"{error!s:.200}") from None
     if not isinstance(found, dict):
-        raise CorruptCheckpointError(f"{what} is not a JSON object", found=f"{found!r:.80}")
+        raise CorruptCheckpointError(f"{what} is not a JSON object", found=reprlib.repr(found))
     return found
 
 
@@ -178,12 +179,12 @@ def _tensors(header: dict[str, Any], start: int, size: int) -> dict[str, Stored]
 def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
     """A tensor, and how many bytes it takes."""
     if not isinstance(entry, dict):
-        raise CorruptCheckpointError("not the entry of a tensor", found=f"{entry!r:.80}")
+        raise CorruptCheckpointError("not the entry of a tensor", found=reprlib.repr(entry))
     name, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
-        raise CorruptCheckpointError("not a tensor's shape", found=f"{shape!r:.80}")
+        raise CorruptCheckpointError("not a tensor's shape", found=reprlib.repr(shape))
     if not _are_counts(offsets) or len(offsets) != 2:
-        raise CorruptCheckpointError("not the place of a tensor", expected="[begin, end]", found=f"{offsets!r:.80}")
+        raise CorruptCheckpointError("not the place of a tensor", expected="[begin, end]", found=reprlib.repr(offsets))
     local = VARIABLE_VALUE
     if isinstance(name, str) and name in _DTYPES:
         spec = TensorSpec(DType.of(_DTYPES[name]), tuple(shape))
@@ -193,7 +194,7 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
         raise UnsupportedError(
             "milepost cannot read this element type of safetensors",
             expected="one of " + ", ".join([*_DTYPES, *_BYTES]),
-            found=f"{name!r:.80}",
+            found=reprlib.repr(name),
         )
     length = offsets[1] - offsets[0]
     if length != spec.nbytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import reprlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -95,12 +96,12 @@ def _weight_map(index: ReadableFile) -> dict[str, str]:
     files = parse_json(index.read(0, index.size), "the index of a model").get("weight_map")
     if not isinstance(files, dict) or not files:
         raise CorruptCheckpointError(
-            "not the index of a model", expected="a weight_map, the file of each tensor", found=f"{files!r:.80}"
+            "not the index of a model", expected="a weight_map, the file of each tensor", found=reprlib.repr(files)
         )
     for name, file in files.items():
         # A file elsewhere on this machine is no part of a model that came from somewhere else.
         if not isinstance(file, str) or not file or posixpath.basename(file) != file or file in (".", ".."):
             raise CorruptCheckpointError(
-                "the index of a model names its files without directories", key=name, found=f"{file!r:.80}"
+                "the index of a model names its files without directories", key=name, found=reprlib.repr(file)
             )
     return files

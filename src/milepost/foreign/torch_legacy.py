@@ -10,6 +10,7 @@ Source: PyTorch 2.13, ``torch/serialization.py``.
 
 from __future__ import annotations
 
+import reprlib
 import sys
 from typing import Any, Final, Literal
 
@@ -82,24 +83,28 @@ class LegacyTorchFile:
         stream.read()
         protocol, machine = stream.read(), stream.read()
         if protocol != _PROTOCOL or not isinstance(machine, dict):
-            raise CorruptCheckpointError("an unknown version of PyTorch's format", found=f"{protocol!r:.40}")
+            raise CorruptCheckpointError("an unknown version of PyTorch's format", found=reprlib.repr(protocol))
         order: Literal["little", "big"] = "little" if machine.get("little_endian", True) else "big"
         self._storages = Storages(self._file, swapped=order != sys.byteorder)
         self.tree: Any = stream.read()
         keys = stream.read()
         if not isinstance(keys, list):
-            raise CorruptCheckpointError("the PyTorch file does not say which storages follow", found=f"{keys!r:.40}")
+            raise CorruptCheckpointError(
+                "the PyTorch file does not say which storages follow", found=f"a {type(keys).__name__}"
+            )
         position = stream.position
         for key in keys:
             storage = self._seen.get(key) if isinstance(key, str) else None
             if storage is None or position + _COUNT > self._file.size:
-                raise CorruptCheckpointError(f"the storage {key!r:.80} of the PyTorch file is missing or unknown")
+                raise CorruptCheckpointError(
+                    f"the storage {reprlib.repr(key)} of the PyTorch file is missing or unknown"
+                )
             position += _COUNT
             count = int.from_bytes(self._file.read(position - _COUNT, _COUNT), order, signed=True)
             nbytes = count * rebuilt.element_size(storage.dtype)
             if count < 0 or nbytes != storage.nbytes:
                 raise CorruptCheckpointError(
-                    f"the storage {key!r:.80} has another length than its tensors say",
+                    f"the storage {reprlib.repr(key)} has another length than its tensors say",
                     expected=f"{storage.nbytes} bytes",
                     found=f"{count} elements",
                 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, MismatchError, UnsupportedError
+from milepost.tools.cli import main
 
 ARRAYS = {
     "l1.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -96,6 +97,13 @@ class TestFiles:
     def test_names_are_those_of_the_file(self, tmp_path):
         listed = milepost.list_variables(write(tmp_path, ARRAYS))
         assert listed == [("l1.bias", [3]), ("l1.weight", [2, 3]), ("step", [])]
+
+    def test_the_command_line_lists_and_verifies_it(self, tmp_path, capsys):
+        path = str(write(tmp_path, ARRAYS))
+        assert main(["ls", path]) == 0
+        assert "float32  24  l1.weight  [2, 3]" in capsys.readouterr().out
+        assert main(["verify", path]) == 0
+        assert capsys.readouterr().out == f"{path}: 3 tensors, all readable\n"
 
     def test_another_ending_will_do(self, tmp_path):
         assert milepost.list_variables(write(tmp_path, ARRAYS, "model.bin"))[0] == ("l1.bias", [3])

@@ -403,6 +403,35 @@ class TestOptimizers:
         assert len(status.report().missing) == len(fresh.state_dict())
         assert torch.equal(restored.state[fresh.l2.weight]["exp_avg"], optimizer.state[net.l2.weight]["exp_avg"])
 
+    def test_parameters_of_a_wrapped_model_are_those_of_the_plain_one(self, tmp_path):
+        net, optimizer = trained()
+        path = saved(tmp_path, {"model": nn.DataParallel(net).state_dict(), "optimizer": optimizer.state_dict()})
+        fresh = Net()
+        restored = torch.optim.Adam(fresh.parameters())
+        milepost.Checkpoint(model=fresh, optimizer=restored).restore(path).assert_consumed()
+        step(net, optimizer)
+        step(fresh, restored)
+        assert same(net, fresh)
+
+    def test_numbers_stay_numbers_where_the_optimizer_has_them(self, tmp_path):
+        def stepped(net, optimizer):
+            optimizer.zero_grad()
+            net(torch.tensor([1, 3])).sum().backward()
+            optimizer.step()
+
+        def made():
+            net = nn.Embedding(5, 3, sparse=True)
+            return net, torch.optim.SparseAdam(net.parameters())
+
+        (net, optimizer), (fresh, restored) = made(), made()
+        stepped(net, optimizer)
+        path = saved(tmp_path, {"net": net.state_dict(), "optimizer": optimizer.state_dict()})
+        milepost.Checkpoint(net=fresh, optimizer=restored).restore(path).assert_consumed()
+        assert restored.state[fresh.weight]["step"] == 1
+        stepped(net, optimizer)
+        stepped(fresh, restored)
+        assert same(net, fresh)
+
     def test_other_groups_are_refused_and_nothing_changes(self, tmp_path):
         net, optimizer = trained()
         path = saved(tmp_path, {"model": net.state_dict(), "optimizer": optimizer.state_dict()})

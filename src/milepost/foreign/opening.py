@@ -7,13 +7,14 @@ import posixpath
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.foreign import orbax, safetensors, shards, torch_archive, torch_legacy
+from milepost.foreign import orbax
 from milepost.foreign.reader import ForeignReader
 from milepost.foreign.stored import Source
 from milepost.storage import LocalStorage, Storage
 
 _IN_DIRECTORIES: Final = ("model.safetensors", "pytorch_model.bin")
-"""What Hugging Face's libraries call the file of a model, and, with ``.index.json`` after it, its index."""
+"""What Hugging Face's libraries call the file of a model, and, with `_INDEX` after it, its index."""
+_INDEX: Final = ".index.json"
 
 
 def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReader | None:
@@ -40,12 +41,17 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
 
 
 def _open_file(storage: Storage, path: str) -> Source | None:
-    if path.endswith(shards.INDEX_SUFFIX):
+    if path.endswith(_INDEX):
+        from milepost.foreign import shards
+
         return shards.ShardedModel(storage.open(path), lambda shard: _open_shard(storage, shard))
     return _open_shard(storage, path)
 
 
 def _open_shard(storage: Storage, path: str) -> Source | None:
+    # Every program imports this module, and few open such files.
+    from milepost.foreign import safetensors, torch_archive, torch_legacy
+
     file = storage.open(path)
     try:
         if torch_archive.looks_like(file):
@@ -78,7 +84,7 @@ def _model_in(storage: Storage, path: str) -> str | None:
     if not storage.is_directory(path):
         return None
     candidates = [posixpath.join(path, name) for name in _IN_DIRECTORIES]
-    candidates = [each for name in candidates for each in (name + shards.INDEX_SUFFIX, name)]
+    candidates = [each for name in candidates for each in (name + _INDEX, name)]
     return next((each for each in candidates if storage.is_file(each)), None)
 
 

@@ -13,7 +13,6 @@ from milepost.foreign.safetensors import parse_json
 from milepost.foreign.stored import Source, Stored
 from milepost.storage import ReadableFile
 
-INDEX_SUFFIX: Final = ".index.json"
 _LONGEST: Final = 256 << 20
 
 

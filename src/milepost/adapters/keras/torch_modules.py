@@ -5,7 +5,7 @@ TensorFlow has no such thing, so the buffers are milepost's own values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keras.src.utils.torch_utils import TorchModuleWrapper
@@ -21,6 +21,10 @@ class TorchModuleAdapter(LayerAdapter):
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, TorchModuleWrapper)
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        # Keras has a variable for each of the module's parameters.
+        return [(name, child) for name, child in super().children(obj) if child is not obj.module]
 
     def values(self, obj: Any) -> Sequence[Value]:
         return [_value(name, buffer) for name, buffer in _buffers(obj.module)]

@@ -152,6 +152,17 @@ def test_lazy_modules_are_as_torch_makes_them(tmp_path):
     assert fresh.in_channels == 5
 
 
+def test_initializing_lazy_parameters_does_not_reset_what_was_restored_before(tmp_path):
+    net = nn.LazyBatchNorm1d()
+    for _ in range(3):
+        net(X)
+    path = milepost.Checkpoint(net=net).write(tmp_path / "c")
+    fresh = nn.LazyBatchNorm1d()
+    waiting_again(path, fresh)
+    fresh(X)
+    assert fresh.num_batches_tracked == 4
+
+
 def test_initializing_lazy_parameters_draws_no_random_numbers_if_they_are_restored(tmp_path):
     net = nn.LazyLinear(4)
     net(X)

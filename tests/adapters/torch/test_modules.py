@@ -268,6 +268,32 @@ def test_tied_weights_on_the_meta_device_stay_tied(tmp_path):
     assert fresh["out"].weight is fresh["embed"].weight
 
 
+def test_a_recurrent_module_on_the_meta_device_is_materialised(tmp_path):
+    net = nn.LSTM(3, 4)
+    with torch.device("meta"):
+        fresh = nn.LSTM(3, 4)
+    restored(saved(tmp_path, net=net), net=fresh).assert_consumed()
+    assert torch.equal(fresh(torch.ones(2, 3))[0], net(torch.ones(2, 3))[0])
+
+
+def test_weights_that_are_computed_from_meta_tensors_are_materialised(tmp_path):
+    def make():
+        return prune.l1_unstructured(nn.Linear(6, 6), "weight", 0.5)
+
+    net = make()
+    fresh = nn.Linear(6, 6, device="meta")
+    prune.identity(fresh, "weight")
+    restored(saved(tmp_path, net=net), net=fresh).assert_consumed()
+    assert torch.equal(fresh(torch.ones(1, 6)), net(torch.ones(1, 6)))
+
+
+def test_a_buffer_that_stays_on_the_meta_device_is_named(tmp_path):
+    with torch.device("meta"):
+        fresh = Net()
+    with pytest.warns(milepost.UnrestoredWarning, match="'cache' of a Net is on the meta device"):
+        restored(saved(tmp_path, net=Net()), net=fresh)
+
+
 def test_sixteen_layers_from_a_file_of_twelve_report_what_is_missing(tmp_path):
     def make(layers):
         return nn.Sequential(*(nn.Linear(2, 2) for _ in range(layers)))

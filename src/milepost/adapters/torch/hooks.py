@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
 from torch.nn.modules import module as registration
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.overrides import TorchFunctionMode
 
 from milepost.errors import UnmatchedError
@@ -48,6 +49,7 @@ class _Watch:
         called: Whether it has been called since.
         mode: What is active in its first call.
         random: The state of random generators before lazy parameters were initialized.
+        kept: What a lazy module held before, with copies, for its initialization resets all of it.
     """
 
     def __init__(self) -> None:
@@ -56,6 +58,7 @@ class _Watch:
         self.called = False
         self.mode: _KeepRestored | None = None
         self.random: list[tuple[torch.Generator, torch.Tensor]] = []
+        self.kept: list[tuple[torch.Tensor, torch.Tensor]] = []
 
 
 class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untyped
@@ -93,6 +96,9 @@ def watch_module(obj: Any, module: Any) -> None:
     if watch is None:
         watch = _pending[module] = _Watch()
         _add_hooks(module, watch)
+    if _is_lazy(module):
+        own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        watch.kept = [(each, each.detach().clone()) for each in own if not isinstance(each, UninitializedTensorMixin)]
     if obj is not module:
         watch.wrappers.add(obj)
     if not _global_hooks:
@@ -105,8 +111,12 @@ def watch_module(obj: Any, module: Any) -> None:
         )
 
 
+def _is_lazy(module: Any) -> bool:
+    return isinstance(module, torch.nn.modules.lazy.LazyModuleMixin) and bool(module.has_uninitialized_params())
+
+
 def _add_hooks(module: Any, watch: _Watch) -> None:
-    if isinstance(module, torch.nn.modules.lazy.LazyModuleMixin) and module.has_uninitialized_params():
+    if _is_lazy(module):
         watch.handles = [
             module.register_forward_pre_hook(_before_initialization, prepend=True),
             module.register_forward_pre_hook(_after_initialization),
@@ -176,6 +186,10 @@ def _after_initialization(module: Any, arguments: Any) -> None:
     if watch is None:
         return
     deliver(module)
+    with torch.no_grad():
+        for tensor, value in watch.kept:
+            tensor.copy_(value)
+    watch.kept = []
     if not waiting_on(module):
         for generator, state in watch.random:
             generator.set_state(state)

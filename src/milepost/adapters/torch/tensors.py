@@ -14,7 +14,7 @@ from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from milepost.adapters.torch.memory import as_array, as_tensor, changed, memory, stored_as, stored_shape, write
-from milepost.errors import MismatchError, UnsupportedError
+from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.plain_state import register_kind
 
@@ -101,23 +101,9 @@ def _materialised(tensor: torch.Tensor, array: Array) -> torch.Tensor:
     value = as_tensor(array, tensor.dtype).to(home_of(tensor))
     if not value.is_contiguous(memory_format=torch.preserve_format) or value.stride() != tensor.stride():
         value = torch.empty_strided(tensor.shape, tensor.stride(), dtype=value.dtype, device=value.device).copy_(value)
-    if isinstance(tensor, torch.nn.Parameter):
-        value = torch.nn.Parameter(value, requires_grad=tensor.requires_grad)
-    elif isinstance(tensor, torch.nn.Buffer):
-        value = torch.nn.Buffer(value, persistent=tensor.persistent)
-    else:
-        value.requires_grad_(tensor.requires_grad)
-    if type(value) is not type(tensor):
-        value.__class__ = type(tensor)  # a subclass without memory of its own
-    vars(value).update(vars(tensor))
-    try:
-        torch.utils.swap_tensors(tensor, value)
-    except RuntimeError as error:
-        raise MismatchError(
-            "a tensor on the meta device cannot get memory while others refer to it weakly, or to its graph",
-            found=str(error),
-            remedy="restore before the tensor is used",
-        ) from error
+    value.requires_grad_(tensor.requires_grad)
+    # Exchanges what is inside; class, attributes and weak references stay with the object.
+    torch._C._swap_tensor_impl(tensor, value)
     return tensor
 
 

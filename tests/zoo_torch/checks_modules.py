@@ -14,13 +14,13 @@ STAGES = ("made", "meta", "late")
 NOTHING = "—"
 """In place of a result: there is no such stage."""
 REFUSED = "refused: "
-"""Before the reason why something is not possible."""
+"""Before the reason why something is not possible, by PyTorch itself."""
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _FOUND = "net/inner/"
 
 
 class RefusedError(Exception):
-    """Something is not possible, by PyTorch itself or as milepost says in an error."""
+    """Something is not possible, by PyTorch itself."""
 
 
 def make(recipe: Recipe, seed: int) -> Any:
@@ -96,14 +96,7 @@ def _restored(recipe: Recipe, stage: str, path: str, expected: list[Any]) -> int
     else:
         net = make(recipe, 2) if recipe.lazy else torch.nn.Module()
     held = {} if recipe.lazy else {name: _place(value) for name, value in net.state_dict().items()}
-    checkpoint = milepost.Checkpoint(net=net)
-    if stage == "meta" and recipe.meta:
-        try:
-            checkpoint.read(path)
-        except milepost.MismatchError as error:
-            raise RefusedError(f"A `MismatchError`: {recipe.meta}.") from error
-        raise DifferenceError("restored after all; let its recipe say so")
-    status = checkpoint.read(path)
+    status = milepost.Checkpoint(net=net).read(path)
     if stage == "late" and not recipe.lazy:
         net.inner = make(recipe, 2).inner
     if stage == "made" or not recipe.lazy:

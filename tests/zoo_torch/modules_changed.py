@@ -11,20 +11,17 @@ nn: Any = torch.nn
 parametrizations: Any = torch.nn.utils.parametrizations
 
 
-_GRAPH = "its weight, which is computed when it is made, refers to what it was computed from"
-
-
 def _linear() -> Any:
     return nn.Linear(6, 6)
 
 
-def _changed(change: Callable[..., Any], *arguments: Any, variant: str = "", meta: str = "", **settings: Any) -> Recipe:
+def _changed(change: Callable[..., Any], *arguments: Any, variant: str = "", **settings: Any) -> Recipe:
     def make() -> Any:
         module = _linear()
         changed = change(module, *arguments, **settings)
         return changed if isinstance(changed, nn.Module) else module
 
-    return of(make, VECTOR, variant=variant, meta=meta)
+    return of(make, VECTOR, variant=variant)
 
 
 class Symmetric(nn.Module):
@@ -52,7 +49,7 @@ PARAMETRIZED = {
         of(lambda: _registered(_linear(), Symmetric()), VECTOR, variant="a user's own"),
         of(lambda: _registered(_linear(), Symmetric(), Symmetric()), VECTOR, variant="two of them"),
     ],
-    "weight_norm": [_changed(nn.utils.weight_norm, meta=_GRAPH)],
+    "weight_norm": [_changed(nn.utils.weight_norm)],
     "spectral_norm": [_changed(nn.utils.spectral_norm)],
 }
 
@@ -74,14 +71,12 @@ def _pruned() -> dict[str, list[Recipe]]:
         prune.random_structured(module, "weight", 1, dim=0)
 
     return {
-        "prune.Identity": [_changed(prune.identity, "weight", meta=_GRAPH)],
-        "prune.RandomUnstructured": [_changed(prune.random_unstructured, "weight", 0.5, meta=_GRAPH)],
-        "prune.L1Unstructured": [_changed(prune.l1_unstructured, "weight", 0.5, meta=_GRAPH)],
-        "prune.RandomStructured": [_changed(prune.random_structured, "weight", 2, dim=1, meta=_GRAPH)],
-        "prune.LnStructured": [_changed(prune.ln_structured, "weight", 2, n=2, dim=1, meta=_GRAPH)],
-        "prune.CustomFromMask": [
-            _changed(lambda module: prune.custom_from_mask(module, "weight", mask(module)), meta=_GRAPH)
-        ],
+        "prune.Identity": [_changed(prune.identity, "weight")],
+        "prune.RandomUnstructured": [_changed(prune.random_unstructured, "weight", 0.5)],
+        "prune.L1Unstructured": [_changed(prune.l1_unstructured, "weight", 0.5)],
+        "prune.RandomStructured": [_changed(prune.random_structured, "weight", 2, dim=1)],
+        "prune.LnStructured": [_changed(prune.ln_structured, "weight", 2, n=2, dim=1)],
+        "prune.CustomFromMask": [_changed(lambda module: prune.custom_from_mask(module, "weight", mask(module)))],
         "prune.PruningContainer": [_changed(twice)],
     }
 

@@ -115,7 +115,8 @@ def without_recipe() -> list[str]:
 
 def run_all() -> dict[str, dict[str, Any]]:
     """The results of all cases, by their names."""
-    results = {}
+    results, threads = {}, torch.get_num_threads()
+    torch.set_num_threads(1)  # so little is computed that they would only wait for each other
     with tempfile.TemporaryDirectory() as directory, torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number, case in enumerate(cases()):
@@ -124,4 +125,5 @@ def run_all() -> dict[str, dict[str, Any]]:
             except Exception as error:
                 found = dict.fromkeys(case.stages, f"{type(error).__name__}: {error}")
             results[str(case)] = found
+    torch.set_num_threads(threads)
     return results

@@ -42,7 +42,6 @@ class Recipe:
         call: How it is used; None if it cannot be.
         trains: Whether it can be used in training mode here.
         lazy: Whether it makes its parameters in the first call.
-        meta: Why it cannot be restored where it was made on the meta device.
     """
 
     make: Callable[[], Any]
@@ -51,7 +50,6 @@ class Recipe:
     call: Callable[..., Any] | None = _call
     trains: bool = True
     lazy: bool = False
-    meta: str = ""
 
 
 def of(make: Callable[[], Any], *inputs: Any, **options: Any) -> Recipe:

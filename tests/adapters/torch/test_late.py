@@ -193,6 +193,25 @@ def test_submodules_that_are_added_after_the_restore_have_their_values(tmp_path)
     status.assert_consumed()
 
 
+def test_modules_that_are_inserted_into_a_list_have_their_values_in_the_next_call(tmp_path):
+    class Stack(nn.Module):
+        def __init__(self, depth):
+            super().__init__()
+            self.blocks = nn.ModuleList(nn.Linear(3, 3) for _ in range(depth))
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    path, expected = saved(tmp_path, Stack(2))
+    net = Stack(0)
+    waiting_again(path, net)
+    net.blocks.insert(0, nn.Linear(3, 3))
+    net.blocks.insert(1, nn.Linear(3, 3))
+    assert torch.equal(net(X), expected)
+
+
 def test_modules_that_come_without_a_sign_have_their_values_when_the_status_is_asked(tmp_path):
     path, expected = saved(tmp_path, nn.Sequential(nn.Linear(3, 2)))
     net = nn.Sequential()

@@ -28,6 +28,8 @@ from milepost.graph.waiting import Position, admit, wait, waiting_on
 _F = TypeVar("_F", bound=Callable[..., Any])
 _pending: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
 """Modules on which values wait."""
+_containers: Final[weakref.WeakKeyDictionary[torch.nn.Module, int]] = weakref.WeakKeyDictionary()
+"""Those of them that are never called, such as lists of modules, and how many members they had when last seen."""
 _unverified: Final[weakref.WeakKeyDictionary[torch.nn.Module, list[_Given]]] = weakref.WeakKeyDictionary()
 """Modules with tensors that got their values when they were registered and may be initialized after that."""
 _global_hooks: Final[list[Any]] = []
@@ -107,6 +109,7 @@ def watch_module(obj: Any, module: Any) -> None:
                 registration.register_module_parameter_registration_hook(_on_registration),
                 registration.register_module_buffer_registration_hook(_on_registration),
                 registration.register_module_module_registration_hook(_on_registration),
+                registration.register_module_forward_pre_hook(_before_any_call),
             )
         )
 
@@ -121,6 +124,8 @@ def _add_hooks(module: Any, watch: _Watch) -> None:
             module.register_forward_pre_hook(_before_initialization, prepend=True),
             module.register_forward_pre_hook(_after_initialization),
         ]
+    elif isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+        _containers[module] = len(module._modules)
     else:
         watch.handles = [
             module.register_forward_pre_hook(_before_call, prepend=True),
@@ -196,6 +201,15 @@ def _after_initialization(module: Any, arguments: Any) -> None:
     _release(module)
 
 
+def _before_any_call(module: Any, arguments: Any) -> None:
+    if not torch.compiler.is_compiling():
+        for container, size in list(_containers.items()):
+            # Inserting into a list registers nothing.
+            if len(container._modules) != size:
+                _containers[container] = len(container._modules)
+                deliver(container)
+
+
 def _before_call(module: Any, arguments: Any) -> None:
     if not torch.compiler.is_compiling():
         _begin_call(module)
@@ -249,12 +263,15 @@ def deliver(module: Any) -> None:
     if watch is not None:
         for wrapper in watch.wrappers:
             look_again(wrapper)
+    if module in _containers:
+        _release(module)
 
 
 def _release(module: Any) -> None:
     """Takes the hooks away from a module that nothing waits on any more, and those of PyTorch after the last."""
     if waiting_on(module) or module in _unverified:
         return
+    _containers.pop(module, None)
     watch = _pending.pop(module, None)
     if watch is not None:
         for handle in watch.handles:

@@ -210,6 +210,7 @@ def test_modules_that_are_inserted_into_a_list_have_their_values_in_the_next_cal
     net.blocks.insert(0, nn.Linear(3, 3))
     net.blocks.insert(1, nn.Linear(3, 3))
     assert torch.equal(net(X), expected)
+    assert net.blocks not in hooks._containers
 
 
 def test_modules_that_come_without_a_sign_have_their_values_when_the_status_is_asked(tmp_path):

@@ -33,6 +33,8 @@ _containers: Final[weakref.WeakKeyDictionary[torch.nn.Module, int]] = weakref.We
 _unverified: Final[weakref.WeakKeyDictionary[torch.nn.Module, list[_Given]]] = weakref.WeakKeyDictionary()
 """Modules with tensors that got their values when they were registered and may be initialized after that."""
 _global_hooks: Final[list[Any]] = []
+_call_hooks: Final[list[Any]] = []
+"""A global hook too, for containers only: PyTorch warns of it when modules are compiled."""
 
 
 class _Given(NamedTuple):
@@ -109,7 +111,6 @@ def watch_module(obj: Any, module: Any) -> None:
                 registration.register_module_parameter_registration_hook(_on_registration),
                 registration.register_module_buffer_registration_hook(_on_registration),
                 registration.register_module_module_registration_hook(_on_registration),
-                registration.register_module_forward_pre_hook(_before_any_call),
             )
         )
 
@@ -125,6 +126,8 @@ def _add_hooks(module: Any, watch: _Watch) -> None:
             module.register_forward_pre_hook(_after_initialization),
         ]
     elif isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+        if not _call_hooks:
+            _call_hooks.append(registration.register_module_forward_pre_hook(_before_any_call))
         _containers[module] = len(module._modules)
     else:
         watch.handles = [
@@ -276,9 +279,9 @@ def _release(module: Any) -> None:
     if watch is not None:
         for handle in watch.handles:
             handle.remove()
-    if not _pending:
-        while _global_hooks:
-            _global_hooks.pop().remove()
+    for installed, needed in ((_global_hooks, _pending), (_call_hooks, _containers)):
+        while installed and not needed:
+            installed.pop().remove()
 
 
 def _generators() -> list[torch.Generator]:

@@ -119,3 +119,15 @@ def test_a_plan_tells_what_a_restore_would_do_and_does_nothing(prefix):
     assert len(plan.deferred) == 1
     assert "a/.ATTRIBUTES/VARIABLE_VALUE float32[]" in str(plan)
     assert live.a == 0
+
+
+def test_a_failed_assertion_lists_some_of_each_kind(tmp_path):
+    saved = Checkpoint(old={f"v{number}": Variable(0.0) for number in range(40)})
+    path = saved.write(tmp_path / "c")
+    renamed = Checkpoint(new={f"v{number}": Variable(0.0) for number in range(40)})
+    with pytest.raises(AssertionError) as caught:
+        renamed.read(path).assert_consumed()
+    text = str(caught.value)
+    assert "old/v0" in text
+    assert "new/v0" in text
+    assert text.count("\n    and 34 more") == 2

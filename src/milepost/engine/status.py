@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.report import Entry, Outcome, Report
@@ -199,16 +199,25 @@ class InitializationOnlyStatus(LoadStatus):
         self.assert_consumed()
 
 
+_MOST_LISTED: Final = 12
+
+
 def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str = "") -> UnmatchedError:
     """The error of a failed assertion, listing the entries that fail it."""
-    listed = "\n    ".join(f"{entry.outcome.value}: {entry}" for entry in entries[:10])
-    more = f"\n    and {len(entries) - 10} more" if len(entries) > 10 else ""
+    outcomes = {entry.outcome: [each for each in entries if each.outcome is entry.outcome] for entry in entries}
+    share = _MOST_LISTED // max(1, len(outcomes))  # some of each: what is missing explains what nobody took
+    lines = []
+    for outcome, found in outcomes.items():
+        lines += [f"{outcome.value}: {entry}" for entry in found[:share]]
+        if len(found) > share:
+            lines.append(f"and {len(found) - share} more that are {outcome.value}")
+    listed = "\n    ".join(lines)
     error = UnmatchedError(
         problem,
         key=entries[0].key,
         file=report.prefix,
         expected="every value matched",
-        found=f"{len(entries)} not matched\n    {listed}{more}",
+        found=f"{len(entries)} not matched\n    {listed}",
         remedy=hint or "status.report() lists everything; values of objects made later are matched when those exist",
     )
     error.report = report

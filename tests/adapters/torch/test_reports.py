@@ -10,7 +10,7 @@ nn = torch.nn
 SLOTS = ("exp_avg", "exp_avg_sq", "step")
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module):  # type: ignore[name-defined]
     def __init__(self, names):
         super().__init__()
         self.embed = nn.Embedding(5, 4)

@@ -101,7 +101,7 @@ def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
     stored = stored_as(dtype)
     shape = array.shape[: array.ndim - len(stored.trailing)]
     if not array.size:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     array = np.require(array, requirements=["C", "W"])
     if array.dtype.isbuiltin == _BUILT_IN and stored.name == VARIABLE_VALUE:
         return torch.from_numpy(array)
@@ -146,7 +146,7 @@ def changed(tensor: Any) -> None:
 @functools.cache
 def _has_copy(dtype: torch.dtype) -> bool:
     try:
-        torch.empty(1, dtype=dtype).copy_(torch.empty(1, dtype=dtype))
+        torch.empty(1, dtype=dtype, device="cpu").copy_(torch.empty(1, dtype=dtype, device="cpu"))
     except (RuntimeError, NotImplementedError):
         return False
     return True

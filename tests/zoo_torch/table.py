@@ -14,9 +14,9 @@ _MOST = 6
 _HEAD = """# Every built-in object of PyTorch {version}
 
 Two of each were made from different seeds and used; one was saved with `milepost.Checkpoint` and restored into the other.
-Numbers say how many values came back. All were compared bit for bit, and so was what came next: outputs of modules in
-training and out of it, losses and state of three further steps of an optimizer, what a scheduler sets in sixteen further
-steps. `assert_consumed()` passed, and the report had nothing missing or unexpected.
+Numbers say how many values came back, a nested state counted once. All were compared bit for bit, and so was what came
+next: outputs of modules in training and out of it, losses and state of three further steps of an optimizer, what a
+scheduler sets in sixteen further steps. `assert_consumed()` passed, and the report had nothing missing or unexpected.
 
 - **0**: it has no values, and nothing to be lost.
 - **—**: there is nothing to be tried.

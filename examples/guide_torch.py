@@ -78,7 +78,7 @@ def train_step(net: Net, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: t
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    return float(loss)
+    return loss.item()
 
 
 # Create the checkpoint objects, train and checkpoint the model

@@ -28,7 +28,7 @@ from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.places import places_in_use
-from milepost.graph.traversal import walk
+from milepost.graph.traversal import live_children, walk
 from milepost.graph.waiting import wait
 from milepost.tensor import TensorSpec
 
@@ -210,10 +210,28 @@ class Restoration:
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """An account of every saved value, and of every live value reachable from ``root`` now."""
         look_again_below(root, attached)
+        self._follow_exchanges()
         entries = [*self._account_of_saved(), *self._account_of_live(root, attached)]
         order = list(Outcome)
         entries.sort(key=lambda entry: (order.index(entry.outcome), entry.key))
         return Report(self.reader.prefix, tuple(entries))
+
+    def _follow_exchanges(self) -> None:
+        """Binds what has been exchanged since it was restored: buffers, say, and slot variables, to what is there now."""
+        for node in list(self._bound):
+            obj = self.bound(node)
+            adapter = adapter_of(obj)
+            if adapter is None or adapter.leaf:
+                continue
+            saved = self.graph.nodes[node]
+            names = adapter.exchanged(obj)
+            children = dict(live_children(adapter, obj)) if names else {}
+            for name, child in saved.children:
+                if name in names and name in children and child in self._bound:
+                    self._bound[child] = reference_to(children[name])
+            for variable, name, slot in saved.slots:
+                if slot in self._bound and (present := adapter.slot(obj, self.bound(variable), name)) is not None:
+                    self._bound[slot] = reference_to(present)
 
     def _account_of_saved(self) -> list[Entry]:
         waiting = self._waiting_nodes()

@@ -176,6 +176,10 @@ class Adapter:
         """
         return ()
 
+    def exchanged(self, obj: Any) -> Collection[str]:
+        """Names of children for which the object puts others as it runs; each counts as the one that was restored."""
+        return ()
+
     def has_slots(self, obj: Any) -> bool:
         """Whether this object is an optimizer, that is, may make slot variables."""
         return False

@@ -96,6 +96,23 @@ def test_tied_weights_are_found_through_the_name_that_was_not_first(tmp_path):
     assert torch.equal(fresh["b"].weight, net["a"].weight)
 
 
+def test_a_buffer_that_forward_exchanges_stays_restored(tmp_path):
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(2))
+
+        def forward(self, x):
+            self.seen = self.seen + x
+            return self.seen
+
+    net, fresh = Counting(), Counting()
+    net(torch.ones(2))
+    status = restored(saved(tmp_path, net=net), net=fresh)
+    fresh(torch.ones(2))
+    status.assert_consumed()
+
+
 def test_parametrized_weights_are_saved_by_what_they_are_computed_from(tmp_path):
     def make():
         return torch.nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))

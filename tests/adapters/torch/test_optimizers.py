@@ -123,6 +123,15 @@ def test_a_failed_restore_leaves_no_state_behind(tmp_path):
     assert not its.state
 
 
+def test_state_that_a_step_exchanges_stays_restored(tmp_path):
+    net, fresh = nn.Linear(3, 2), nn.Linear(3, 2)
+    optimizer, its = adam(net), adam(fresh)
+    step(net, optimizer)
+    status = restored(saved(tmp_path, net, optimizer), fresh, its)
+    its.state[fresh.weight]["exp_avg"] = its.state[fresh.weight]["exp_avg"] * 0.5
+    status.assert_consumed()
+
+
 def test_slots_can_be_skipped(tmp_path):
     net, fresh = nn.Linear(3, 2), nn.Linear(3, 2)
     optimizer, its = adam(net), adam(fresh)

@@ -7,7 +7,7 @@ the module that they wrap, so that files fit either.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -53,6 +53,9 @@ class ModuleAdapter(Adapter):
                     members[name] = child
                     break
         return obj
+
+    def exchanged(self, obj: Any) -> Collection[str]:
+        return [name for name, _ in unwrapped(obj)._buffers.items()]  # a scripted module has no dict
 
     def settled(self, obj: Any) -> None:
         module = unwrapped(obj)

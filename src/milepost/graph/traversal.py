@@ -157,11 +157,11 @@ def walk(
     graph.first_private = graph.first_private or len(objects)
     graph.first_slot = len(objects)
     if slots:
-        _walk_slots(graph, ids)
+        _walk_slots(graph, ids, complain)
     return graph
 
 
-def _walk_slots(graph: LiveGraph, ids: dict[int, int]) -> None:
+def _walk_slots(graph: LiveGraph, ids: dict[int, int], complain: str | None) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
     owners = [number for number, adapter in enumerate(adapters) if adapter.has_slots(objects[number])]
     if not owners:
@@ -197,6 +197,13 @@ def _walk_slots(graph: LiveGraph, ids: dict[int, int]) -> None:
                 adapters.append(slot_adapter)
                 paths.append(path)
                 graph.edges.append(_NO_EDGES)
+        if complain and not references and adapter.slot_names(optimizer):
+            _say(
+                complain,
+                paths[owner],
+                f"the state that this {type(optimizer).__name__} has for each variable, for none of them is in the checkpoint",
+                "put the model that it trains into the checkpoint too",
+            )
 
 
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
@@ -215,6 +222,10 @@ def _complain(how: str, path: str, value: Any) -> None:
     if reason is None:
         return
     remedy = "hold it in an attribute, list, dict, OrderedDict, tuple or named tuple, or wrap it in NoDependency"
+    _say(how, path, reason, remedy)
+
+
+def _say(how: str, path: str, reason: str, remedy: str) -> None:
     if how == "raise":
         raise UntrackableError(f"would not be saved: {reason}", key=path, remedy=remedy)
     warnings.warn(UntrackedWarning(f"{path}: not saved: {reason}; {remedy}"), stacklevel=2)

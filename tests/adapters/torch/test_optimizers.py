@@ -67,6 +67,14 @@ def test_slots_are_saved_only_if_their_parameter_is(tmp_path):
     assert all(name.startswith("bias/") for name in slots)
 
 
+def test_an_optimizer_without_its_model_is_complained_of(tmp_path):
+    net = nn.Linear(3, 2)
+    optimizer = adam(net)
+    step(net, optimizer)
+    with pytest.warns(milepost.UntrackedWarning, match=r"^optimizer: not saved: the state that this Adam has"):
+        milepost.Checkpoint(optimizer=optimizer).write(tmp_path / "c")
+
+
 def test_slots_exist_after_a_restore_before_the_first_step(tmp_path):
     net, fresh = nn.Linear(3, 2), nn.Linear(3, 2)
     optimizer, its = adam(net), adam(fresh)

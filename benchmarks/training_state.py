@@ -339,7 +339,7 @@ def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--layers", type=int, default=32, help=f"linear layers of {WIDTH} by {WIDTH}")
+    parser.add_argument("--layers", type=int, default=24, help=f"linear layers of {WIDTH} by {WIDTH}")
     parser.add_argument("--only", action="append", choices=PROGRAMS, help="a program; may be given more than once")
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
     parser.add_argument("--name", default="training_state", help="of the files in benchmarks/results")

@@ -32,6 +32,16 @@ def test_ratios_on_disk_are_the_benchmarks():
     assert f"cold, {disk['milepost'][8]}" in text
 
 
+def test_the_table_of_training_states_is_the_benchmarks():
+    section = README.split("A whole training state, model and AdamW (")[1].split("\n\n(A mapped")[0]
+    results = {row[0]: row for row in rows(RESULTS.split("## A whole training state")[1])}
+    table = [row for row in rows(section) if row[0] in results and row[0] != "checksums"]
+    assert len(table) == 6
+    for name, checksums, fsync, save, resume in table:
+        assert [checksums, fsync, save, resume] == [results[name][number] for number in (1, 2, 4, 6)]
+    assert section.split(")")[0] in RESULTS
+
+
 def test_engine_overhead_is_the_benchmarks():
     numbers = re.findall(r"(\d+\.\d) µs", README)
     assert len(numbers) == 6

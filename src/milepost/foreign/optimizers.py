@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from milepost.adapters.optimizer_settings import NO_STATE, as_setting
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item
 from milepost.foreign.packed import packed
-from milepost.foreign.reader import as_value
 from milepost.foreign.stored import Stored
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain_state import TEXT
@@ -30,8 +30,6 @@ Values = Mapping[str, tuple[str, Array | Stored]]
 STATE: Final = "state"
 GROUPS: Final = "param_groups"
 _PARAMETERS: Final = "params"
-_CHOICES: Final = frozenset({_PARAMETERS, "param_names", "fused", "foreach", "capturable", "differentiable"})
-"""What says how a step is computed is the program's choice and no state."""
 _INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS"})
 
 
@@ -80,7 +78,7 @@ class OptimizerState:
         found = []
         for number, _ in enumerate(self._groups):
             group = self._item.children[GROUPS].children[str(number)]
-            found.append({name: _setting(child) for name, child in group.children.items() if name not in _CHOICES})
+            found.append({name: _setting(child) for name, child in group.children.items() if name not in NO_STATE})
         return found
 
     def slots(self) -> Iterator[tuple[Any, str, Values]]:
@@ -125,11 +123,11 @@ def _setting(item: Item) -> Values:
     value = item.value
     if isinstance(value, Stored):
         return {value.local: (item.key, value)}
-    if type(value) in (bool, int, float) and (array := as_value(value)) is not None:
-        return {VARIABLE_VALUE: (item.key, array)}
-    if type(value) is tuple and value and all(type(each) is float for each in value):
-        return {VARIABLE_VALUE: (f"{item.key}/{VARIABLE_VALUE}", np.array(value))}
-    return _packed(item.key, value)
+    array = as_setting(value)
+    if array is None:
+        return _packed(item.key, value)
+    # A tuple's members have keys of their own below its.
+    return {VARIABLE_VALUE: (f"{item.key}/{VARIABLE_VALUE}" if array.ndim else item.key, array)}
 
 
 def _packed(key: str, value: Any) -> Values:

@@ -78,34 +78,19 @@ class Torch(Backend):
     """Values are `torch.nn.Parameter`; on the CPU they share their memory with arrays."""
 
     def read(self, value: Any) -> Array:
-        import torch
+        from milepost.adapters.torch import memory
 
-        tensor = value.detach()
-        if tensor.device.type != "cpu":
-            tensor = tensor.cpu()
-        if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
-            import ml_dtypes
-
-            name = str(tensor.dtype).removeprefix("torch.")
-            bits = tensor.contiguous().view(torch.int16 if tensor.dtype is torch.bfloat16 else torch.int8)
-            return bits.numpy().view(getattr(ml_dtypes, name))  # type: ignore[no-any-return]
-        array: Array = tensor.numpy()
-        return array
+        return memory.as_array(value)
 
     def write(self, variable: Any, array: Array) -> None:
-        import torch
+        from milepost.adapters.torch import memory
 
-        with torch.no_grad():
-            tensor = variable._value.detach()
-            if array.dtype.kind == "V":  # types that torch does not take from NumPy
-                wide = np.asarray(array, np.float32)
-                tensor.copy_(torch.from_numpy(wide))
-            else:
-                tensor.copy_(torch.from_numpy(np.require(array, requirements=["C", "W"])))
+        memory.write(variable._value, array)
 
     def memory(self, value: Any) -> Array | None:
-        tensor = value.detach()
-        return self.read(value) if tensor.device.type == "cpu" and tensor.is_contiguous() else None
+        from milepost.adapters.torch import memory
+
+        return memory.memory(value)
 
     def eagerly(self) -> AbstractContextManager[Any]:
         from keras.src.backend.torch.core import DEFAULT_DEVICE, device_scope, get_device

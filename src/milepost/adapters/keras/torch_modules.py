@@ -12,6 +12,7 @@ from keras.src.utils.torch_utils import TorchModuleWrapper
 
 from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.layers import LayerAdapter
+from milepost.adapters.torch.memory import write
 from milepost.graph.adapter import Array, Value, register
 from milepost.tensor import DType
 
@@ -30,12 +31,9 @@ class TorchModuleAdapter(LayerAdapter):
         return [_value(name, buffer) for name, buffer in _buffers(obj.module)]
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        import torch
-
-        with torch.no_grad():
-            for name, buffer in _buffers(obj.module):
-                if name in arrays and arrays[name] is not backend.memory(buffer):
-                    buffer.copy_(torch.as_tensor(arrays[name]))
+        for name, buffer in _buffers(obj.module):
+            if name in arrays:
+                write(buffer, arrays[name])
         return obj
 
 

@@ -32,6 +32,7 @@ class GeneratorAdapter(Adapter):
                 "this state is not one of a generator on this device",
                 expected=f"a state of a generator on {obj.device}",
                 found=str(error).splitlines()[0],
+                remedy="make the generator on the device that it was saved from",
             ) from error
         return obj
 

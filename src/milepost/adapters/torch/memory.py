@@ -117,7 +117,9 @@ def torch_dtype(dtype: DType) -> torch.dtype:
     """
     found = getattr(torch, dtype.name, None)
     if not isinstance(found, torch.dtype):
-        raise UnsupportedError("PyTorch has no such element type", found=dtype)
+        raise UnsupportedError(
+            "PyTorch has no such element type", found=dtype, remedy="read the value with milepost.load_variable()"
+        )
     return found
 
 

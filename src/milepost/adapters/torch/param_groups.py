@@ -15,11 +15,12 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
 
+from milepost.adapters.optimizer_settings import NO_STATE, as_setting
 from milepost.adapters.torch.memory import as_array
 from milepost.adapters.torch.steps import before_step, watch_step
 from milepost.adapters.torch.views import forget_view, view_of
@@ -28,9 +29,6 @@ from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain_state import pack, unpack
 from milepost.tensor import DType
-
-_CHOICES: Final = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
-_INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class ParamGroups:
@@ -123,7 +121,7 @@ class ParamGroupAdapter(Adapter):
 
     def children(self, obj: ParamGroup) -> Iterable[tuple[str, Any]]:
         for name in obj.settings:
-            if name not in _CHOICES:
+            if name not in NO_STATE:
                 yield name, obj.hyperparameter(name)
 
     def stand_ins(self, obj: ParamGroup, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
@@ -159,6 +157,7 @@ class HyperparameterAdapter(Adapter):
                 key=obj.name,
                 expected="a number, or several",
                 found=f"{DType.of(array)} of shape {array.shape}",
+                remedy="restore into an optimizer of the kind that was saved",
             )
         if isinstance(present, torch.Tensor) and present.shape == array.shape:
             with torch.no_grad():
@@ -174,7 +173,7 @@ class HyperparameterAdapter(Adapter):
 def remember(optimizer: Any) -> None:
     """Keeps the hyperparameters as they are now until the next step, for a scheduler that is made before that."""
     kept = [
-        {name: copy.deepcopy(value) for name, value in group.items() if name not in _CHOICES}
+        {name: copy.deepcopy(value) for name, value in group.items() if name not in NO_STATE}
         for group in optimizer.param_groups
     ]
     holder: dict[str, Any] = view_of(optimizer, "hyperparameters", dict)
@@ -207,11 +206,8 @@ def _group(optimizer: Any, position: int) -> ParamGroup:
 def _packed(value: Any, name: str) -> Mapping[str, Array]:
     if isinstance(value, torch.Tensor) and value.ndim < 2:
         return {VARIABLE_VALUE: as_array(value)}
-    if type(value) in (bool, float) or (type(value) is int and value in _INT64):
-        return {VARIABLE_VALUE: np.asarray(value)}
-    if type(value) is tuple and value and all(type(each) is float for each in value):
-        return {VARIABLE_VALUE: np.array(value)}
-    return pack(value, name)
+    array = as_setting(value)
+    return pack(value, name) if array is None else {VARIABLE_VALUE: array}
 
 
 for _adapter in (ParamGroupsAdapter(), ParamGroupAdapter(), HyperparameterAdapter()):

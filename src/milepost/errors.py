@@ -25,7 +25,12 @@ was expected, what was found and what to do; the same facts are attributes of th
 
 from __future__ import annotations
 
-from typing import Any, Self
+import os
+import sys
+import sysconfig
+import warnings
+from types import FrameType
+from typing import Any, Final, Self
 
 _ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() passes over damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
@@ -177,3 +182,47 @@ class UnrestoredWarning(MilepostWarning):
 
 class SkippedCheckpointWarning(MilepostWarning):
     """A damaged or missing checkpoint was passed over for an older one."""
+
+
+_OWN_CODE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_INSTALLED: Final = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def warn(message: str, category: type[MilepostWarning] = MilepostWarning) -> None:
+    """Issues a warning that points at the user's line.
+
+    That is the innermost line that is neither milepost's nor that of an installed library; where there is none, as on a
+    thread of milepost's own, the innermost that is not milepost's.
+
+    Args:
+        message: What is wrong, and what to do.
+        category: Its class.
+
+    Example:
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warn("the clock went back")
+        >>> caught[0].filename == __file__ or caught[0].filename.startswith("<doctest")
+        True
+    """
+    place = _user_frame(sys._getframe(1))
+    warnings.warn_explicit(
+        message,
+        category,
+        filename=place.f_code.co_filename,
+        lineno=place.f_lineno,
+        module=place.f_globals.get("__name__", "__main__"),
+        registry=place.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _user_frame(frame: FrameType) -> FrameType:
+    outside: FrameType | None = None
+    each: FrameType | None = frame
+    while each is not None:
+        file = each.f_code.co_filename
+        if not file.startswith(_OWN_CODE):
+            if not file.startswith(_INSTALLED) and not file.startswith("<frozen"):
+                return each
+            outside = outside or each
+        each = each.f_back
+    return outside or frame

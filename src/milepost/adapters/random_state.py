@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from milepost.adapters.stateful import PackedAdapter, python_state, set_python_state
-from milepost.errors import MismatchError, UnrestoredWarning, UntrackableError
+from milepost.errors import MismatchError, UnrestoredWarning, UntrackableError, warn
 from milepost.graph.adapter import adapter_of, register
 from milepost.graph.containers import NoDependency
 from milepost.graph.module import Tracked
@@ -119,7 +118,10 @@ def _set(state: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "get_rng_state"):
-        _warn("PyTorch is not imported, so its saved random state was not restored; import it before restoring")
+        warn(
+            "PyTorch is not imported, so its saved random state was not restored; import it before restoring",
+            UnrestoredWarning,
+        )
         return {"torch": state["torch"]}
     for device, saved in state["torch"].items():
         if device == "cpu":
@@ -127,7 +129,10 @@ def _set(state: Mapping[str, Any]) -> dict[str, Any]:
             continue
         generators = _generators(torch, device)
         if len(generators) < len(saved):
-            _warn(f"random state of {len(saved)} {device} devices was saved, and there are {len(generators)}")
+            warn(
+                f"random state of {len(saved)} {device} devices was saved, and there are {len(generators)}",
+                UnrestoredWarning,
+            )
         for generator, array in zip(generators, saved, strict=False):
             generator.set_state(torch.from_numpy(array.copy()))
     return {}
@@ -175,10 +180,6 @@ class _MPS:
 
     def set_state(self, state: Any) -> None:
         self._module.set_rng_state(state)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(UnrestoredWarning(text), stacklevel=2)
 
 
 register(RandomStateAdapter())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +9,7 @@ from milepost.callbacks.checkpoints import FitCheckpoints
 from milepost.callbacks.feed import Feed
 from milepost.callbacks.resumable import Trainer
 from milepost.callbacks.tensorflow_data import dataset_of, trace
-from milepost.errors import MilepostWarning
+from milepost.errors import warn
 
 
 class _Counters:
@@ -31,12 +30,9 @@ def _warn_of_stateful_random_numbers(model: Any) -> None:
         and any(getattr(layer, name, None) for name in ("rate", "dropout", "recurrent_dropout", "stddev"))
     ]
     if names:
-        warnings.warn(
-            MilepostWarning(
-                f"a resumed run draws other random numbers in {', '.join(names)}: call "
-                "keras.backend.experimental.enable_tf_random_generator() before making these layers"
-            ),
-            stacklevel=3,
+        warn(
+            f"a resumed run draws other random numbers in {', '.join(names)}: call "
+            "keras.backend.experimental.enable_tf_random_generator() before making these layers"
         )
 
 

@@ -8,7 +8,6 @@ from the seeds of the dataset: ``shuffle`` needs one, or ``tf.random.set_seed``,
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from milepost.callbacks.feed import Feed
 from milepost.callbacks.iterables import Iterators
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach
-from milepost.errors import MilepostWarning
+from milepost.errors import warn
 
 
 def dataset_of(feed: Feed) -> Any:
@@ -111,7 +110,7 @@ class DatasetFeed:
 def warn_of_shuffles(dataset: Any) -> None:
     """Warns of what will come out in another order after a resume, as far as that can be seen."""
     for complaint in _complaints(dataset):
-        warnings.warn(MilepostWarning(complaint), stacklevel=5)
+        warn(complaint)
 
 
 def _complaints(dataset: Any) -> Iterator[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-import warnings
 from typing import Any
 
-from milepost.errors import MilepostWarning
+from milepost.errors import warn
 
 
 class Triggers:
@@ -70,7 +69,7 @@ class TerminationSignal:
         if self._installed:
             return
         if threading.current_thread() is not threading.main_thread():
-            warnings.warn(MilepostWarning("on_sigterm has no effect: fit() runs outside the main thread"), stacklevel=4)
+            warn("on_sigterm has no effect: fit() runs outside the main thread")
             return
         self._previous = signal.signal(signal.SIGTERM, self._handle)
         self._installed = True

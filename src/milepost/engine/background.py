@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 
-from milepost.errors import MilepostWarning
+from milepost.errors import warn
 
 
 class BackgroundWriter:
@@ -62,4 +61,4 @@ class BackgroundWriter:
 def _tell(errors: list[BaseException]) -> None:
     """Runs when the writer is gone, or the process ends, and nobody has asked how its last job went."""
     for error in errors:
-        warnings.warn(MilepostWarning(f"an asynchronous save failed, and nothing was saved: {error}"), stacklevel=1)
+        warn(f"an asynchronous save failed, and nothing was saved: {error}")

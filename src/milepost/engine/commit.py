@@ -27,14 +27,13 @@ import errno
 import os
 import random
 import time
-import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
 from milepost.bundle import BundleWriter, data_path, index_path
 from milepost.engine.leftovers import Temporary, claims, data_files, new_token, sweep_leftovers, visible_shards
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostWarning, StorageError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, warn
 from milepost.storage import Storage, WritableFile
 
 _PATIENCE: Final = 10.0
@@ -199,7 +198,7 @@ class _Save:
             is_late = time.monotonic() > deadline
             if is_free and (is_late or not living):
                 if living:
-                    _warn(
+                    warn(
                         f"another process seems to be saving {prefix}, too; whichever ends last stays: {living[0].path}"
                     )
                 self._open.append(file)
@@ -245,7 +244,7 @@ class _Save:
             for claim in self._replaced:
                 self._storage.remove(claim.path)
         except StorageError as error:
-            _warn(f"{self._prefix} is saved, but data of the checkpoint that it replaces is left: {error}")
+            warn(f"{self._prefix} is saved, but data of the checkpoint that it replaces is left: {error}")
 
 
 def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
@@ -264,10 +263,6 @@ def _remove_quietly(storage: Storage, paths: list[str]) -> None:
             storage.remove(path)
         except StorageError:
             pass
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, MilepostWarning, stacklevel=3)
 
 
 def _vanished(error: CheckpointNotFoundError) -> StorageError:

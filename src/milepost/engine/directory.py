@@ -12,7 +12,6 @@ import os
 import re
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal
@@ -27,6 +26,7 @@ from milepost.errors import (
     MilepostError,
     SkippedCheckpointWarning,
     StorageError,
+    warn,
 )
 from milepost.storage import LocalStorage, Storage
 
@@ -362,4 +362,4 @@ def _wait_for_other_than(
 
 
 def _skip(prefix: str, problem: MilepostError) -> None:
-    warnings.warn(skipped_message(prefix, problem), SkippedCheckpointWarning, stacklevel=4)
+    warn(skipped_message(prefix, problem), SkippedCheckpointWarning)

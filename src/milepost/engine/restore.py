@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import warnings
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
@@ -22,7 +21,7 @@ from milepost.engine.match import Match, Matcher
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
 from milepost.engine.report import Entry, Outcome, Report
-from milepost.errors import UnrestoredWarning
+from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
@@ -136,12 +135,10 @@ class Restoration:
         """
         bound = self.bound(node)
         if bound is not None and bound is not child:
-            warnings.warn(
-                UnrestoredWarning(
-                    f"{self.reader.prefix}: two live objects stand where one was saved ({self._describe(node)}); "
-                    "only the first took its values"
-                ),
-                stacklevel=5,
+            warn(
+                f"{self.reader.prefix}: two live objects stand where one was saved ({self._describe(node)}); "
+                "only the first took its values",
+                UnrestoredWarning,
             )
             return child
         return self._run(self._matcher.match(node, child)).get(id(child), child)
@@ -316,10 +313,8 @@ class Restoration:
         if lost:
             listed = "\n  ".join(lost[:_MOST_LISTED])
             more = f"\n  and {len(lost) - _MOST_LISTED} more" if len(lost) > _MOST_LISTED else ""
-            warnings.warn(
-                UnrestoredWarning(
-                    f"{self.reader.prefix}: {len(lost)} saved values were never given to any object "
-                    f"(call expect_partial() on the status if that is intended):\n  {listed}{more}"
-                ),
-                stacklevel=1,
+            warn(
+                f"{self.reader.prefix}: {len(lost)} saved values were never given to any object "
+                f"(call expect_partial() on the status if that is intended):\n  {listed}{more}",
+                UnrestoredWarning,
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from milepost.engine.commit import commit_bundle
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
-from milepost.errors import MilepostError, UnrestoredWarning
+from milepost.errors import MilepostError, UnrestoredWarning, warn
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import look_again_below
@@ -54,13 +53,11 @@ def plan_save(
         some = ", ".join(late[:_MOST_LISTED]) + (
             f", and {len(late) - _MOST_LISTED} more" if late[_MOST_LISTED:] else ""
         )
-        warnings.warn(
-            UnrestoredWarning(
-                f"these objects came without a sign, and got their restored values only now that they are saved: {some}; "
-                "whatever was done with them before was done with other values: ask the status that restore() returned, "
-                "for example by assert_existing_objects_matched(), as soon as they are there"
-            ),
-            stacklevel=4,
+        warn(
+            f"these objects came without a sign, and got their restored values only now that they are saved: {some}; "
+            "whatever was done with them before was done with other values: ask the status that restore() returned, "
+            "for example by assert_existing_objects_matched(), as soon as they are there",
+            UnrestoredWarning,
         )
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:

@@ -6,12 +6,11 @@ after all others: for each optimizer in id order, for each of its slot names, fo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from milepost.errors import UnsupportedError, UntrackableError, UntrackedWarning
+from milepost.errors import UnsupportedError, UntrackableError, UntrackedWarning, warn
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.containers import find_trackable
 from milepost.graph.keys import child_path, slot_path
@@ -228,7 +227,7 @@ def _complain(how: str, path: str, value: Any) -> None:
 def _say(how: str, path: str, reason: str, remedy: str) -> None:
     if how == "raise":
         raise UntrackableError(f"would not be saved: {reason}", key=path, remedy=remedy)
-    warnings.warn(UntrackedWarning(f"{path}: not saved: {reason}; {remedy}"), stacklevel=2)
+    warn(f"{path}: not saved: {reason}; {remedy}", UntrackedWarning)
 
 
 def _complain_of_changes(how: str, path: str, obj: Any) -> None:
@@ -241,4 +240,4 @@ def _complain_of_changes(how: str, path: str, obj: Any) -> None:
     )
     if how == "raise":
         raise UntrackableError(reason, key=path)
-    warnings.warn(UntrackedWarning(f"{path or 'the root'}: {reason}"), stacklevel=2)
+    warn(f"{path or 'the root'}: {reason}", UntrackedWarning)

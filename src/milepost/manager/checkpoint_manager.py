@@ -15,7 +15,6 @@ import dataclasses
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -28,9 +27,9 @@ from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     MilepostError,
-    MilepostWarning,
     SkippedCheckpointWarning,
     StorageError,
+    warn,
 )
 from milepost.retention import ManagedCheckpoint, RetentionPolicy, recover
 from milepost.storage import LocalStorage, Storage, WritableFile
@@ -242,7 +241,7 @@ class CheckpointManager:
 
         def skip(path: str, problem: MilepostError) -> None:
             problems.append(problem)
-            warnings.warn(skipped_message(path, problem), SkippedCheckpointWarning, stacklevel=3)
+            warn(skipped_message(path, problem), SkippedCheckpointWarning)
 
         for path in good_checkpoints(self._storage, self._series, self._verify, skip):
             try:
@@ -295,7 +294,7 @@ class CheckpointManager:
             self._finish_first_save()
             sweep_leftovers(self._storage, self._directory)
         except StorageError as error:
-            _warn(f"leftovers of crashed saves could not be removed: {error}")
+            warn(f"leftovers of crashed saves could not be removed: {error}")
 
     def _take_up(self) -> None:
         state = get_checkpoint_state(self._directory, storage=self._storage)
@@ -312,7 +311,7 @@ class CheckpointManager:
                 recorded.append(ManagedCheckpoint(self._as_ours(path), timestamp))
         recovered = recover(recorded, state.last_preserved_timestamp, now)
         if recovered.clock_went_back:
-            _warn(
+            warn(
                 f"the clock is {recovered.clock_went_back:.0f} seconds behind the last preserved checkpoint of "
                 f"{self._directory}; checkpoints saved since then stay for good"
             )
@@ -357,7 +356,7 @@ class CheckpointManager:
             try:
                 self._delete_old(path)
             except StorageError as error:
-                _warn(f"{path} is saved, but older checkpoints could not be removed: {error}")
+                warn(f"{path} is saved, but older checkpoints could not be removed: {error}")
 
     def _delete_old(self, latest: str) -> None:
         decision = self._policy.apply(self._managed, self._last_preserved)
@@ -394,7 +393,3 @@ class CheckpointManager:
 def _integer(value: Any) -> int:
     """The number that a variable, tensor, array or number holds."""
     return int(value.numpy() if hasattr(value, "numpy") else value)
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, MilepostWarning, stacklevel=4)

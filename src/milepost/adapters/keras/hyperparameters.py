@@ -6,14 +6,13 @@ optimizers holds them.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from milepost.errors import UnrestoredWarning
+from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
@@ -46,12 +45,10 @@ class Hyperparameter:
         if value == self.get():
             return  # so that a number that float32 rounds keeps its digits
         if self.name == "decay":
-            warnings.warn(
-                UnrestoredWarning(
-                    f"the saved optimizer decays its learning rate by {float(value)} a step, which optimizers of Keras 3 "
-                    "do not do by themselves: give it keras.optimizers.schedules.InverseTimeDecay"
-                ),
-                stacklevel=2,
+            warn(
+                f"the saved optimizer decays its learning rate by {float(value)} a step, which optimizers of Keras 3 "
+                "do not do by themselves: give it keras.optimizers.schedules.InverseTimeDecay",
+                UnrestoredWarning,
             )
         else:
             setattr(self._optimizer(), self.name, float(value))

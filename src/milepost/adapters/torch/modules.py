@@ -6,7 +6,6 @@ the module that they wrap, so that files fit either.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from torch.nn.parameter import UninitializedTensorMixin
 
 from milepost.adapters.torch.hooks import watch_module
 from milepost.adapters.torch.views import Part, view_of
-from milepost.errors import UnrestoredWarning
+from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of_type, register
 
 _WRAPPERS: Final = {
@@ -62,12 +61,10 @@ class ModuleAdapter(Adapter):
         for name in getattr(module, "_non_persistent_buffers_set", ()):
             buffer = module._buffers[name]
             if buffer is not None and buffer.is_meta and not isinstance(buffer, UninitializedTensorMixin):
-                warnings.warn(
-                    UnrestoredWarning(
-                        f"the buffer {name!r} of a {type(module).__name__} is on the meta device still: it is not persistent, "
-                        "so it was not saved; give it its value before the module is called"
-                    ),
-                    stacklevel=2,
+                warn(
+                    f"the buffer {name!r} of a {type(module).__name__} is on the meta device still: it is not persistent, "
+                    "so it was not saved; give it its value before the module is called",
+                    UnrestoredWarning,
                 )
 
     def watch(self, obj: Any) -> None:

@@ -27,14 +27,15 @@ from milepost.engine.directory import (
     checkpoints_iterator,
     get_checkpoint_mtimes,
     latest_checkpoint,
-    remove_checkpoint,
 )
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.removal import remove_checkpoint
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy
 from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
 from milepost.errors import (
+    AfterCommitError,
     CheckpointExistsError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -58,6 +59,7 @@ from milepost.tensor import DType
 __version__ = "0.1.0"
 
 __all__ = [
+    "AfterCommitError",
     "Checkpoint",
     "CheckpointExistsError",
     "CheckpointLoadStatus",

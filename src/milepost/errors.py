@@ -13,6 +13,7 @@
     ├── UnmatchedError           (AssertionError)     a status assertion does not hold
     ├── CheckpointExistsError    (FileExistsError)    a save would replace a checkpoint it knows nothing of
     └── StorageError             (OSError)            the disk refused: full, read-only, failing
+        └── AfterCommitError                          a checkpoint is saved, but something that comes after it failed
 
     MilepostWarning              (UserWarning)
     ├── UntrackedWarning         something that holds trackable objects is not saved
@@ -151,7 +152,7 @@ class UnmatchedError(MilepostError, AssertionError):
 
 
 class CheckpointExistsError(MilepostError, FileExistsError):
-    """A save would replace a checkpoint that this process neither wrote nor restored."""
+    """A save would replace checkpoints, or join a series of them, that this process neither wrote nor restored."""
 
 
 class StorageError(MilepostError, OSError):
@@ -166,6 +167,14 @@ class StorageError(MilepostError, OSError):
     def __init__(self, problem: str, *, errno: int | None = None, **facts: Any) -> None:
         super().__init__(problem, **facts)
         self.errno = errno
+
+
+class AfterCommitError(StorageError):
+    """A checkpoint is saved and can be restored, but something that a save does after that failed.
+
+    The error says what: the checkpoint may not survive a power cut, or its directory's state file does not name it yet. Its
+    number is used, and the process can go on saving. Do not save it again.
+    """
 
 
 class MilepostWarning(UserWarning):

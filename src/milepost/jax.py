@@ -201,6 +201,10 @@ class TreeManager:
         """Path of the newest checkpoint that can be restored, or None."""
         return self._manager.latest_checkpoint
 
+    def adopt_checkpoints(self) -> list[str]:
+        """Lists checkpoints of this series that are in the directory and on no list, as `CheckpointManager` does."""
+        return self._manager.adopt_checkpoints()
+
     def save(self, tree: Any, checkpoint_number: int | None = None) -> str:
         """Saves a tree under the next number, and deletes what is not to be kept.
 
@@ -212,7 +216,7 @@ class TreeManager:
             The checkpoint's path.
 
         Raises:
-            CheckpointExistsError: A checkpoint of that number exists, and this manager neither wrote nor restored one.
+            CheckpointExistsError: There are checkpoints of this name, and this manager has restored none of them.
             UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
             StorageError: The files could not be written; what was there before still is.
         """

@@ -18,7 +18,8 @@ import pytest
 from milepost.bundle import BundleWriter
 from milepost.engine import commit as commit_module
 from milepost.engine.commit import commit_bundle, commit_file
-from milepost.engine.leftovers import Temporary, new_token, visible_shards
+from milepost.engine.leftovers import visible_shards
+from milepost.engine.temporary import Temporary, new_token
 from milepost.errors import StorageError
 from milepost.storage import LocalStorage, MemoryStorage, Storage
 

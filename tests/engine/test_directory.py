@@ -21,10 +21,10 @@ from milepost.engine.directory import (
     checkpoints_iterator,
     get_checkpoint_mtimes,
     latest_checkpoint,
-    remove_checkpoint,
 )
-from milepost.engine.state_file import CheckpointState, record_state, update_checkpoint_state
-from milepost.errors import SkippedCheckpointWarning, StateFileError, StorageError
+from milepost.engine.removal import remove_checkpoint
+from milepost.engine.state_file import CheckpointState, get_checkpoint_state, record_state, update_checkpoint_state
+from milepost.errors import MilepostWarning, SkippedCheckpointWarning, StateFileError, StorageError
 from milepost.storage import LocalStorage, MemoryStorage, ReadableFile
 from tests.engine.test_commit import names, values
 
@@ -219,7 +219,7 @@ class TestLatest:
         assert checkpoint_exists("run/ckpt-1", storage=storage)
         assert get_checkpoint_mtimes(["run/ckpt-1"], storage=storage)[0] == pytest.approx(time.time(), abs=10)
         remove_checkpoint("run/ckpt-1", storage=storage)
-        assert storage.list("run") == ["checkpoint"]
+        assert storage.list("run") == []
 
 
 class TestIterator:
@@ -310,16 +310,39 @@ class TestFiles:
         assert left[0] == left[1]
 
     @pytest.mark.parametrize("version", [1, 2])
-    def test_what_is_not_there_need_not_be_removed(self, tmp_path: Path, version: int) -> None:
-        """Not even the directory."""
-        remove_checkpoint(tmp_path / "missing/x", version)
+    def test_what_is_not_there_is_said_to_be_missing(self, tmp_path: Path, version: int) -> None:
+        """Even if there is no directory."""
+        with pytest.warns(MilepostWarning, match="missing/x"):
+            assert not remove_checkpoint(tmp_path / "missing/x", version)
 
     def test_remove_an_old_checkpoint(self, tmp_path: Path) -> None:
         """A V1 checkpoint is a single file."""
         for name in ("x", "x.meta", "x.index"):
             (tmp_path / name).write_bytes(b"")
-        remove_checkpoint(tmp_path / "x", checkpoint_format_version=1)
+        assert remove_checkpoint(tmp_path / "x", checkpoint_format_version=1)
         assert names(tmp_path) == ["x.index"]
+
+    def test_remove_an_old_checkpoint_in_shards(self, tmp_path: Path) -> None:
+        """Under the name that TensorFlow 1 gives all of them."""
+        for name in ("x-00000-of-00002", "x-00001-of-00002", "x.meta", "y-00000-of-00001"):
+            (tmp_path / name).write_bytes(b"")
+        assert remove_checkpoint(tmp_path / "x-?????-of-00002", checkpoint_format_version=1)
+        assert names(tmp_path) == ["y-00000-of-00001"]
+
+    def test_a_removed_checkpoint_is_on_no_list(self, tmp_path: Path) -> None:
+        """If it was the latest, the newest of the others is; times stay with their checkpoints."""
+        paths = series(tmp_path, 3)
+        record_state(tmp_path, CheckpointState(paths[2], tuple(paths), (1.0, 2.0, 3.0), 0.5))
+        assert remove_checkpoint(paths[2])
+        state = get_checkpoint_state(tmp_path)
+        assert state is not None
+        assert state.model_checkpoint_path == paths[1]
+        assert list(state.all_model_checkpoint_paths) == paths[:2]
+        assert list(state.all_model_checkpoint_timestamps) == [1.0, 2.0]
+        assert remove_checkpoint(paths[0])
+        assert latest_checkpoint(tmp_path) == paths[1]
+        assert remove_checkpoint(paths[1])
+        assert get_checkpoint_state(tmp_path) is None
 
     def test_names_are_not_patterns(self, tmp_path: Path) -> None:
         """Removing `x*` leaves `xy` alone."""
@@ -344,4 +367,5 @@ class TestFiles:
 
         (path,) = series(tmp_path, 1)
         remove_checkpoint(path, storage=Recording())
-        assert calls == ["ckpt-1.index", "sync", "ckpt-1.data-00000-of-00001", "sync", "ckpt-1.meta"]
+        assert calls[:2] == ["checkpoint", "sync"]
+        assert calls[2:] == ["ckpt-1.index", "sync", "ckpt-1.data-00000-of-00001", "sync", "ckpt-1.meta"]

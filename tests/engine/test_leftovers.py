@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.engine.commit import commit_bundle
-from milepost.engine.leftovers import Temporary, new_token, sweep_leftovers, temporaries, visible_shards
+from milepost.engine.leftovers import sweep_leftovers, visible_shards
+from milepost.engine.temporary import Temporary, new_token, temporaries
 from milepost.errors import CorruptCheckpointError
 from milepost.storage import LocalStorage
 from tests.engine.test_commit import content, names, values

@@ -29,6 +29,8 @@ from milepost.errors import (
 )
 from milepost.storage import LocalStorage, MemoryStorage
 
+OVERWRITE = CheckpointOptions(overwrite=True)
+
 
 class Clock:
     """Stands in for the `time` module's clock, in this process's frameworks too."""
@@ -123,7 +125,8 @@ class TestArguments:
         manager = saved(tmp_path, 3, checkpoint_name="sub/model[1]", max_to_keep=2)
         assert manager.latest_checkpoint == f"{tmp_path}/sub/model[1]-3"
         assert indexes(tmp_path / "sub") == ["model[1]-2", "model[1]-3"]
-        assert CheckpointManager(new(), tmp_path, 2).checkpoints == manager.checkpoints
+        again = CheckpointManager(new(), tmp_path, 2, checkpoint_name="sub/model[1]")
+        assert again.checkpoints == manager.checkpoints
 
 
 class TestNumbers:
@@ -278,8 +281,9 @@ class TestRestoreOrInitialize:
 
     def test_if_all_are_missing_that_is_an_error(self, tmp_path: Path) -> None:
         """With another name, and the same remedy."""
-        for path in saved(tmp_path, 2).checkpoints:
-            milepost.remove_checkpoint(path)
+        saved(tmp_path, 2)
+        for index in tmp_path.glob("*.index"):
+            index.unlink()
         manager = CheckpointManager(new(), tmp_path, None, init_fn=pytest.fail)
         with pytest.warns(SkippedCheckpointWarning), pytest.raises(CheckpointNotFoundError, match="state file"):
             manager.restore_or_initialize()
@@ -314,7 +318,7 @@ class TestLatest:
         """What was just saved needs no verification, nor does anything older then."""
         damage(saved(tmp_path, 2).checkpoints[-1])
         manager = CheckpointManager(new(), tmp_path, None)
-        path = manager.save(checkpoint_number=9)
+        path = manager.save(checkpoint_number=9, options=OVERWRITE)
         assert manager.latest_checkpoint == path
 
     def test_a_save_that_ends_while_older_ones_are_verified_wins(self, tmp_path: Path) -> None:
@@ -332,7 +336,9 @@ class TestLatest:
         saved(tmp_path, 1)
         storage = Interrupting()
         manager = CheckpointManager(new(), tmp_path, None, options=CheckpointOptions(storage=storage))
-        storage.then = lambda: manager.save(checkpoint_number=9)
+        storage.then = lambda: manager.save(
+            checkpoint_number=9, options=CheckpointOptions(storage=storage, overwrite=True)
+        )
         assert manager.latest_checkpoint == f"{tmp_path}/ckpt-9"
         assert manager.latest_checkpoint == f"{tmp_path}/ckpt-9"
 
@@ -364,7 +370,7 @@ class TestRetention:
         for number in range(1, 13):
             clock.now += 20 * 60
             manager = CheckpointManager(new(), tmp_path, 2, keep_checkpoint_every_n_hours=1)
-            manager.save(checkpoint_number=number)
+            manager.save(checkpoint_number=number, options=OVERWRITE)
         assert indexes(tmp_path) == ["ckpt-10", "ckpt-11", "ckpt-12", "ckpt-4", "ckpt-7"]
         assert manager.checkpoints == [f"{tmp_path}/ckpt-11", f"{tmp_path}/ckpt-12"]
 
@@ -375,7 +381,7 @@ class TestRetention:
         os.utime(tmp_path / "ckpt-1.index", (1000, 1000))
         manager = CheckpointManager(new(), tmp_path, 2)
         assert len(manager.checkpoints) == 3
-        manager.save(checkpoint_number=4)
+        manager.save(checkpoint_number=4, options=OVERWRITE)
         assert indexes(tmp_path) == ["ckpt-3", "ckpt-4"]
 
     def test_a_clock_that_went_back_deletes_nothing(self, tmp_path: Path, clock: Clock) -> None:
@@ -433,7 +439,7 @@ class TestRetention:
 
     def test_other_files_stay(self, tmp_path: Path) -> None:
         """Graphs of TensorFlow 1, notes, checkpoints that are not on the list."""
-        Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt-0")
+        Checkpoint(v=Variable(1.0)).write(tmp_path / "best-0")
         for name in ("ckpt-1.meta", "ckpt-1.index.txt", "notes"):
             (tmp_path / name).write_text("mine")
         saved(tmp_path, 3, max_to_keep=1)
@@ -442,7 +448,7 @@ class TestRetention:
             "ckpt-1.meta",
             "notes",
         ]
-        assert indexes(tmp_path) == ["ckpt-0", "ckpt-3"]
+        assert indexes(tmp_path) == ["best-0", "ckpt-3"]
 
     def test_the_state_is_durable_before_anything_is_deleted(self, tmp_path: Path) -> None:
         """And no longer lists what is gone afterwards; an index goes before its data."""
@@ -466,6 +472,7 @@ class TestRetention:
         manager.save()
         calls.clear()
         manager.save()
+        assert ".milepost-" in calls.pop()  # what announced the save, now that it is on the list
         assert calls == [
             "sync",
             "rename ckpt-2.data-00000-of-00001",

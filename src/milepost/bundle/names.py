@@ -127,7 +127,7 @@ def locate(storage: Storage, path: str | os.PathLike[str]) -> Location:
             return Location(prefix.removesuffix(INDEX_SUFFIX), 2, (prefix,))
         _refuse_part(storage, prefix)
         return Location(prefix, 1, (prefix,))
-    if shards := _v1_shards(storage, prefix):
+    if shards := v1_shards(storage, prefix):
         return Location(prefix, 1, shards)
     raise _not_found(storage, prefix)
 
@@ -137,7 +137,8 @@ def _by_number(prefix: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match else (prefix, -1)
 
 
-def _v1_shards(storage: Storage, prefix: str) -> tuple[str, ...]:
+def v1_shards(storage: Storage, prefix: str) -> tuple[str, ...]:
+    """The files of a V1 checkpoint in shards; none if some are missing, or there are several sets of them."""
     pattern = _V1_PATTERN.fullmatch(prefix)
     directory, name = posixpath.split(pattern[1] if pattern else prefix)
     found: dict[int, list[str]] = {}

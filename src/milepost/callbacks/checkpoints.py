@@ -174,12 +174,12 @@ class FitCheckpoints:
         self._manager = CheckpointManager(
             self._checkpoint, self._directory, self._max_to_keep, self._keep_hours, options=self._options
         )
+        path = self._manager.latest_checkpoint
         if self._best is not None:
-            # A crash between the two saves of an epoch leaves a best checkpoint that the next run saves again.
-            options = dataclasses.replace(self._options, overwrite=True)
+            # A run that is resumed goes on with its best checkpoints, too, without restoring one of them.
+            options = dataclasses.replace(self._options, overwrite=self._options.overwrite or path is not None)
             directory = os.path.join(self._directory, "best")
             self._best_manager = CheckpointManager(self._checkpoint, directory, self._keep_best, options=options)
-        path = self._manager.latest_checkpoint
         if path is None:
             self._manager.restore_or_initialize()  # raises if there are checkpoints, and none is good
             if self._data is not None:
@@ -303,9 +303,12 @@ class FitCheckpoints:
         for name, value in self._other_objects().items():
             setattr(self._checkpoint, name, value)
         with nullcontext() if finished is None else self._metrics_at_zero():
-            if best and self._best_manager is not None:
-                self._best_manager.save()
-            self.manager.save()
+            managers = [self._best_manager, self.manager] if best and self._best_manager is not None else [self.manager]
+            if not self.manager.checkpoints:
+                # A run that is killed between its first two saves is resumed, and so may save the best one again.
+                managers.reverse()
+            for manager in managers:
+                manager.save()
         self._triggers.saved(int(self._step))
         if self._signal is not None and self._signal.received:
             self._checkpoint.sync()

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from milepost.bundle import index_path
 from milepost.checkpoint.session_saver import SessionSaver, is_session
 from milepost.engine.background import BackgroundWriter
+from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
 from milepost.engine.load import load_into, saved_model_variables, storage_of
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.save import execute_save, plan_save, snapshot
-from milepost.engine.state_file import CheckpointState, record_state
+from milepost.engine.run_save import ListedSave, Save, record_latest
+from milepost.engine.save import plan_save, snapshot
+from milepost.engine.state_file import check_recordable
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
-from milepost.errors import CheckpointExistsError, UntrackableError
+from milepost.errors import UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import wrap
@@ -39,8 +39,7 @@ class _State:
         self.root = root
         self.arguments = arguments
         self.writer = BackgroundWriter()
-        self.restored = False
-        self.written: set[str] = set()
+        self.guard = SeriesGuard()
         self.session_saver: SessionSaver | None = None
 
 
@@ -119,9 +118,10 @@ class Checkpoint(Tracked):
             The checkpoint's path, ``<file_prefix>-<save_counter>``, to be given to `restore`.
 
         Raises:
-            CheckpointExistsError: That checkpoint exists, and this one neither wrote nor restored anything.
+            CheckpointExistsError: The directory has checkpoints of this name, and this one has restored none of them.
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
+            AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
         if is_session(file_prefix):
             return self._session_saver.save(file_prefix, options, **of_session)  # type: ignore[arg-type]
@@ -130,11 +130,11 @@ class Checkpoint(Tracked):
         counter = self.save_counter
         self.sync()
         counter.assign_add(1)
-        path = f"{os.fspath(file_prefix)}-{int(counter)}"
+        save = ListedSave(f"{os.fspath(file_prefix)}-{int(counter)}", options or CheckpointOptions(), record_latest)
         try:
-            return self._write_numbered(path, options, self._publish)
+            return self._write_numbered(save)
         except BaseException:
-            if os.path.abspath(path) not in self._private.written:
+            if not save.is_committed:
                 counter.assign_sub(1)
             raise
 
@@ -152,7 +152,7 @@ class Checkpoint(Tracked):
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
         """
-        return self._write(os.fspath(file_prefix), options or CheckpointOptions(), lambda path: None)
+        return self._write(Save(os.fspath(file_prefix), options or CheckpointOptions()))
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
@@ -185,7 +185,8 @@ class Checkpoint(Tracked):
             if is_new and not last_restore(counter):
                 del self.__dict__[_COUNTER]
             raise
-        self._private.restored |= not status.foreign
+        if not status.foreign:
+            self._private.guard.restored(storage_of(options), os.fspath(save_path))
         return status
 
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
@@ -242,52 +243,24 @@ class Checkpoint(Tracked):
         adapter = adapter_of(self)
         return root, list(live_children(adapter, self)) if adapter is not None else ()
 
-    def _write_numbered(
-        self, path: str, options: CheckpointOptions | None, after: Callable[[str, CheckpointOptions], None]
-    ) -> str:
-        """Writes a checkpoint of a series, unless it would replace one of another run's; then calls ``after``."""
-        options = options or CheckpointOptions()
-        state = self._private
-        known = state.restored or os.path.abspath(path) in state.written
-        if not options.overwrite and not known and storage_of(options).is_file(index_path(path)):
-            raise CheckpointExistsError(
-                "this checkpoint exists, and would be overwritten by a run that did not restore it",
-                file=path,
-                expected="a number that is not in use",
-                found="an earlier run's checkpoint",
-                remedy=(
-                    "restore the latest checkpoint first, save to another directory, "
-                    "or pass CheckpointOptions(overwrite=True)"
-                ),
-            )
+    def _write_numbered(self, save: ListedSave) -> str:
+        """Writes a checkpoint of a series, unless that is another run's, and puts it on the list of its directory."""
+        storage = storage_of(save.options)
+        check_recordable(save.path)
+        if not save.options.overwrite:
+            self._private.guard.check(storage, save.path)
+        save.committed = self._private.guard.on_commit(storage, save.path)
+        return self._write(save)
 
-        def record(written: str) -> None:
-            state.written.add(os.path.abspath(written))
-            after(written, options)
-
-        return self._write(path, options, record)
-
-    def _write(self, path: str, options: CheckpointOptions, after: Callable[[str], None]) -> str:
+    def _write(self, save: Save) -> str:
         self.sync()
-        storage = storage_of(options)
-        callbacks = _write_callbacks(options)
-        plan, arrays = plan_save(*self._view(), options)
-
-        def finish() -> None:
-            execute_save(plan, arrays, storage, path, options)
-            for call in (after, *callbacks):
-                call(path)
-
-        if options.is_async:
+        plan, arrays = plan_save(*self._view(), save.options)
+        if save.options.is_async:
             arrays = snapshot(arrays)
-            self._private.writer.submit(finish)
+            self._private.writer.submit(lambda: save.run(plan, arrays))
         else:
-            finish()
-        return path
-
-    @staticmethod
-    def _publish(path: str, options: CheckpointOptions) -> None:
-        record_state(os.path.dirname(path), CheckpointState(path, (path,)), storage=storage_of(options))
+            save.run(plan, arrays)
+        return save.path
 
     def _check_clashes(self, root: Any) -> None:
         adapter = adapter_of(root)
@@ -300,22 +273,6 @@ class Checkpoint(Tracked):
                     expected="a name that the root does not use, or the same object",
                     found=f"a {type(children[name]).__name__} there, a {type(self.__dict__[name]).__name__} here",
                 )
-
-
-def _write_callbacks(options: CheckpointOptions) -> list[Callable[[str], object]]:
-    """The write callbacks as functions of the path."""
-    return [_of_path(callback) for callback in options.experimental_write_callbacks or ()]
-
-
-def _of_path(callback: Callable[..., Any]) -> Callable[[str], object]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(callback).parameters.values()
-    count = sum(each.kind in kinds and each.default is each.empty for each in parameters)
-    if count > 1:
-        raise UntrackableError(
-            "a write callback takes no argument, or the path", expected="0 or 1 arguments", found=f"{count} arguments"
-        )
-    return callback if count else lambda _: callback()
 
 
 def _not_trackable(name: str, value: Any) -> UntrackableError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
-from milepost.errors import CheckpointNotFoundError
+from milepost.engine.series import no_checkpoint_error
 from milepost.foreign import is_foreign_directory
 from milepost.graph.adapter import Array
 from milepost.storage import LocalStorage, Storage
@@ -159,9 +159,5 @@ def _resolve(path: PathLike, storage: Storage) -> str:
     if latest is None and is_foreign_directory(storage, path):
         return path
     if latest is None:
-        raise CheckpointNotFoundError(
-            "this directory has no `checkpoint` file that names a checkpoint",
-            file=path,
-            remedy="name a checkpoint in it by its prefix, such as <directory>/ckpt-1",
-        )
+        raise no_checkpoint_error(storage, path)
     return latest

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.engine.directory import remove_checkpoint
 from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.removal import remove_files
 from milepost.engine.save import execute_save, plan_save
+from milepost.engine.series import is_inside, is_of_series, split_number
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import LoadStatus, View
 from milepost.graph.traversal import walk
@@ -98,8 +99,13 @@ class SessionSaver:
             dropped, self.last_checkpoints = self.last_checkpoints[:-_KEPT], self.last_checkpoints[-_KEPT:]
             state = CheckpointState(path, tuple(self.last_checkpoints))
             record_state(os.path.dirname(path), state, latest_filename=latest_filename, storage=storage)
+            directory, stem = os.path.dirname(path), (split_number(path) or (path, 0))[0]
             for old in dropped:
-                remove_checkpoint(old, meta_graph_suffix=meta_graph_suffix, storage=storage)
+                # An Estimator's list may name the directory that its own was copied from.
+                if is_inside(storage, directory, old) and is_of_series(
+                    os.path.join(directory, os.path.basename(old)), stem
+                ):
+                    remove_files(storage, old, meta_graph_suffix=meta_graph_suffix)
         return path
 
     def restore(self, session: Any, save_path: str | os.PathLike[str], options: CheckpointOptions) -> LoadStatus:

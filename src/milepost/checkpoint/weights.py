@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from milepost.checkpoint.checkpoint import Checkpoint
-from milepost.engine.load import load_into, storage_of
+from milepost.engine.load import load_into
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.save import execute_save, plan_save
+from milepost.engine.run_save import ListedSave, record_latest
+from milepost.engine.save import plan_save
+from milepost.engine.state_file import check_recordable
 from milepost.engine.status import LoadStatus
 from milepost.errors import UnsupportedError
 
@@ -34,6 +35,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         UnsupportedError: The path has the ending of another format, which Keras writes.
         UntrackableError: The model is not trackable, or something in it cannot be saved as it is held.
         StorageError: The files could not be written; what was there before still is.
+        AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
 
     Example:
         >>> import milepost, tempfile
@@ -48,9 +50,9 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     """
     options = options or CheckpointOptions()
     path = _checked(filepath)
-    plan, arrays = plan_save(model, (), options)
-    execute_save(plan, arrays, storage_of(options), path, options)
-    Checkpoint._publish(path, options)
+    check_recordable(path)
+    save = ListedSave(path, options, record_latest)
+    save.run(*plan_save(model, (), options))
     return path
 
 

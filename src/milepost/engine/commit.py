@@ -5,7 +5,7 @@ A checkpoint, in this order; each step is durable before the next begins::
     1. claim the data's names     P.index.milepost-<token>-of-NNNNN.tmp, which becomes the index
     2. write and sync             P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index
     3. sync the directory         from here on a crash cannot lose a claim and keep the data; if there was a checkpoint P
-                                  before, its data is claimed, too
+                                  before, its data is claimed, too; a numbered save has been announced
     4. rename the data            to P.data-SSSSS-of-NNNNN, which nothing refers to yet
     5. sync the directory
     6. rename the index           THE COMMIT POINT
@@ -32,8 +32,16 @@ from types import TracebackType
 from typing import Final, Self
 
 from milepost.bundle import BundleWriter, data_path, index_path
-from milepost.engine.leftovers import Temporary, claims, data_files, new_token, sweep_leftovers, visible_shards
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, warn
+from milepost.engine.announcement import Announcement
+from milepost.engine.leftovers import data_files, sweep_leftovers, visible_shards
+from milepost.engine.temporary import Temporary, claims, new_token
+from milepost.errors import (
+    AfterCommitError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    StorageError,
+    warn,
+)
 from milepost.storage import Storage, WritableFile
 
 _PATIENCE: Final = 10.0
@@ -41,7 +49,13 @@ _PATIENCE: Final = 10.0
 
 
 def commit_bundle(
-    storage: Storage, prefix: str, fill: Callable[[BundleWriter], None], *, shards: int = 1, alignment: int = 1
+    storage: Storage,
+    prefix: str,
+    fill: Callable[[BundleWriter], None],
+    *,
+    shards: int = 1,
+    alignment: int = 1,
+    announcement: Announcement | None = None,
 ) -> None:
     """Writes a checkpoint; when this returns, it survives a power cut.
 
@@ -55,10 +69,11 @@ def commit_bundle(
         shards: The number of data files. There may be one more, which is empty, while an old checkpoint of the same
             number is being replaced.
         alignment: Bytes; each tensor begins at a multiple of it.
+        announcement: Made before the commit point, for a checkpoint that is to be listed after it.
 
     Raises:
-        StorageError: The files could not be written, and what was there before still is; or, if only the very last step
-            failed, the new checkpoint is there, and may or may not survive a power cut.
+        StorageError: The files could not be written, and what was there before still is.
+        AfterCommitError: The new checkpoint is visible, and may or may not survive a power cut.
 
     Example:
         >>> import numpy as np
@@ -75,7 +90,7 @@ def commit_bundle(
             fill(writer)
             for shard in range(save.shards):
                 writer.write_shard(shard, save.open_shard(shard))
-            save.publish(writer.index())
+            save.publish(writer.index(), announcement)
     except CheckpointNotFoundError as error:
         raise _vanished(error) from error
 
@@ -148,7 +163,7 @@ class _Save:
         """A new file for a data shard. It stays open until the save has ended, which tells others that it is alive."""
         return self._create(self._data(shard))
 
-    def publish(self, index: bytes) -> None:
+    def publish(self, index: bytes, announcement: Announcement | None) -> None:
         """Takes steps 2 to 8 of the protocol from the data's sync on."""
         storage, directory = self._storage, self._directory
         for file in self._open:
@@ -160,6 +175,8 @@ class _Save:
             claim = Temporary.claim(self._prefix, self._token, shards)
             self._create(claim)
             self._replaced.append(claim)
+        if announcement is not None:
+            announcement.make(storage, self._prefix, self._token, index)
         storage.sync_directory(directory)
         for shard in range(self.shards):
             final = data_path(self._prefix, shard, self.shards)
@@ -174,7 +191,16 @@ class _Save:
         except BaseException:
             self._published = not storage.is_file(self._claim.path)
             raise
-        storage.sync_directory(directory)
+        try:
+            storage.sync_directory(directory)
+        except StorageError as error:
+            raise AfterCommitError(
+                f"the checkpoint is saved, but it may be lost in a power cut: {error.problem}",
+                errno=error.errno,
+                file=self._prefix,
+                remedy=error.remedy
+                or "check the disk; the next save to this directory makes this checkpoint durable too",
+            ) from error
         self._remove_replaced()
 
     def _claim_names(self, wanted: int) -> tuple[Temporary, WritableFile]:

@@ -1,7 +1,8 @@
-"""The checkpoints of a directory: the latest good one, waiting for new ones, removing.
+"""The checkpoints of a directory: the latest good one, and waiting for new ones.
 
-Which checkpoints there are is what the state file says; files that it does not name are not looked for. Whether they are
-good is found out by reading them: newest first, until one is whole.
+Which checkpoints there are, `milepost.engine.series` says. Whether they are good is found out by reading them: newest
+first, until one is whole. Another process may save and remove checkpoints meanwhile, so what was found bad is asked for
+once more.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 import errno
 import math
 import os
-import re
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal
 
-from milepost.bundle import open_bundle
+from milepost.bundle import data_path, open_bundle
 from milepost.bundle.names import index_path, locate
-from milepost.engine.leftovers import data_files
-from milepost.engine.state_file import PathLike, get_checkpoint_state
+from milepost.engine.leftovers import data_files, visible_shards
+from milepost.engine.series import known_checkpoints, older_of_series
+from milepost.engine.state_file import CheckpointState, PathLike
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -35,6 +36,9 @@ Verification = Literal["checksums", "files", "none"]
 
 _POLL_SECONDS: Final = 1.0
 _MOST_REMEMBERED: Final = 64
+_MOST_ATTEMPTS: Final = 20
+_MOST_SHARDS: Final = 1000
+"""Data files that are looked for by name. For more, the directory is listed."""
 _LOCAL: Final = LocalStorage()
 
 _Fingerprint = tuple[tuple[str, int, float], ...]
@@ -69,13 +73,8 @@ class _Findings:
         return problem
 
     def _fingerprint(self, storage: Storage, prefix: str) -> _Fingerprint:
-        paths = [
-            index_path(prefix),
-            prefix,
-            *(path for files in data_files(storage, prefix).values() for path in files),
-        ]
         fingerprint = []
-        for path in sorted(paths):
+        for path in (index_path(prefix), prefix, *_data_of(storage, prefix)):
             try:
                 modified = storage.modified(path)
                 file = storage.open(path)
@@ -84,6 +83,17 @@ class _Findings:
             fingerprint.append((path, file.size, modified))
             file.close()
         return tuple(fingerprint)
+
+
+def _data_of(storage: Storage, prefix: str) -> list[str]:
+    """The data files of a checkpoint; all that might be, if its index does not tell."""
+    try:
+        shards = visible_shards(storage, prefix) or 0
+    except CorruptCheckpointError:
+        shards = _MOST_SHARDS + 1
+    if shards > _MOST_SHARDS:
+        return sorted(path for files in data_files(storage, prefix).values() for path in files)
+    return [data_path(prefix, shard, shards) for shard in range(shards)]
 
 
 _FINDINGS: Final = _Findings()
@@ -118,6 +128,49 @@ def good_checkpoints(
             (skip or _skip)(candidate, problem)
 
 
+def newest_good(
+    storage: Storage,
+    read_state: Callable[[], CheckpointState | None],
+    verify: Verification,
+    skip: Callable[[str, MilepostError], None] | None = None,
+    *,
+    listed_only: bool = False,
+) -> str | None:
+    """The newest checkpoint of a directory that is whole, while other processes may save and remove some.
+
+    Args:
+        storage: Where it is.
+        read_state: What the directory lists now.
+        verify: What counts as proof.
+        skip: As for `good_checkpoints`.
+        listed_only: Whether to leave out older checkpoints of the series that are not listed.
+
+    Returns:
+        A checkpoint that was there when this returned; None if there is none, or none that is good.
+
+    Raises:
+        StorageError, UnsupportedError: As for `good_checkpoints`.
+    """
+    for attempt in range(_MOST_ATTEMPTS):
+        state = read_state()
+        if state is None:
+            return None
+        problems: dict[str, MilepostError] = {}
+        note = problems.__setitem__
+        # Whoever saves faster than all bytes can be read is followed by sizes alone.
+        level = verify if attempt < _MOST_ATTEMPTS - 1 or verify == "none" else "files"
+        found = next(good_checkpoints(storage, state.newest_first(), level, note), None)
+        if found is None and not listed_only:
+            found = next(good_checkpoints(storage, older_of_series(storage, state), level, note), None)
+        if found is not None and not problems and _identifying_path(storage, found) is not None:
+            return found
+        if read_state() == state and (found is None or _identifying_path(storage, found) is not None):
+            break
+    for prefix, problem in problems.items():
+        (skip or _skip)(prefix, problem)
+    return found
+
+
 def skipped_message(prefix: str, problem: MilepostError) -> str:
     """Says which checkpoint was passed over, and why."""
     return f"passed over the checkpoint {prefix}: {problem}"
@@ -130,10 +183,12 @@ def latest_checkpoint(
     verify: Verification = "checksums",
     storage: Storage | None = None,
 ) -> str | None:
-    """Finds the newest good checkpoint among those that the state file of a directory names.
+    """Finds the newest good checkpoint of a directory.
 
-    A checkpoint that is damaged or missing is passed over for the next older one, with a warning. What was found out is
-    remembered as long as the files do not change, so that asking again does not read them again.
+    That is the latest that the state file names, or that a process had saved when it was killed. If it is damaged or missing,
+    it is passed over for the next older one that is listed, or that has a lower number of the same series, with a warning.
+    What was found out is remembered as long as the files do not change, so that asking again does not read them again.
+    A directory that was copied is read where it is, even if its state file names the original.
 
     Args:
         checkpoint_dir: The directory.
@@ -144,7 +199,8 @@ def latest_checkpoint(
 
     Returns:
         The checkpoint's prefix, joined to ``checkpoint_dir`` as it was passed, to be given to ``restore``; None if there
-        is no state file, or none of its checkpoints is good.
+        is no state file, or no checkpoint is good. Beside a process that saves and removes checkpoints, it is one that was
+        there when this returned.
 
     Raises:
         StateFileError: The state file is not understood.
@@ -159,9 +215,8 @@ def latest_checkpoint(
         >>> latest_checkpoint(directory) == path
         True
     """
-    storage = storage or _LOCAL
-    state = get_checkpoint_state(checkpoint_dir, latest_filename, storage=storage)
-    return None if state is None else next(good_checkpoints(storage, state.newest_first(), verify), None)
+    files = storage or _LOCAL
+    return newest_good(files, lambda: known_checkpoints(files, checkpoint_dir, latest_filename), verify)
 
 
 def checkpoints_iterator(
@@ -250,62 +305,6 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: S
     return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
 
 
-def remove_checkpoint(
-    checkpoint_prefix: PathLike,
-    checkpoint_format_version: int = 2,
-    meta_graph_suffix: str = "meta",
-    *,
-    storage: Storage | None = None,
-) -> None:
-    """Removes the files of a checkpoint, its index before its data; one that does not exist is no error.
-
-    The state file is left alone.
-
-    Args:
-        checkpoint_prefix: The prefix, in which ``*``, ``?`` and ``[`` have no meaning.
-        checkpoint_format_version: 2, or 1 for the format before TensorFlow 0.12.
-        meta_graph_suffix: Ending of the file with TensorFlow 1's graph.
-        storage: Where it is; by default on this machine.
-
-    Raises:
-        StorageError: A file could not be removed.
-
-    Example:
-        >>> import milepost, os, tempfile
-        >>> directory = tempfile.mkdtemp()
-        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).write(directory + "/ckpt")
-        >>> remove_checkpoint(path)
-        >>> os.listdir(directory)
-        []
-    """
-    storage = storage or _LOCAL
-    prefix = os.fspath(checkpoint_prefix)
-    if checkpoint_format_version == 1:
-        storage.remove(prefix)
-    else:
-        remove_bundle(storage, prefix)
-    unsharded = re.sub(r"-[\d?]+-of-\d+$", "", prefix)
-    storage.remove(f"{unsharded}.{meta_graph_suffix}")
-
-
-def remove_bundle(storage: Storage, prefix: str) -> None:
-    """Removes index and data files for good; the index is gone for good before the first data file is.
-
-    Raises:
-        StorageError: A file could not be removed.
-    """
-    directory = os.path.dirname(prefix)
-    storage.remove(index_path(prefix))
-    data = [path for files in data_files(storage, prefix).values() for path in files]
-    if data:
-        storage.sync_directory(directory)
-    for path in data:
-        storage.remove(path)
-    if storage.is_directory(directory or "."):
-        # Were the data to come back after a crash, nothing would tell any more whose it is.
-        storage.sync_directory(directory)
-
-
 def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostError | None:
     try:
         if verify == "none":
@@ -347,14 +346,16 @@ def _wait_for_other_than(
     storage: Storage,
     skip: Callable[[str, MilepostError], None],
 ) -> str | None:
+    def newer() -> CheckpointState | None:
+        """What is listed, without the last one and what is older: that is not new, even if all newer ones are damaged."""
+        state = known_checkpoints(storage, directory)
+        names = [] if state is None else state.newest_first()
+        names = names[: names.index(last)] if last in names else names
+        return CheckpointState(names[0], tuple(reversed(names))) if names else None
+
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:
-        state = get_checkpoint_state(directory, storage=storage)
-        candidates = [] if state is None else state.newest_first()
-        if last in candidates:
-            # What is older than the last one is not new, even if all newer ones turn out to be damaged.
-            candidates = candidates[: candidates.index(last)]
-        new = next(good_checkpoints(storage, candidates, verify, skip), None)
+        new = newest_good(storage, newer, verify, skip, listed_only=True)
         remaining = deadline - time.monotonic()
         if new is not None or remaining <= 0:
             return new

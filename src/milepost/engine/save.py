@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle import BundleWriter
+from milepost.engine.announcement import Announcement
 from milepost.engine.carry_over import carry_over
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
@@ -105,12 +106,18 @@ def snapshot(arrays: Sequence[Array]) -> list[Array]:
 
 
 def execute_save(
-    plan: SavePlan, arrays: Sequence[Array], storage: Storage, prefix: str, options: CheckpointOptions
+    plan: SavePlan,
+    arrays: Sequence[Array],
+    storage: Storage,
+    prefix: str,
+    options: CheckpointOptions,
+    announcement: Announcement | None = None,
 ) -> None:
     """Writes and commits a planned save. When this returns, it survives a power cut.
 
     Raises:
         StorageError: The files could not be written; what was there before still is.
+        AfterCommitError: The checkpoint is visible, and may or may not survive a power cut.
     """
     graph = np.array(plan.graph.serialize(), object)
 
@@ -123,4 +130,6 @@ def execute_save(
                 writer.add_slice(write.key, write.shape, write.box, array, write.dtype, shard=write.shard)
         writer.add(OBJECT_GRAPH, graph, DType.of("string"), shard=plan.shards - 1)
 
-    commit_bundle(storage, prefix, fill, shards=plan.shards, alignment=options.data_alignment)
+    commit_bundle(
+        storage, prefix, fill, shards=plan.shards, alignment=options.data_alignment, announcement=announcement
+    )

@@ -17,12 +17,14 @@ passed it.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from google.protobuf import text_format
+from google.protobuf import text_encoding, text_format
 
 from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
@@ -48,6 +50,16 @@ _Message: Final[Any] = declare(
         ]
     },
 )["CheckpointState"]
+
+_PLAIN: Final = re.compile(
+    r'(?:(?:model_checkpoint_path|all_model_checkpoint_paths): "[^"\\\x00-\x1f\x7f]*"\n'
+    r"|(?:all_model_checkpoint_timestamps|last_preserved_timestamp): [0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?\n)+"
+)
+"""What nearly all state files look like. The library's parser understands the others, and needs far longer."""
+_PLAIN_LATEST: Final = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
+_PLAIN_PATH: Final = re.compile(r'^all_model_checkpoint_paths: "(.*)"$', re.MULTILINE)
+_PLAIN_TIMESTAMP: Final = re.compile(r"^all_model_checkpoint_timestamps: (.*)$", re.MULTILINE)
+_PLAIN_PRESERVED: Final = re.compile(r"^last_preserved_timestamp: (.*)$", re.MULTILINE)
 
 _REMEDY: Final = (
     "mend the file, or delete it and name the latest checkpoint with update_checkpoint_state; without one, training "
@@ -97,7 +109,10 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
     """
     message = _Message()
     try:
-        text_format.Merge(data.decode(), message)
+        text = data.decode()
+        if (state := _parse_plain(text)) is not None and state.model_checkpoint_path:
+            return state
+        text_format.Merge(text, message)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _not_understood(file, line, "text in UTF-8", f"byte {data[error.start]:#04x}") from None
@@ -126,22 +141,58 @@ def format_state(state: CheckpointState) -> bytes:
         model_checkpoint_path: "ckpt-1"
         all_model_checkpoint_paths: "ckpt-1"
     """
+    lines = [f'model_checkpoint_path: "{_escaped(state.model_checkpoint_path)}"']
+    lines += [f'all_model_checkpoint_paths: "{_escaped(path)}"' for path in state.all_model_checkpoint_paths]
+    lines += map(_timestamp_line, state.all_model_checkpoint_timestamps)
+    if state.last_preserved_timestamp:
+        lines.append(f"last_preserved_timestamp: {float(state.last_preserved_timestamp)}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def check_recordable(path: str) -> None:
+    """Makes sure that a state file can hold a path.
+
+    Raises:
+        StateFileError: The path has no UTF-8 form.
+    """
     try:
-        message = _Message(
-            model_checkpoint_path=state.model_checkpoint_path,
-            all_model_checkpoint_paths=state.all_model_checkpoint_paths,
-            all_model_checkpoint_timestamps=state.all_model_checkpoint_timestamps,
-            last_preserved_timestamp=state.last_preserved_timestamp,
-        )
-    except UnicodeEncodeError as error:
+        path.encode()
+    except UnicodeEncodeError:
         raise StateFileError(
             "a state file cannot hold this path",
             expected="a path that is UTF-8",
-            found=ascii(error.object),
+            found=ascii(path),
             remedy="rename the directory, or save without a state file, by `write`",
         ) from None
-    text: str = text_format.MessageToString(message, as_utf8=True)
-    return text.encode()
+
+
+# A list of thousands of checkpoints is written again after every save.
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _escaped(path: str) -> str:
+    check_recordable(path)
+    text: str = text_encoding.CEscape(path, as_utf8=True)  # type: ignore[arg-type]  # it takes text too
+    return text
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _timestamp_line(timestamp: float) -> str:
+    return f"all_model_checkpoint_timestamps: {float(timestamp)}"
+
+
+@functools.lru_cache(maxsize=4)  # who waits for new checkpoints reads the same text again and again
+def _parse_plain(text: str) -> CheckpointState | None:
+    """What a text says that is plain; None if the library must parse it."""
+    if not _PLAIN.fullmatch(text):
+        return None
+    latest, preserved = _PLAIN_LATEST.findall(text), _PLAIN_PRESERVED.findall(text)
+    return CheckpointState(
+        latest[-1] if latest else "",
+        tuple(_PLAIN_PATH.findall(text)),
+        tuple(map(float, _PLAIN_TIMESTAMP.findall(text))),
+        float(preserved[-1]) if preserved else 0.0,
+    )
 
 
 def get_checkpoint_state(
@@ -172,7 +223,30 @@ def get_checkpoint_state(
         True
     """
     directory = os.fspath(checkpoint_dir)
-    storage = storage or LocalStorage()
+    data = read_state_file(storage or LocalStorage(), directory, latest_filename)
+    if data is None:
+        return None
+    state = parse_state(data, _state_path(directory, latest_filename))
+    start = os.path.join(directory, "")
+
+    def joined(path: str) -> str:
+        return os.path.join(directory, path) if os.sep in path else start + path
+
+    return CheckpointState(
+        joined(state.model_checkpoint_path),
+        tuple(map(joined, state.all_model_checkpoint_paths)),
+        state.all_model_checkpoint_timestamps,
+        state.last_preserved_timestamp,
+    )
+
+
+def read_state_file(storage: Storage, directory: str, latest_filename: str | None = None) -> bytes | None:
+    """The text of a directory's state file; None if there is no such file.
+
+    Raises:
+        StateFileError: The file is too large to be one.
+        StorageError: The file cannot be read.
+    """
     path = _state_path(directory, latest_filename)
     if storage.is_directory(path):
         return None
@@ -183,15 +257,9 @@ def get_checkpoint_state(
     try:
         if file.size > _MOST_BYTES:
             raise _not_understood(path, None, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes")
-        state = parse_state(file.read(0, file.size), path)
+        return file.read(0, file.size)
     finally:
         file.close()
-    return CheckpointState(
-        os.path.join(directory, state.model_checkpoint_path),
-        tuple(os.path.join(directory, each) for each in state.all_model_checkpoint_paths),
-        state.all_model_checkpoint_timestamps,
-        state.last_preserved_timestamp,
-    )
 
 
 def update_checkpoint_state(
@@ -249,7 +317,7 @@ def update_checkpoint_state(
 
 def record_state(
     directory: PathLike, state: CheckpointState, latest_filename: str | None = None, *, storage: Storage | None = None
-) -> None:
+) -> bytes:
     """Writes the state file of a directory, atomically and durably, with all paths relative to the directory.
 
     A directory whose state is written so can be moved.
@@ -260,17 +328,24 @@ def record_state(
         latest_filename: Name of the state file; by default ``checkpoint``.
         storage: Where the directory is; by default on this machine.
 
+    Returns:
+        The text of the file.
+
     Raises:
         RuntimeError: The latest checkpoint's path is that of the state file.
         StateFileError: A path has no UTF-8 form.
         StorageError: The file could not be written; what was there before still is.
     """
     directory = os.fspath(directory)
+    start = os.path.join(directory, "")
 
     def relative(path: str) -> str:
+        inside = path.removeprefix(start)
+        if len(inside) < len(path) and os.sep not in inside:
+            return inside
         return os.path.relpath(path, directory or ".")
 
-    _write(
+    return _write(
         directory,
         CheckpointState(
             relative(state.model_checkpoint_path),
@@ -283,11 +358,13 @@ def record_state(
     )
 
 
-def _write(directory: str, state: CheckpointState, latest_filename: str | None, storage: Storage | None) -> None:
+def _write(directory: str, state: CheckpointState, latest_filename: str | None, storage: Storage | None) -> bytes:
     path = _state_path(directory, latest_filename)
     if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
         raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")
-    commit_file(storage or LocalStorage(), path, format_state(state))
+    text = format_state(state)
+    commit_file(storage or LocalStorage(), path, text)
+    return text
 
 
 def _state_path(directory: str, latest_filename: str | None) -> str:

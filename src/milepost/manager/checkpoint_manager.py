@@ -2,11 +2,8 @@
 
 After each save, in this order: the new checkpoint is durable; the state file that names it is durable; old checkpoints
 are removed, index before data; the state file no longer names them. So after a crash at any point the state file names a
-good checkpoint, and what should have been removed is still on the list.
-
-Only the first save of a directory has no state file to fall back to. A crash before there is one would leave a
-checkpoint that nothing names, and that the next run would neither restore nor overwrite. So the first save is announced,
-by a temporary file ``<directory>/<name>-<number>.milepost-<token>.tmp``, and the next run finishes what it began.
+good checkpoint, and what should have been removed is still on the list. A checkpoint that was saved when the process was
+killed, and that the state file does not name yet, was announced (`milepost.engine.announcement`): the next manager lists it.
 """
 
 from __future__ import annotations
@@ -14,15 +11,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from milepost.bundle import index_path
-from milepost.engine.directory import Verification, good_checkpoints, remove_bundle, skipped_message
-from milepost.engine.leftovers import Temporary, new_token, sweep_leftovers, temporaries
+from milepost.engine.directory import Verification, newest_good, skipped_message
+from milepost.engine.leftovers import sweep_leftovers
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, get_checkpoint_state, record_state
+from milepost.engine.removal import is_left, remove_bundles
+from milepost.engine.run_save import ListedSave
+from milepost.engine.series import list_announced, numbered
+from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
+from milepost.engine.status import LoadStatus
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -31,8 +30,9 @@ from milepost.errors import (
     StorageError,
     warn,
 )
-from milepost.retention import ManagedCheckpoint, RetentionPolicy, recover
-from milepost.storage import LocalStorage, Storage, WritableFile
+from milepost.manager.listing import Listing
+from milepost.retention import RetentionPolicy
+from milepost.storage import LocalStorage, Storage
 
 
 class NumberedSaves(Protocol):
@@ -51,8 +51,8 @@ class NumberedSaves(Protocol):
         """Waits for the save in flight, and raises what it raised."""
         ...
 
-    def _write_numbered(self, path: str, options: CheckpointOptions | None, after: Callable[..., None]) -> str:
-        """Saves under ``path``, calls ``after`` with it once it is durable, perhaps later and on another thread."""
+    def _write_numbered(self, save: ListedSave) -> str:
+        """Saves, perhaps later and on another thread."""
         ...
 
 
@@ -60,8 +60,15 @@ class CheckpointManager:
     """Keeps a series of checkpoints in a directory: numbers them, records them, deletes old ones.
 
     Arguments, files and rules are those of ``tf.train.CheckpointManager``; each of the two can go on where the other
-    stopped. Beyond it, checkpoints that turn out to be damaged or missing are passed over for the newest good one, and
-    what crashed saves left in the directory is removed at the start.
+    stopped. Beyond it, checkpoints that turn out to be damaged or missing are passed over for the newest good one, what
+    crashed saves left in the directory is removed at the start, and what a killed process had saved is listed then.
+
+    The manager restores, keeps and removes the checkpoints ``<directory>/<checkpoint_name>-<number>`` that are on the list
+    of the directory, and no others; several managers with different names may share a directory. A listed checkpoint that
+    lies elsewhere, or that has another name, is restored only if there is none of its own, and is never removed.
+
+    A run that has restored nothing from a directory does not add to a series of checkpoints that it finds there: its first
+    save raises `CheckpointExistsError`.
 
     Args:
         checkpoint: The `Checkpoint` to save and restore.
@@ -125,14 +132,13 @@ class CheckpointManager:
         self._storage: Storage = (options and options.storage) or LocalStorage()
         self._verify = verify
         self._lock = threading.Lock()
-        self._managed: tuple[ManagedCheckpoint, ...] = ()
-        self._last_preserved = 0.0
-        self._series: tuple[str, ...] = ()
-        """Every checkpoint that can be restored, as far as is known, newest first."""
+        self._listing = Listing(self._storage, self._directory, self._prefix)
+        self._status: LoadStatus | None = None
         self._latest: str | None = None
-        self._must_look = False
+        self._must_look = True
         self._recover()
-        self._take_up()
+        self._listing.load()
+        self._warn_of_unlisted()
 
     @property
     def checkpoint(self) -> Any:
@@ -152,7 +158,12 @@ class CheckpointManager:
     @property
     def checkpoints(self) -> list[str]:
         """Paths of the managed checkpoints, oldest first. Those preserved for good are not among them."""
-        return [each.path for each in self._managed]
+        return [each.path for each in self._listing.managed]
+
+    @property
+    def status(self) -> LoadStatus | None:
+        """What the restore of `restore_or_initialize` returned, with its report and assertions; None if it restored nothing."""
+        return self._status
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -161,9 +172,8 @@ class CheckpointManager:
         Checkpoints of an earlier run are verified when this is first asked for; those that are damaged or missing are
         passed over with a `SkippedCheckpointWarning`.
         """
-        series = self._series
         if self._must_look:
-            found = next(good_checkpoints(self._storage, series, self._verify), None)
+            found = newest_good(self._storage, self._listing.refresh, self._verify)
             with self._lock:
                 # Meanwhile a save in the background may have ended.
                 if self._must_look:
@@ -189,9 +199,10 @@ class CheckpointManager:
             asynchronous, it becomes the latest checkpoint when it is durable; `sync` waits for that.
 
         Raises:
-            CheckpointExistsError: That checkpoint exists, and ``checkpoint`` neither wrote nor restored anything.
+            CheckpointExistsError: There are checkpoints of this name, and ``checkpoint`` has restored none of this directory.
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
+            AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
         step = None
         if self._checkpoint_interval is not None:
@@ -199,25 +210,17 @@ class CheckpointManager:
             if self._is_too_early(step, check_interval):
                 return None
         self._checkpoint.sync()
-        durable = False
-        announcement: WritableFile | None = None
-
-        def publish(path: str, *_: object) -> None:
-            nonlocal durable
-            durable = True
-            self._publish(path)
-            self._withdraw(announcement)
-
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
+        path = f"{self._prefix}-{_integer(counter if checkpoint_number is None else checkpoint_number)}"
+        save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
         try:
-            path = f"{self._prefix}-{_integer(counter if checkpoint_number is None else checkpoint_number)}"
-            announcement = None if self._series else self._announce(path)
-            path = self._checkpoint._write_numbered(path, self._with(options), publish)
+            self._checkpoint._write_numbered(save)
         except BaseException:
-            if not durable:
+            if save.is_committed:
+                self._last_checkpoint_step = step
+            else:
                 counter.assign_sub(1)
-                self._withdraw(announcement)
             raise
         self._last_checkpoint_step = step
         return path
@@ -237,103 +240,85 @@ class CheckpointManager:
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
         """
         self._checkpoint.sync()
-        problems: list[MilepostError] = []
-
-        def skip(path: str, problem: MilepostError) -> None:
-            problems.append(problem)
-            warn(skipped_message(path, problem), SkippedCheckpointWarning)
-
-        for path in good_checkpoints(self._storage, self._series, self._verify, skip):
+        problems: dict[str, MilepostError] = {}
+        refused: set[str] = set()
+        while True:
+            path = newest_good(
+                self._storage, lambda: _without(refused, self._listing.refresh()), self._verify, problems.__setitem__
+            )
+            if path is None:
+                break
             try:
-                self._checkpoint.restore(path, self._with(None))
+                self._status = self._checkpoint.restore(path, self._with(None))
             except (CheckpointNotFoundError, CorruptCheckpointError) as error:
-                skip(path, error)
+                problems[path] = error
+                refused.add(path)
                 continue
+            break
+        for each, problem in problems.items():
+            warn(skipped_message(each, problem), SkippedCheckpointWarning)
+        if path is not None:
             with self._lock:
                 self._latest, self._must_look = path, False
             if self._checkpoint_interval is not None:
                 self._last_checkpoint_step = _integer(self._step_counter)
             return path
         if problems:
-            raise self._none_is_good(problems)
+            raise self._none_is_good(list(problems.values()))
         if self._init_fn is not None:
             self._init_fn()
         return None
+
+    def adopt_checkpoints(self) -> list[str]:
+        """Lists checkpoints of this series that are in the directory and on no list, for example because they were copied.
+
+        From then on they are restored, kept and removed like those that were listed before. When each was saved is taken
+        from its index file; the one with the highest number becomes the latest if none was listed before.
+
+        Returns:
+            Their paths, in the order of their numbers.
+
+        Raises:
+            StateFileError: The state file is not understood.
+            StorageError: The directory cannot be read, or the state file cannot be written.
+
+        Example:
+            >>> import milepost, os, tempfile
+            >>> directory = tempfile.mkdtemp()
+            >>> path = milepost.Checkpoint(step=milepost.Variable(3)).write(directory + "/ckpt-7")
+            >>> manager = CheckpointManager(milepost.Checkpoint(step=milepost.Variable(0)), directory, max_to_keep=5)
+            >>> manager.adopt_checkpoints() == [path]
+            True
+            >>> manager.restore_or_initialize() == path
+            True
+        """
+        with self._lock:
+            found = self._listing.adopt()
+            self._must_look |= bool(found)
+        return found
 
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""
         self._checkpoint.sync()
 
-    def _announce(self, path: str) -> WritableFile:
-        self._storage.make_directory(os.path.dirname(path))
-        # The save makes this name durable with those of its own temporary files, before its index can be seen.
-        return self._storage.create(Temporary(path, new_token()).path)
-
-    def _withdraw(self, announcement: WritableFile | None) -> None:
-        if announcement is not None:
-            try:
-                self._storage.remove(announcement.path)
-                announcement.close()
-            except StorageError:
-                pass  # It will be swept.
-
-    def _finish_first_save(self) -> None:
-        if get_checkpoint_state(self._directory, storage=self._storage) is not None:
-            return
-        for file in temporaries(self._storage, os.path.dirname(self._prefix)):
-            announced = file.shards is None and file.final.startswith(self._prefix + "-")
-            if announced and not self._storage.in_use(file.path):
-                saved = self._modified(file.final)
-                if saved is not None:
-                    state = CheckpointState(file.final, (file.final,), (saved,), saved - 1.0)
-                    record_state(self._directory, state, storage=self._storage)
-
     def _recover(self) -> None:
-        """Brings to an end what crashed saves began."""
+        """Brings to an end what killed and crashed saves began."""
         try:
-            self._finish_first_save()
+            list_announced(self._storage, self._directory)
             sweep_leftovers(self._storage, self._directory)
         except StorageError as error:
             warn(f"leftovers of crashed saves could not be removed: {error}")
 
-    def _take_up(self) -> None:
-        state = get_checkpoint_state(self._directory, storage=self._storage)
-        now = time.time()
-        if state is None:
-            # A checkpoint saved in this very instant must count as newer.
-            self._last_preserved = now - 1.0
+    def _warn_of_unlisted(self) -> None:
+        if self._listing.restorable() is not None:
             return
-        timestamps = list(state.all_model_checkpoint_timestamps)
-        recorded = []
-        for number, path in enumerate(state.all_model_checkpoint_paths):
-            timestamp = timestamps[number] if number < len(timestamps) else self._modified(path)
-            if timestamp is not None:
-                recorded.append(ManagedCheckpoint(self._as_ours(path), timestamp))
-        recovered = recover(recorded, state.last_preserved_timestamp, now)
-        if recovered.clock_went_back:
+        unlisted = numbered(self._storage, self._prefix)
+        if unlisted:
             warn(
-                f"the clock is {recovered.clock_went_back:.0f} seconds behind the last preserved checkpoint of "
-                f"{self._directory}; checkpoints saved since then stay for good"
+                f"no `checkpoint` file names the checkpoints in {self._directory}, the newest of which is "
+                f"{unlisted[-1]}, so restore_or_initialize() restores none of them: call adopt_checkpoints() first to go on "
+                "from them, or use another directory"
             )
-        self._managed, self._last_preserved = recovered.managed, recovered.last_preserved
-        self._series = tuple(dict.fromkeys(map(self._as_ours, state.newest_first())))
-        self._must_look = True
-
-    def _modified(self, path: str) -> float | None:
-        try:
-            return self._storage.modified(index_path(path))
-        except CheckpointNotFoundError:
-            return None
-
-    def _as_ours(self, path: str) -> str:
-        """The path as this manager writes it, if it lies in its directory.
-
-        Were one checkpoint on the list under two names, deleting the old one would delete the new one's files.
-        """
-        home = os.path.realpath(self._directory)
-        place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-        inside = os.path.relpath(place, home)
-        return path if inside.startswith(os.pardir + os.sep) else os.path.join(self._directory, inside)
 
     def _is_too_early(self, step: int, check_interval: bool) -> bool:
         last, interval = self._last_checkpoint_step, self._checkpoint_interval
@@ -345,39 +330,32 @@ class CheckpointManager:
         options = options or self._options or CheckpointOptions()
         return options if options.storage is not None else dataclasses.replace(options, storage=self._storage)
 
-    def _publish(self, path: str) -> None:
-        """Records a checkpoint that has become durable, and deletes what is no longer to be kept."""
+    def _publish(self, path: str, durable: bool) -> None:
+        """Records a checkpoint that has been saved, and deletes what is no longer to be kept."""
         with self._lock:
-            others = [each for each in self._managed if each.path != path]
-            self._managed = (*others, ManagedCheckpoint(path, time.time()))
-            self._record(path)
+            self._listing.add(path)
             self._latest, self._must_look = path, False
-            self._series = (path, *(each for each in self._series if each != path))
+            self._listing.record(path)
+            if not durable:
+                return  # The older ones may be all that a power cut leaves.
             try:
                 self._delete_old(path)
             except StorageError as error:
                 warn(f"{path} is saved, but older checkpoints could not be removed: {error}")
 
     def _delete_old(self, latest: str) -> None:
-        decision = self._policy.apply(self._managed, self._last_preserved)
-        if len(decision.keep) == len(self._managed):
+        decision = self._policy.apply(self._listing.managed, self._listing.last_preserved)
+        if len(decision.keep) == len(self._listing.managed):
             return
-        self._last_preserved = decision.last_preserved
-        self._managed = (*decision.delete, *decision.keep)
-        for each in decision.delete:
-            remove_bundle(self._storage, each.path)
-            self._managed = tuple(other for other in self._managed if other != each)
-            self._series = tuple(other for other in self._series if other != each.path)
-        self._record(latest)
-
-    def _record(self, latest: str) -> None:
-        state = CheckpointState(
-            latest,
-            tuple(each.path for each in self._managed),
-            tuple(each.timestamp for each in self._managed),
-            self._last_preserved,
-        )
-        record_state(self._directory, state, storage=self._storage)
+        self._listing.last_preserved = decision.last_preserved
+        self._listing.managed = (*decision.delete, *decision.keep)
+        doomed = [each.path for each in decision.delete if self._listing.is_own(each.path)]
+        try:
+            remove_bundles(self._storage, doomed)
+        finally:
+            self._listing.drop({path for path in doomed if not is_left(self._storage, path)})
+        self._listing.drop({each.path for each in decision.delete})
+        self._listing.record(latest)
 
     def _none_is_good(self, problems: list[MilepostError]) -> MilepostError:
         all_missing = all(isinstance(problem, CheckpointNotFoundError) for problem in problems)
@@ -393,3 +371,9 @@ class CheckpointManager:
 def _integer(value: Any) -> int:
     """The number that a variable, tensor, array or number holds."""
     return int(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:
+    """What is listed, without some checkpoints."""
+    left = [] if state is None else [path for path in state.newest_first() if path not in paths]
+    return CheckpointState(left[0], tuple(reversed(left))) if left else None

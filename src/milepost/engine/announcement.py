@@ -1,0 +1,143 @@
+"""Announcements of numbered saves: what a killed process had saved, and had not yet put on its directory's list.
+
+::
+
+    announcement = P ".milepost-" token "-index-" digest ".tmp"
+    token        = that of the save
+    digest       = 16 hexadecimal digits: BLAKE2b, 8 bytes, of the index file's bytes
+
+A numbered save makes this file, which is empty, before its index becomes visible, and removes it when the state file that
+names the checkpoint P is durable. So an announcement that a dead process left tells whether its save reached the commit
+point: it did if the index of P has this digest. An index of another digest is another run's, or somebody's copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from milepost.bundle import index_path
+from milepost.engine.temporary import Temporary, temporaries
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.storage import Storage, WritableFile
+
+_DIGEST_BYTES: Final = 8
+
+
+class Announcement:
+    """One save's announcement, from before its commit until its checkpoint is listed.
+
+    Example:
+        >>> from milepost.storage import MemoryStorage
+        >>> storage, announcement = MemoryStorage(), Announcement()
+        >>> announcement.make(storage, "run/ckpt-1", "0123456789abcdef", b"index")
+        >>> storage.list("run")
+        ['ckpt-1.milepost-0123456789abcdef-index-24f7aca4e83b4a10.tmp']
+        >>> announcement.withdraw()
+        >>> storage.list("run")
+        []
+    """
+
+    def __init__(self) -> None:
+        self._storage: Storage | None = None
+        self._file: WritableFile | None = None
+        self._made: Temporary | None = None
+
+    def make(self, storage: Storage, prefix: str, token: str, index: bytes) -> None:
+        """Announces the save of ``prefix`` whose index has these bytes; durable after the directory is synced.
+
+        Raises:
+            StorageError: The file could not be made.
+        """
+        self._storage = storage
+        self._made = Temporary.announcement(prefix, token, digest_of(index))
+        self._file = storage.create(self._made.path)
+
+    def is_committed(self) -> bool:
+        """Whether the announced index is visible. If that cannot be read, it may be, and so it counts as visible."""
+        if self._storage is None or self._made is None:
+            return False
+        try:
+            return _is_visible(self._storage, self._made)
+        except StorageError:
+            return True
+
+    def withdraw(self) -> None:
+        """Removes the announcement; one that cannot be removed says nothing new, and is swept later."""
+        if self._file is not None and self._storage is not None:
+            try:
+                self._storage.remove(self._file.path)
+            except StorageError:
+                pass
+            self.leave()
+
+    def leave(self) -> None:
+        """Leaves the announcement to the next run, which puts the checkpoint on the list."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except StorageError:
+                pass  # It is empty.
+
+
+def digest_of(index: bytes) -> str:
+    """The digest that an announcement holds of the bytes of an index.
+
+    Example:
+        >>> digest_of(b"index")
+        '24f7aca4e83b4a10'
+    """
+    return hashlib.blake2b(index, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def announced(storage: Storage, directory: str) -> list[str]:
+    """Checkpoints that dead processes had saved and not yet listed, oldest first.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory.
+
+    Raises:
+        StorageError: The directory cannot be read.
+    """
+    found = []
+    for each in temporaries(storage, directory):
+        if each.digest is not None and not storage.in_use(each.path) and is_pending(storage, each):
+            try:
+                found.append((storage.modified(index_path(each.final)), each.final))
+            except CheckpointNotFoundError:
+                pass  # It has been removed just now.
+    return list(dict.fromkeys(prefix for _, prefix in sorted(found)))
+
+
+def is_pending(storage: Storage, announcement: Temporary) -> bool:
+    """Whether an announced save reached its commit point, so that its checkpoint may still have to be listed."""
+    try:
+        return _is_visible(storage, announcement)
+    except StorageError:
+        return False
+
+
+def forget(storage: Storage, directory: str) -> None:
+    """Removes what dead processes announced, once it is listed or newer checkpoints are.
+
+    Raises:
+        StorageError: A file could not be removed.
+    """
+    for each in temporaries(storage, directory):
+        if each.digest is not None and not storage.in_use(each.path):
+            storage.remove(each.path)
+
+
+def _is_visible(storage: Storage, announcement: Temporary) -> bool:
+    try:
+        file = storage.open(index_path(announcement.final))
+    except (CheckpointNotFoundError, CorruptCheckpointError):
+        return False
+    try:
+        return digest_of(file.read(0, file.size)) == announcement.digest
+    except CorruptCheckpointError:
+        return False
+    finally:
+        file.close()

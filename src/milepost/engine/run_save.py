@@ -1,0 +1,146 @@
+"""One save from its plan to its end: the commit, and what comes after it.
+
+Until the commit point a save that fails has changed nothing. After it the checkpoint is there whatever happens, so each of the
+steps that follow is taken even if an earlier one failed: the checkpoint is listed, then the user's write callbacks are called.
+What failed is raised at the end, and says what holds all the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from milepost.engine.announcement import Announcement
+from milepost.engine.load import storage_of
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.plan import SavePlan
+from milepost.engine.save import execute_save
+from milepost.engine.series import list_saved
+from milepost.engine.state_file import STATE_FILE
+from milepost.errors import AfterCommitError, MilepostError, UntrackableError
+from milepost.graph.adapter import Array
+from milepost.storage import Storage
+
+
+class Save:
+    """One save under exactly the path it is given.
+
+    Args:
+        path: The checkpoint's prefix.
+        options: How to save.
+
+    Raises:
+        UntrackableError: A write callback takes arguments that it will not get.
+    """
+
+    def __init__(self, path: str, options: CheckpointOptions) -> None:
+        self.path = path
+        self.options = options
+        self._callbacks = _write_callbacks(options)
+
+    def run(self, plan: SavePlan, arrays: Sequence[Array]) -> None:
+        """Writes and commits; then does what comes after.
+
+        Raises:
+            StorageError: The files could not be written; what was there before still is.
+            AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
+        """
+        problems = self._commit(plan, arrays)
+        for call in self._callbacks:
+            try:
+                call(self.path)
+            except Exception as error:
+                error.add_note(f"The checkpoint {self.path} is saved; a write callback failed after that.")
+                problems.append(error)
+        if problems:
+            for other in problems[1:]:
+                problems[0].add_note(f"After that: {type(other).__name__}: {other}")
+            raise problems[0]
+
+    def _commit(self, plan: SavePlan, arrays: Sequence[Array]) -> list[Exception]:
+        execute_save(plan, arrays, storage_of(self.options), self.path, self.options)
+        return []
+
+
+class ListedSave(Save):
+    """One save that the state file of its directory is to name.
+
+    Args:
+        path: The checkpoint's prefix.
+        options: How to save.
+        record: Lists the checkpoint: called with the storage, the path, and whether the checkpoint is durable.
+
+    Attributes:
+        is_committed: Whether the checkpoint is there, so that its number is used.
+        committed: Called once it is.
+    """
+
+    def __init__(self, path: str, options: CheckpointOptions, record: Callable[[Storage, str, bool], object]) -> None:
+        super().__init__(path, options)
+        self._record = record
+        self.is_committed = False
+        self.committed: Callable[[], object] = lambda: None
+
+    def _commit(self, plan: SavePlan, arrays: Sequence[Array]) -> list[Exception]:
+        storage, announcement = storage_of(self.options), Announcement()
+        problems: list[Exception] = []
+        try:
+            try:
+                execute_save(plan, arrays, storage, self.path, self.options, announcement)
+            except BaseException as error:
+                if not announcement.is_committed():
+                    announcement.withdraw()
+                    raise
+                self._note_commit()
+                if not isinstance(error, Exception):
+                    raise
+                problems.append(error)
+            self._note_commit()
+            try:
+                self._record(storage, self.path, not problems)
+            except MilepostError as error:
+                unlisted = self._unlisted(error)
+                unlisted.__cause__ = error
+                problems.append(unlisted)
+            else:
+                announcement.withdraw()
+        finally:
+            announcement.leave()
+        return problems
+
+    def _note_commit(self) -> None:
+        if not self.is_committed:
+            self.is_committed = True
+            self.committed()
+
+    def _unlisted(self, error: MilepostError) -> AfterCommitError:
+        return AfterCommitError(
+            f"the checkpoint is saved, but the state file of its directory could not be brought to name it: {error.problem}",
+            errno=getattr(error, "errno", None),
+            key=self.path,
+            file=error.file or os.path.join(os.path.dirname(self.path), STATE_FILE),
+            remedy=(error.remedy + "; " if error.remedy else "") + "the next save, or the next run, lists it",
+        )
+
+
+def record_latest(storage: Storage, path: str, durable: bool) -> None:
+    """Makes a checkpoint the latest of its directory, as `Checkpoint.save` does, which deletes nothing."""
+    list_saved(storage, path)
+
+
+def _write_callbacks(options: CheckpointOptions) -> list[Callable[[str], object]]:
+    """The write callbacks as functions of the path."""
+    return [_of_path(callback) for callback in options.experimental_write_callbacks or ()]
+
+
+def _of_path(callback: Callable[..., Any]) -> Callable[[str], object]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(callback).parameters.values()
+    count = sum(each.kind in kinds and each.default is each.empty for each in parameters)
+    if count > 1:
+        raise UntrackableError(
+            "a write callback takes no argument, or the path", expected="0 or 1 arguments", found=f"{count} arguments"
+        )
+    return callback if count else lambda _: callback()

@@ -1,0 +1,100 @@
+"""Names of the files that a save keeps beside its checkpoint while it runs.
+
+::
+
+    temporary     =  final ".milepost-" token ".tmp"                       becomes the file `final`
+    claim         =  P ".index.milepost-" token "-of-" NNNNN ".tmp"        claims P.data-?????-of-NNNNN
+    announcement  =  P ".milepost-" token "-index-" digest ".tmp"          see `milepost.engine.announcement`
+    token         =  16 hexadecimal digits, drawn for each save
+
+A claim says: data files of the checkpoint P with this number of shards belong to nobody, unless the visible index has
+that number of shards.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Final, Self
+
+from milepost.bundle import index_path
+from milepost.storage import Storage
+
+_NAME: Final = re.compile(r"(.+)\.milepost-([0-9a-f]{16})(?:-of-(\d{5,})|-index-([0-9a-f]{16}))?\.tmp", re.DOTALL)
+_ENDING: Final = ".tmp"
+
+
+def new_token() -> str:
+    """A token that no other save has.
+
+    Example:
+        >>> len(new_token())
+        16
+    """
+    return secrets.token_hex(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """A file that a save keeps while it runs.
+
+    Attributes:
+        final: Path of the file that it becomes; for a claim, of the index; for an announcement, the checkpoint's prefix.
+        token: The save's.
+        shards: For a claim, the number of shards claimed; otherwise None.
+        digest: For an announcement, that of the index; otherwise None.
+
+    Example:
+        >>> Temporary("run/ckpt-1.index", "0123456789abcdef", 2).path
+        'run/ckpt-1.index.milepost-0123456789abcdef-of-00002.tmp'
+        >>> Temporary.parse("run/checkpoint.milepost-0123456789abcdef.tmp")
+        Temporary(final='run/checkpoint', token='0123456789abcdef', shards=None, digest=None)
+    """
+
+    final: str
+    token: str
+    shards: int | None = None
+    digest: str | None = None
+
+    @classmethod
+    def claim(cls, prefix: str, token: str, shards: int) -> Self:
+        """The claim of a save to the data files of ``prefix`` that say ``of-<shards>``."""
+        return cls(index_path(prefix), token, shards)
+
+    @classmethod
+    def announcement(cls, prefix: str, token: str, digest: str) -> Self:
+        """The announcement of a save whose index has this digest."""
+        return cls(prefix, token, None, digest)
+
+    @classmethod
+    def parse(cls, path: str) -> Self | None:
+        """Undoes `path`; None if the path is not one of a temporary file of milepost's."""
+        match = _NAME.fullmatch(path)
+        if match is None:
+            return None
+        found = cls(match[1], match[2], int(match[3]) if match[3] else None, match[4])
+        is_claim = found.final.endswith(index_path("")) and found.shards
+        return found if found.path == path and (is_claim or found.shards is None) else None
+
+    @property
+    def path(self) -> str:
+        """The file's own path."""
+        marks = "" if self.shards is None else f"-of-{self.shards:05}"
+        if self.digest is not None:
+            marks += f"-index-{self.digest}"
+        return f"{self.final}.milepost-{self.token}{marks}{_ENDING}"
+
+
+def temporaries(storage: Storage, directory: str) -> list[Temporary]:
+    """The temporary files of all saves, running or dead, in a directory."""
+    names = [name for name in storage.list(directory) if name.endswith(_ENDING)]
+    found = (Temporary.parse(os.path.join(directory, name)) for name in names)
+    return [each for each in found if each is not None]
+
+
+def claims(storage: Storage, prefix: str) -> list[Temporary]:
+    """The claims to data files of a checkpoint, of saves running or dead."""
+    index = index_path(prefix)
+    return [each for each in temporaries(storage, os.path.dirname(prefix)) if each.shards and each.final == index]

@@ -1,0 +1,200 @@
+"""What one manager has on the list of its directory, beside what others have there.
+
+A directory has one state file, and may have several series of checkpoints, each with a manager of its own. A manager restores,
+keeps and removes its own series. It writes what others have listed as it found it. A listed checkpoint that does not lie in
+the directory is none of anybody's here: it can be restored, and goes from the list when that is written next.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from typing import Final
+
+from milepost.bundle import index_path
+from milepost.engine.series import is_inside, is_of_series, known_checkpoints, numbered, place_of
+from milepost.engine.state_file import CheckpointState, read_state_file, record_state
+from milepost.errors import CheckpointNotFoundError, warn
+from milepost.retention import ManagedCheckpoint, recover
+from milepost.storage import Storage
+
+_MOST_LISTED: Final = 3
+
+
+class Listing:
+    """The list of a directory, as the manager of one series sees it.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory.
+        stem: Path of the series' checkpoints, without number.
+
+    Attributes:
+        managed: The checkpoints that this manager has listed, oldest first.
+        last_preserved: When the last checkpoint that was kept for good was saved, in seconds since the epoch.
+    """
+
+    _living: Final[weakref.WeakSet[Listing]] = weakref.WeakSet()
+
+    def __init__(self, storage: Storage, directory: str, stem: str) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._stem = stem
+        self.managed: tuple[ManagedCheckpoint, ...] = ()
+        self.last_preserved = 0.0
+        self._own: tuple[str, ...] = ()
+        self._others: tuple[ManagedCheckpoint, ...] = ()
+        self._elsewhere: tuple[str, ...] = ()
+        self._others_preserved: float | None = None
+        self._written: bytes | None = None
+        Listing._living.add(self)
+
+    def load(self) -> None:
+        """Takes up what earlier runs have listed.
+
+        Raises:
+            StateFileError: The state file is not understood.
+            StorageError: The directory cannot be read.
+        """
+        now = time.time()
+        state = known_checkpoints(self._storage, self._directory)
+        if state is None:
+            # A checkpoint saved in this very instant must count as newer.
+            self.last_preserved = now - 1.0
+            return
+        outside = self._sort_out(state)
+        is_own = set(self._own)
+        own = [each for each in self._timed(state) if each.path in is_own]
+        recovered = recover(own, state.last_preserved_timestamp, now)
+        if recovered.clock_went_back:
+            warn(
+                f"the clock is {recovered.clock_went_back:.0f} seconds behind the last preserved checkpoint of "
+                f"{self._directory}; checkpoints saved since then stay for good"
+            )
+        self.managed, self.last_preserved = recovered.managed, recovered.last_preserved
+        if outside:
+            names = ", ".join(outside[:_MOST_LISTED]) + (", ..." if len(outside) > _MOST_LISTED else "")
+            warn(
+                f"the list of {self._directory} names checkpoints that are not of the series "
+                f"{os.path.basename(self._stem)} there: {names}; those that can be read can be restored, and none is ever removed"
+            )
+
+    def restorable(self) -> CheckpointState | None:
+        """The checkpoints to restore from: those of this series or, without any, the others that are listed.
+
+        Those of a series that another manager of this process has are not among them.
+        """
+        paths = self._own or tuple(path for path in self._elsewhere if not self._is_managed_by_another(path))
+        return CheckpointState(paths[0], tuple(reversed(paths))) if paths else None
+
+    def is_own(self, path: str) -> bool:
+        """Whether a checkpoint is one of this series, and its files are in its directory."""
+        home = os.path.dirname(self._stem)
+        return is_of_series(path, self._stem) and is_inside(self._storage, home, path)
+
+    def refresh(self) -> CheckpointState | None:
+        """`restorable`, as it is now if others have written the list; what is managed stays as it is."""
+        if self._written is None:
+            state = known_checkpoints(self._storage, self._directory)
+            self._own = self._elsewhere = ()
+            if state is not None:
+                self._sort_out(state)
+        return self.restorable()
+
+    def adopt(self) -> list[str]:
+        """Lists checkpoints of this series that are on no list, in the order of their numbers; errors as for `record`."""
+        self.load()
+        known = {each.path for each in self.managed} | set(self._own)
+        found = [path for path in numbered(self._storage, self._stem) if path not in known and self.is_own(path)]
+        if found:
+            times = {path: saved for path in found if (saved := self._modified(path)) is not None}
+            adopted = [ManagedCheckpoint(path, saved) for path, saved in times.items()]
+            # None of them was preserved for good by a manager, however old it is.
+            self.last_preserved = min([self.last_preserved, *(each.timestamp - 1.0 for each in adopted)])
+            self.managed = (*adopted, *self.managed)
+            self._own = (*self._own, *reversed(found))
+            self.record(self._own[0])
+        return found
+
+    def add(self, path: str) -> None:
+        """Makes a checkpoint that was just saved the newest of this series."""
+        others = [each for each in self.managed if each.path != path]
+        self.managed = (*others, ManagedCheckpoint(path, time.time()))
+        self._own = (path, *(each for each in self._own if each != path))
+
+    def drop(self, paths: set[str]) -> None:
+        """Takes checkpoints off the list, because their files are gone."""
+        self.managed = tuple(each for each in self.managed if each.path not in paths)
+        self._own = tuple(each for each in self._own if each not in paths)
+
+    def record(self, latest: str) -> None:
+        """Writes the list.
+
+        Args:
+            latest: The checkpoint that becomes the directory's latest.
+
+        Raises:
+            StateFileError: Somebody has written a state file that is not understood.
+            StorageError: The state file could not be written; what was there before still is.
+        """
+        self._look_for_others()
+        preserved = self.last_preserved
+        if self._others and self._others_preserved is not None:
+            # Both managers share this time. The earlier one makes either keep too many for good rather than too few.
+            preserved = min(preserved, self._others_preserved)
+        everything = (*self._others, *self.managed)
+        state = CheckpointState(
+            latest, tuple(each.path for each in everything), tuple(each.timestamp for each in everything), preserved
+        )
+        self._written = record_state(self._directory, state, storage=self._storage)
+
+    def _look_for_others(self) -> None:
+        """Reads what others have listed, unless the file is as this manager wrote it."""
+        if self._written is not None and read_state_file(self._storage, self._directory) == self._written:
+            return
+        state = known_checkpoints(self._storage, self._directory)
+        self._others, self._others_preserved = (), None
+        if state is not None:
+            own = {each.path for each in self.managed}
+            self._others = tuple(
+                each for each in self._timed(state) if each.path not in own and self._is_others(each.path)
+            )
+            self._others_preserved = state.last_preserved_timestamp
+
+    def _is_others(self, path: str) -> bool:
+        _, home = place_of(self._storage, self._directory)
+        _, place = place_of(self._storage, os.path.dirname(path))
+        return os.path.join(place, "").startswith(os.path.join(home, "")) and not is_of_series(path, self._stem)
+
+    def _sort_out(self, state: CheckpointState) -> list[str]:
+        """Divides what is listed; returns what to warn of: what is outside, and what no manager can have listed."""
+        own: list[str] = []
+        elsewhere: list[str] = []
+        for path in state.newest_first():
+            (own if self.is_own(path) else elsewhere).append(path)
+        self._own, self._elsewhere = tuple(own), tuple(elsewhere)
+        by_managers = bool(state.all_model_checkpoint_timestamps)
+        return [path for path in elsewhere if not (by_managers and self._is_others(path))]
+
+    def _is_managed_by_another(self, path: str) -> bool:
+        place = place_of(self._storage, self._directory)
+        return any(
+            other is not self and place_of(other._storage, other._directory) == place and other.is_own(path)
+            for other in Listing._living
+        )
+
+    def _timed(self, state: CheckpointState) -> list[ManagedCheckpoint]:
+        times = state.all_model_checkpoint_timestamps
+        found = []
+        for number, path in enumerate(state.all_model_checkpoint_paths):
+            saved = times[number] if number < len(times) else self._modified(path)
+            if saved is not None:
+                found.append(ManagedCheckpoint(path, saved))
+        return found
+
+    def _modified(self, path: str) -> float | None:
+        try:
+            return self._storage.modified(index_path(path))
+        except CheckpointNotFoundError:
+            return None

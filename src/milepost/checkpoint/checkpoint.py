@@ -16,6 +16,7 @@ from milepost.engine.load import load_into, saved_model_variables, storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.save import plan_save, snapshot
+from milepost.engine.series import list_announced
 from milepost.engine.state_file import check_recordable
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UntrackableError
@@ -246,10 +247,13 @@ class Checkpoint(Tracked):
     def _write_numbered(self, save: ListedSave) -> str:
         """Writes a checkpoint of a series, unless that is another run's, and puts it on the list of its directory."""
         storage = storage_of(save.options)
+        guard = self._private.guard
         check_recordable(save.path)
         if not save.options.overwrite:
-            self._private.guard.check(storage, save.path)
-        save.committed = self._private.guard.on_commit(storage, save.path)
+            guard.check(storage, save.path)
+        if not guard.is_own(storage, save.path):
+            list_announced(storage, os.path.dirname(save.path))
+        save.committed = guard.on_commit(storage, save.path)
         return self._write(save)
 
     def _write(self, save: Save) -> str:

@@ -36,6 +36,10 @@ class SeriesGuard:
         series = self._series(storage, path)
         return lambda: self._own.add(series)
 
+    def is_own(self, storage: Storage, path: str) -> bool:
+        """Whether this `Checkpoint` has saved a checkpoint of this series."""
+        return self._series(storage, path) in self._own
+
     def check(self, storage: Storage, path: str) -> None:
         """Makes sure that a checkpoint may be saved.
 
@@ -43,7 +47,7 @@ class SeriesGuard:
             CheckpointExistsError: Its series is another run's.
         """
         directory = os.path.dirname(path)
-        if self._series(storage, path) in self._own or place_of(storage, directory) in self._restored:
+        if self.is_own(storage, path) or place_of(storage, directory) in self._restored:
             return
         stem, _ = split_number(path) or (path, 0)
         others = numbered(storage, stem) or [each for each in (path,) if storage.is_file(index_path(each))]

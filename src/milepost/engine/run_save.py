@@ -96,7 +96,7 @@ class ListedSave(Save):
                 self._note_commit()
                 if not isinstance(error, Exception):
                     raise
-                problems.append(error)
+                problems.append(error if isinstance(error, AfterCommitError) else self._committed_all_the_same(error))
             self._note_commit()
             try:
                 self._record(storage, self.path, not problems)
@@ -114,6 +114,16 @@ class ListedSave(Save):
         if not self.is_committed:
             self.is_committed = True
             self.committed()
+
+    def _committed_all_the_same(self, error: Exception) -> AfterCommitError:
+        committed = AfterCommitError(
+            f"the checkpoint is saved, but it may be lost in a power cut: {getattr(error, 'problem', error)}",
+            errno=getattr(error, "errno", None),
+            file=self.path,
+            remedy="check the disk; the next save to this directory makes this checkpoint durable too",
+        )
+        committed.__cause__ = error
+        return committed
 
     def _unlisted(self, error: MilepostError) -> AfterCommitError:
         return AfterCommitError(

@@ -59,8 +59,8 @@ class SeriesGuard:
                 expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, or a run that goes on from them",
                 found=names if len(others) <= _MOST_LISTED else f"{len(others)}, up to {names}",
                 remedy=(
-                    "to go on with that run, restore its latest checkpoint before the first save; otherwise save to another "
-                    "directory, or pass CheckpointOptions(overwrite=True) if the old checkpoints may go"
+                    "restore the latest checkpoint first to go on with that run; otherwise save to another directory or "
+                    "name, or pass CheckpointOptions(overwrite=True) if the old checkpoints may go"
                 ),
             )
 

@@ -93,6 +93,11 @@ def _main(task: dict[str, Any]) -> None:
     peer = libraries.peer(task["peer"])
     if task["do"] == "save":
         _watched(peer, task["how"], Path(task["folder"]))
+    elif task["do"] == "together":
+        peer.save_share(Path(task["folder"]) / peer.name, task["rank"], task["port"])
+    elif task["do"] == "alone":
+        found = peer.restore_shares(Path(task["folder"]) / peer.name)
+        assert equal({"rows": found}, {"rows": distinct(1, "rows")["rows"]})
     else:
         for folder in task["folders"]:
             print(_RESULT + _read(peer, task["how"], Path(folder)), flush=True)

@@ -32,14 +32,14 @@ class Peer:
         packages: The packages whose versions matter, the first of which is imported.
         name: The name of a checkpoint at a path.
         numbered: The name of a checkpoint of a series.
-        notes: For each row that came out as ``partly`` the sentence that says what, by the row's key.
+        shares: Whether it has `save_share` and `restore_shares`.
     """
 
     title: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     name: ClassVar[str] = "checkpoint"
     numbered: ClassVar[str] = "checkpoint-{}"
-    notes: ClassVar[Mapping[str, str]] = {}
+    shares: ClassVar[bool] = False
 
     def hold(self, values: Values) -> Live:
         """Live objects with these values, each ``float32[128, n]``."""
@@ -73,6 +73,18 @@ class Peer:
     def unbuilt(self) -> Mapping[str, Late]:
         """Models that make variables, with random values, when they are first called; by what makes them."""
         raise NotImplementedError
+
+    def save_share(self, path: Path, rank: int, port: int) -> None:
+        """Saves, as one of two processes that meet at a port, half of the rows of ``distinct(1, "rows")``."""
+        raise NotImplementedError
+
+    def restore_shares(self, path: Path) -> np.ndarray[Any, np.dtype[Any]]:
+        """Restores all the rows that two processes saved."""
+        raise NotImplementedError
+
+    def map(self, path: Path) -> object | None:
+        """Loads values without reading them yet, or returns None where there is no such way."""
+        return None
 
     def exploits(self, path: Path, code: str) -> list[tuple[str, Callable[[], object]]]:
         """Further ways to have a checkpoint run Python code: what each is, and the restore that would run it.

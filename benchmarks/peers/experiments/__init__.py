@@ -6,16 +6,20 @@ from types import ModuleType
 
 from benchmarks.peers.experiments import (
     code,
+    compressed,
     deferred,
     failed_restore,
     fallback,
     flipped_bytes,
     killed_overwrite,
     killed_series,
+    mapped,
+    one_file,
     report,
     saved_again,
     syncs,
     tensorflow_files,
+    together,
 )
 
 ROWS: tuple[ModuleType, ...] = (
@@ -30,4 +34,8 @@ ROWS: tuple[ModuleType, ...] = (
     fallback,
     tensorflow_files,
     code,
+    together,
+    mapped,
+    one_file,
+    compressed,
 )

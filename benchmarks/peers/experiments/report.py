@@ -13,10 +13,10 @@ from benchmarks.peers.finding import Finding, judged
 from benchmarks.peers.peer import Peer, Values, distinct
 
 KEY = "report"
-TITLE = "says which values were missing, unexpected, of another shape, of another type"
-HOW = "A value of that kind is in the file or in the program: is it named in a result, error, warning or message?"
+TITLE = "says what was missing, unexpected, of another shape or type"
+HOW = "A value of that kind is in the file or in the program, or one of each: are they named in a result, error, warning or message?"
 
-_ODD = "omega"
+_ODD = ("omega", "psi", "chi", "phi")
 
 
 def run(peer: Peer, scratch: Path) -> Finding:
@@ -32,18 +32,30 @@ def run(peer: Peer, scratch: Path) -> Finding:
                 messages.write(peer.tell(holder, path))
             except Exception as error:
                 messages.write(str(error))
-        seen[kind] = "named" if _ODD in messages.getvalue() else "not named"
+        odd = [name for name in _ODD if name in {*saved, *live}]
+        named = [name for name in odd if name in messages.getvalue()]
+        seen[kind] = "named" if named == odd else f"{len(named)} of 4 named" if named else "not named"
     return judged(seen, "named")
 
 
 def misfits() -> dict[str, tuple[Values, Values]]:
     """Values that are saved, and values that a program holds which restores them, for each way not to fit."""
-    two, three = distinct(1, "alpha", "beta"), distinct(1, "alpha", "beta", _ODD)
+    omega, psi, chi, phi = _ODD
+    two, all_of_them = distinct(1, "alpha", "beta"), distinct(1, "alpha", "beta", *_ODD)
+    three = {name: all_of_them[name] for name in ("alpha", "beta", omega)}
     return {
         "missing": (two, three),
         "unexpected": (three, two),
-        "another shape": (three, {**three, _ODD: three[_ODD][:, :64].copy()}),
-        "another type": (three, {**three, _ODD: three[_ODD].astype("float16")}),
+        "another shape": (three, {**three, omega: three[omega][:, :64].copy()}),
+        "another type": (three, {**three, omega: three[omega].astype("float16")}),
+        "one of each at once": (
+            {name: value for name, value in all_of_them.items() if name != omega},
+            {
+                **{name: value for name, value in all_of_them.items() if name != psi},
+                chi: all_of_them[chi][:, :64].copy(),
+                phi: all_of_them[phi].astype("float16"),
+            },
+        ),
     }
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from benchmarks.peers.peer import Late, Live, Peer, Values
+from benchmarks.peers.peer import Late, Live, Peer, Values, distinct
 
 
 class _Tree:
@@ -63,6 +63,22 @@ class Orbax(Peer):
             live.arrays.setdefault("kernel", _random(4, 8))
 
         return {"a tree without the leaf": Late(make, call)}
+
+    shares = True
+
+    def save_share(self, path: Path, rank: int, port: int) -> None:
+        jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=rank)
+        rows = distinct(1, "rows")["rows"]
+        mesh = jax.sharding.Mesh(np.array(jax.devices()), ("rows",))
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+        array = jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(path.absolute(), {"rows": array})
+        jax.distributed.shutdown()
+
+    def restore_shares(self, path: Path) -> Any:
+        with ocp.StandardCheckpointer() as checkpointer:
+            return np.array(checkpointer.restore(path.absolute(), {"rows": jax.numpy.zeros((128, 128))})["rows"])
 
 
 def _random(*shape: int) -> Any:

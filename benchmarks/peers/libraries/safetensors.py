@@ -26,3 +26,6 @@ class Safetensors(InModule):
 
     def tell(self, live: Live, path: Path) -> str:
         return str(safetensors.torch.load_model(live, path, strict=False))
+
+    def map(self, path: Path) -> object:
+        return safetensors.torch.load_file(path)

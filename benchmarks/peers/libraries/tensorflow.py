@@ -26,19 +26,43 @@ class _Late(tf.Module):
         return x @ self.kernel + self.bias
 
 
+class _Net(tf.keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = tf.keras.layers.Dense(8)
+
+    def call(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+class _Training(tf.Module):
+    """A model and an optimizer, which both make their variables late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.optimizer = _Net(), tf.keras.optimizers.Adam(0.1)
+
+    def __call__(self, x: Any) -> None:
+        """Has both make their variables, without a step."""
+        self.net(x)
+        if not self.optimizer.built:
+            self.optimizer.build(self.net.trainable_variables)
+
+    @property
+    def variables(self) -> Any:
+        return [*self.net.variables, *self.optimizer.variables]
+
+
 def unbuilt() -> dict[str, Late]:
     """Models of TensorFlow and Keras whose variables come late."""
 
     def call(model: Any) -> None:
         model(tf.ones([2, 4]))
 
-    def call_in_function(model: Any) -> None:
-        tf.function(model)(tf.ones([2, 4]))
-
     return {
         "a tf.Module": Late(_Late, call),
         "a Keras 3 model": Late(keras.unbuilt, call),
-        "a Keras 3 model first called in a tf.function": Late(keras.unbuilt, call_in_function),
+        "a Keras 3 model of an own class, with its optimizer": Late(_Training, call),
     }
 
 

@@ -66,6 +66,9 @@ class TorchSave(InModule):
     def tell(self, live: Live, path: Path) -> str:
         return str(live.load_state_dict(torch.load(path), strict=False))
 
+    def map(self, path: Path) -> object:
+        return torch.load(path, mmap=True)
+
     def exploits(self, path: Path, code: str) -> list[tuple[str, Callable[[], object]]]:
         def trusting() -> None:
             from benchmarks.peers.exploit import Runs

@@ -32,15 +32,16 @@ def tried(title: str) -> dict[str, Any]:
 
 
 def _main(titles: list[str]) -> None:
-    found = dict(table.results()) if table.RESULTS.exists() else {}
     for title in titles or libraries.COLUMNS:
         with tempfile.NamedTemporaryFile("r") as answer:
             command = [sys.executable, "-m", "benchmarks.peers", _TRY, title, answer.name]
             subprocess.run(command, env=child.environment(), check=True)
-            found[title] = json.load(answer)
-        table.RESULTS.write_text(json.dumps({name: found[name] for name in libraries.COLUMNS if name in found}, indent=1) + "\n")
-    table.PAGE.write_text(table.page(found))
-    table.README.write_text(table.readme(table.README.read_text(), found))
+            found = {**(table.results() if table.RESULTS.exists() else {}), title: json.load(answer)}
+        table.RESULTS.write_text(
+            json.dumps({name: found[name] for name in libraries.COLUMNS if name in found}, indent=1) + "\n"
+        )
+    table.PAGE.write_text(table.page(table.results()))
+    table.README.write_text(table.readme(table.README.read_text(), table.results()))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def outcomes(peer: Peer, how: str, folders: Sequence[Path]) -> list[str]:
     found: list[str] = []
     while len(found) < len(folders):
         task = command(peer=peer.title, do="read", how=how, folders=[str(folder) for folder in folders[len(found) :]])
-        done = subprocess.run(task, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(task, env=environment(), capture_output=True, text=True, check=False)
         found += [line.removeprefix(_RESULT) for line in done.stdout.splitlines() if line.startswith(_RESULT)]
         if done.returncode > 0:
             raise RuntimeError(f"{task} ended with {done.returncode}: {done.stderr[-2000:]}")

@@ -11,7 +11,7 @@ class Finding:
     """One cell of the table.
 
     Attributes:
-        cell: ``yes``, ``no``, ``partly``, ``by default``, or ``not tried``.
+        cell: ``yes``, ``no``, ``partly``, ``by default`` (an option for trusted files undoes it), or ``not tried``.
         seen: What was tried, and what came of it.
     """
 

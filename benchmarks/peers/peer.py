@@ -32,14 +32,14 @@ class Peer:
         packages: The packages whose versions matter, the first of which is imported.
         name: The name of a checkpoint at a path.
         numbered: The name of a checkpoint of a series.
-        shares: Whether it has `save_share` and `restore_shares`.
+        shares: Whether it has `save_share` and `restore_shares`; None where that was not tried.
     """
 
     title: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     name: ClassVar[str] = "checkpoint"
     numbered: ClassVar[str] = "checkpoint-{}"
-    shares: ClassVar[bool] = False
+    shares: ClassVar[bool | None] = False
 
     def hold(self, values: Values) -> Live:
         """Live objects with these values, each ``float32[128, n]``."""

@@ -83,8 +83,21 @@ def watch(
             raise RuntimeError(f"it ended before it was ready: {command}")
         reading, writing = os.pipe()
         tracer = subprocess.Popen(
-            ["strace", "-f", "-y", "-s", "0", "-p", str(process.pid), "-o", f"/dev/fd/{writing}"]
-            + ["-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=SIGSTOP"],
+            [
+                "strace",
+                "-f",
+                "-y",
+                "-s",
+                "0",
+                "-p",
+                str(process.pid),
+                "-o",
+                f"/dev/fd/{writing}",
+                "-e",
+                f"trace={CALLS}",
+                "-e",
+                f"inject={CALLS}:signal=SIGSTOP",
+            ],
             pass_fds=[writing],
             stderr=subprocess.PIPE,
             text=True,

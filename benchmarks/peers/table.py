@@ -72,7 +72,9 @@ def _table(found: Results, link: str) -> str:
     lines = [["", *columns], ["---"] * (len(columns) + 1)]
     for row in ROWS:
         cells = [found[title]["findings"][row.KEY]["cell"] for title in columns]
-        lines.append([row.TITLE, *(cell if cell in ("yes", "no") else f"[{cell}]({link}{_anchor(row)})" for cell in cells)])
+        lines.append(
+            [row.TITLE, *(cell if cell in ("yes", "no") else f"[{cell}]({link}{_anchor(row)})" for cell in cells)]
+        )
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -23,7 +23,9 @@ def run(peer: Peer, scratch: Path) -> Finding:
         path.parent.mkdir()
         peer.write(peer.hold(saved), path)
         if kind == "cut short":
-            largest = max((file for file in path.parent.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+            largest = max(
+                (file for file in path.parent.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size
+            )
             with largest.open("r+b") as file:
                 file.truncate(largest.stat().st_size * 3 // 4)
         before = {name: value + 1 for name, value in live.items()}

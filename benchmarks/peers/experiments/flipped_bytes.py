@@ -22,7 +22,7 @@ def run(peer: Peer, scratch: Path) -> Finding:
     whole = scratch / "whole"
     whole.mkdir()
     save(peer, "one", whole, 1)
-    folders = []
+    folders: list[Path] = []
     for path in sorted(path for path in whole.rglob("*") if path.is_file()):
         size = path.stat().st_size
         for place in sorted({size * (2 * number + 1) // (2 * _PLACES) for number in range(_PLACES if size else 0)}):

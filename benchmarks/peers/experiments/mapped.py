@@ -28,7 +28,9 @@ def run(peer: Peer, scratch: Path) -> Finding:
         return Finding("no", {"a way to do it": "none"})
     more = (_owned() - before) / _SIZE
     del loaded
-    return Finding("yes" if more < 0.25 else "no", {"more memory": "less than a quarter" if more < 0.25 else "all of the value"})
+    return Finding(
+        "yes" if more < 0.25 else "no", {"more memory": "less than a quarter" if more < 0.25 else "all of the value"}
+    )
 
 
 def _owned() -> int:

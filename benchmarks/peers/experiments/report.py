@@ -69,7 +69,11 @@ def _overheard() -> Iterator[io.StringIO]:
     for logger in loggers:
         logger.addHandler(handler)
     try:
-        with contextlib.redirect_stdout(messages), contextlib.redirect_stderr(messages), warnings.catch_warnings(record=True) as caught:
+        with (
+            contextlib.redirect_stdout(messages),
+            contextlib.redirect_stderr(messages),
+            warnings.catch_warnings(record=True) as caught,
+        ):
             warnings.simplefilter("always")
             yield messages
             messages.writelines(str(warning.message) for warning in caught)

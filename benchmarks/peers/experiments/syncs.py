@@ -29,7 +29,7 @@ def run(peer: Peer, scratch: Path) -> Finding:
         watched = stops.watch(task, folder, scratch / "moments", environment())
     except stops.CannotTraceError as problem:
         return Finding("not tried", {"why": str(problem)})
-    files, directories = unsynced(watched.calls, folder)
+    files, directories = synced(watched.calls, folder)
     seen = {"files": _share(files), "directories": _share(directories)}
     parts = {share.partition(" ")[0] for share in seen.values()}
     return Finding("yes" if parts == {"all"} else "no" if parts == {"none"} else "partly", seen)
@@ -40,7 +40,7 @@ def _share(synced: dict[str, bool]) -> str:
     return f"{'all' if good == len(synced) else 'some' if good else 'none'} of {len(synced)}"
 
 
-def unsynced(calls: Sequence[str], folder: Path) -> tuple[dict[str, bool], dict[str, bool]]:
+def synced(calls: Sequence[str], folder: Path) -> tuple[dict[str, bool], dict[str, bool]]:
     """Follows the calls of a save.
 
     Args:

@@ -22,7 +22,7 @@ def run(peer: Peer, scratch: Path) -> Finding:
     saved = distinct(1)
     prefix = scratch / peer.name
     tf.train.Checkpoint(**{name: tf.Variable(value) for name, value in saved.items()}).write(str(prefix))
-    seen = {}
+    seen: dict[str, str] = {}
     for path in (prefix, Path(f"{prefix}.index")):
         live = peer.hold(distinct(0))
         try:

@@ -65,7 +65,10 @@ class Milepost(Peer):
         live.read(path)
 
     def tell(self, live: Live, path: Path) -> str:
-        return str(live.read(path).report())
+        try:
+            return str(live.read(path).report())
+        except milepost.MismatchError as error:
+            return str(error.report)
 
     def save_next(self, live: Live, folder: Path, number: int) -> None:
         milepost.CheckpointManager(live, folder, max_to_keep=5).save(checkpoint_number=number)

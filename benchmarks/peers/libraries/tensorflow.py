@@ -13,7 +13,7 @@ from benchmarks.peers.libraries import keras
 from benchmarks.peers.peer import Late, Live, Peer, Values
 
 
-class _Late(tf.Module):
+class _Late(tf.Module):  # type: ignore[misc]
     """A layer that makes its kernel when it is first called."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class _Late(tf.Module):
         return x @ self.kernel + self.bias
 
 
-class _Net(tf.keras.Model):
+class _Net(tf.keras.Model):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layer = tf.keras.layers.Dense(8)
@@ -35,7 +35,7 @@ class _Net(tf.keras.Model):
         return self.layer(x)
 
 
-class _Training(tf.Module):
+class _Training(tf.Module):  # type: ignore[misc]
     """A model and an optimizer, which both make their variables late."""
 
     def __init__(self) -> None:
@@ -79,6 +79,7 @@ class TensorFlow(Peer):
 
     title = "tf.train.Checkpoint"
     packages = ("tensorflow", "keras")
+    shares = None
 
     def hold(self, values: Values) -> Live:
         return tf.train.Checkpoint(**{name: tf.Variable(value, name=name) for name, value in values.items()})

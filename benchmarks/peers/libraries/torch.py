@@ -11,7 +11,7 @@ import torch
 from benchmarks.peers.peer import Late, Live, Peer, Values
 
 
-class _Late(torch.nn.Module):
+class _Late(torch.nn.Module):  # type: ignore[misc]
     """A module that makes its parameter when it is first called."""
 
     def forward(self, x: Any) -> Any:

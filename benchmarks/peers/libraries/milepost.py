@@ -55,7 +55,7 @@ class Milepost(Peer):
             return {name: np.array(variable) for name, variable in vars(model).items()}
         if hasattr(model, "weights") or hasattr(model, "variables"):
             weights = model.weights if hasattr(model, "weights") else model.variables
-            return {str(number): np.array(weight) for number, weight in enumerate(weights)}
+            return {str(number): weight.numpy() for number, weight in enumerate(weights)}
         return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
 
     def write(self, live: Live, path: Path) -> None:

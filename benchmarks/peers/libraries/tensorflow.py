@@ -87,7 +87,7 @@ class TensorFlow(Peer):
     def values(self, live: Live) -> Values:
         if hasattr(live, "model"):
             weights = live.model.weights if hasattr(live.model, "weights") else live.model.variables
-            return {str(number): np.array(weight) for number, weight in enumerate(weights)}
+            return {str(number): weight.numpy() for number, weight in enumerate(weights)}
         held = {name: value for name, value in vars(live).items() if isinstance(value, tf.Variable)}
         return {name: value.numpy() for name, value in held.items() if name != "_save_counter"}
 

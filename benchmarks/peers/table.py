@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def results() -> Results:
 
 def page(found: Results) -> str:
     """The page of all findings, in Markdown."""
-    parts = [_HEAD, _table(found, "#")]
+    parts = [_HEAD, _table(found, lambda row: f"#{_anchor(row)}")]
     for row in ROWS:
         parts.append(f"\n## {row.TITLE[0].upper()}{row.TITLE[1:]}\n\n{row.HOW}\n\n")
         for title in _columns(found):
@@ -61,21 +61,19 @@ def readme(text: str, found: Results) -> str:
     """The README's text with the table in its place."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}{_table(found, 'docs/peers.md#')}{_END}{after}"
+    return f"{before}{_BEGIN}{_table(found, lambda row: 'docs/peers.md')}{_END}{after}"
 
 
 def _columns(found: Results) -> list[str]:
     return [title for title in COLUMNS if title in found]
 
 
-def _table(found: Results, link: str) -> str:
+def _table(found: Results, target: Callable[[Any], str]) -> str:
     columns = _columns(found)
     lines = [["", *columns], ["---"] * (len(columns) + 1)]
     for row in ROWS:
         cells = [found[title]["findings"][row.KEY]["cell"] for title in columns]
-        lines.append(
-            [row.TITLE, *(cell if cell in ("yes", "no") else f"[{cell}]({link}{_anchor(row)})" for cell in cells)]
-        )
+        lines.append([row.TITLE, *(cell if cell in ("yes", "no") else f"[{cell}]({target(row)})" for cell in cells)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

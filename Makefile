@@ -10,7 +10,8 @@ MEETING_TORCH = tests/adapters/torch tests/examples/test_guide_torch.py
 MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variables.py tests/examples/test_guide_jax.py \
 	tests/examples/test_guide_flax.py
 
-.PHONY: help demo test test-frameworks test-tf215 test-torch test-jax test-core lint format bench clean
+.PHONY: help demo test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax \
+	test-core lint format bench peers clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,13 +20,19 @@ demo: .venv-demo/.made  ## train, get killed, resume, compare: needs nothing but
 	.venv-demo/bin/milepost demo
 
 # TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.
-test: test-frameworks test-tf215 test-torch test-jax  ## every test, against real frameworks, together and by themselves
+test: test-frameworks test-torch test-jax test-tf215-if-possible  ## every test, against real frameworks, together and by themselves
 
 test-frameworks: .venv-test/.made  ## every test: TensorFlow 2.21, Keras 3 on each backend, tf_keras
 	.venv-test/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-tf215: .venv-tf215/.made  ## the tests that meet TensorFlow, with 2.15 and its Estimators
 	.venv-tf215/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_TENSORFLOW))
+
+# TensorFlow 2.15 has no release for a Python after 3.11, and milepost needs 3.11.
+test-tf215-if-possible:
+	@if PYTHON= .ci/find-python 3.11 >/dev/null 2>&1; then $(MAKE) test-tf215; else \
+		echo "NOT RUN: the tests with TensorFlow 2.15, which needs Python 3.11, and there is none on PATH." \
+			"Install it beside the other, for example with pyenv, and run: make test-tf215"; fi
 
 test-torch: .venv-torch/.made  ## that PyTorch needs no other framework
 	.venv-torch/bin/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_TORCH))
@@ -50,6 +57,9 @@ bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benc
 	.venv-bench/bin/python -m benchmarks.engine_overhead
 	.venv-bench/bin/python -m benchmarks.throughput
 	.venv-bench/bin/python -m benchmarks.training_state
+
+peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes
+	.venv-bench/bin/python -m benchmarks.peers
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv-* .cache .*_cache .hypothesis build dist

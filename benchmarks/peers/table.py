@@ -1,0 +1,82 @@
+"""The table in the README, and the page that says what was seen for each cell."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.experiments import ROWS
+from benchmarks.peers.libraries import COLUMNS
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "peers.json"
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "peers.md"
+_BEGIN = "<!-- written by python -m benchmarks.peers -->\n"
+_END = "<!-- end of what benchmarks.peers wrote -->\n"
+_HEAD = """# What each library does, and how that was seen
+
+`python -m benchmarks.peers` runs each library and writes this page and the table in the README. A cell is *yes* where
+everything that was tried came out well, *no* where nothing did, and *partly* otherwise; below the table stands what was tried
+and what came of it. Each library is used as its users use it, with its default options: TensorFlow, Orbax and milepost with
+their managers; the others with a number in the name, of which the highest is restored. Keras' `load_model` makes a whole
+model anew, so that there is nothing to defer and nothing that does not fit. *By default* means that an option for trusted
+files undoes it. Rows at the end are those in which others do what milepost does not.
+
+Nothing here was tried with an object store, a GPU, or more than one machine. By their documentation TensorFlow, Orbax and
+`torch.distributed.checkpoint` (through fsspec) write to object stores, which milepost does not, and Orbax and
+`torch.distributed.checkpoint` save from many machines and restore into another layout of devices. TensorFlow can save from
+several processes inside its own distribution strategies, which were not tried.
+
+"""
+
+Results = Mapping[str, Mapping[str, Any]]
+
+
+def results() -> Results:
+    """What the last run found: for each library its versions and findings, by the row's key."""
+    found: Results = json.loads(RESULTS.read_text())
+    return found
+
+
+def page(found: Results) -> str:
+    """The page of all findings, in Markdown."""
+    parts = [_HEAD, _table(found, lambda row: f"#{_anchor(row)}")]
+    for row in ROWS:
+        parts.append(f"\n## {row.TITLE[0].upper()}{row.TITLE[1:]}\n\n{row.HOW}\n\n")
+        for title in _columns(found):
+            finding = found[title]["findings"][row.KEY]
+            seen = "; ".join(f"{kind}: {outcome}" for kind, outcome in finding["seen"].items())
+            parts.append(f"- {title}: **{finding['cell']}** ({seen})\n")
+    versions = dict(pair for title in _columns(found) for pair in found[title]["versions"].items())
+    parts.append(f"\nTried on {max(found[title]['date'] for title in _columns(found))} with ")
+    parts.append(", ".join(f"{package} {version}" for package, version in versions.items()) + ".\n")
+    return "".join(parts)
+
+
+def readme(text: str, found: Results) -> str:
+    """The README's text with the table in its place."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}{_table(found, lambda row: 'docs/peers.md')}{_END}{after}"
+
+
+def _columns(found: Results) -> list[str]:
+    return [title for title in COLUMNS if title in found]
+
+
+def _table(found: Results, target: Callable[[Any], str]) -> str:
+    columns = _columns(found)
+    lines = [["", *columns], ["---"] * (len(columns) + 1)]
+    for row in ROWS:
+        cells = [found[title]["findings"][row.KEY]["cell"] for title in columns]
+        lines.append([row.TITLE, *(cell if cell in ("yes", "no") else f"[{cell}]({target(row)})" for cell in cells)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _anchor(row: Any) -> str:
+    """The name that a heading has as the target of a link."""
+    return re.sub(r"[^a-z0-9 -]", "", row.TITLE.lower()).replace(" ", "-")

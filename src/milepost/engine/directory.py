@@ -28,14 +28,13 @@ from milepost.errors import (
     StorageError,
     warn,
 )
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
 
 Verification = Literal["checksums", "files", "none"]
 """How a checkpoint is proved good: by reading every byte, by the sizes of its files, or not beyond its existence."""
 
 _POLL_SECONDS: Final = 1.0
 _MOST_REMEMBERED: Final = 64
-_LOCAL: Final = LocalStorage()
 
 _Fingerprint = tuple[tuple[str, int, float], ...]
 
@@ -50,18 +49,17 @@ class _Findings:
 
     def problem(self, storage: Storage, prefix: str) -> MilepostError | None:
         """What is wrong with a checkpoint. Its files are read only if they are not those that were read before."""
+        remembering, key = storage, prefix
         if type(storage) is LocalStorage:
-            storage, key = _LOCAL, os.path.abspath(prefix)
-        else:
-            key = prefix
+            remembering, key = LOCAL_STORAGE, storage.absolute(prefix)
         fingerprint = self._fingerprint(storage, prefix)
         with self._lock:
-            remembered = self._found.setdefault(storage, {}).get(key)
+            remembered = self._found.setdefault(remembering, {}).get(key)
         if remembered is not None and remembered[0] == fingerprint:
             return remembered[1]
         problem = _problem(storage, prefix, "checksums")
         with self._lock:
-            found = self._found[storage]
+            found = self._found[remembering]
             found.pop(key, None)
             found[key] = fingerprint, problem
             while len(found) > _MOST_REMEMBERED:
@@ -159,7 +157,7 @@ def latest_checkpoint(
         >>> latest_checkpoint(directory) == path
         True
     """
-    storage = storage or _LOCAL
+    storage = storage or LOCAL_STORAGE
     state = get_checkpoint_state(checkpoint_dir, latest_filename, storage=storage)
     return None if state is None else next(good_checkpoints(storage, state.newest_first(), verify), None)
 
@@ -197,7 +195,7 @@ def checkpoints_iterator(
         >>> list(checkpoints_iterator(directory, timeout=0)) == [path]
         True
     """
-    storage = storage or _LOCAL
+    storage = storage or LOCAL_STORAGE
     warned: set[str] = set()
 
     def skip_once(prefix: str, problem: MilepostError) -> None:
@@ -231,7 +229,7 @@ def checkpoint_exists(checkpoint_prefix: PathLike, *, storage: Storage | None = 
         >>> checkpoint_exists("there/is/none")
         False
     """
-    return _identifying_path(storage or _LOCAL, os.fspath(checkpoint_prefix)) is not None
+    return _identifying_path(storage or LOCAL_STORAGE, os.fspath(checkpoint_prefix)) is not None
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: Storage | None = None) -> list[float]:
@@ -245,7 +243,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: S
         >>> get_checkpoint_mtimes(["there/is/none"])
         []
     """
-    storage = storage or _LOCAL
+    storage = storage or LOCAL_STORAGE
     paths = (_identifying_path(storage, os.fspath(prefix)) for prefix in checkpoint_prefixes)
     return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
 
@@ -278,7 +276,7 @@ def remove_checkpoint(
         >>> os.listdir(directory)
         []
     """
-    storage = storage or _LOCAL
+    storage = storage or LOCAL_STORAGE
     prefix = os.fspath(checkpoint_prefix)
     if checkpoint_format_version == 1:
         storage.remove(prefix)

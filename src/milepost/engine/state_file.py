@@ -27,7 +27,7 @@ from google.protobuf import text_format
 from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
 from milepost.errors import CheckpointNotFoundError, StateFileError
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, Storage
 
 STATE_FILE: Final = "checkpoint"
 """The name that TensorFlow gives the file."""
@@ -172,7 +172,7 @@ def get_checkpoint_state(
         True
     """
     directory = os.fspath(checkpoint_dir)
-    storage = storage or LocalStorage()
+    storage = storage or LOCAL_STORAGE
     path = _state_path(directory, latest_filename)
     if storage.is_directory(path):
         return None
@@ -287,7 +287,7 @@ def _write(directory: str, state: CheckpointState, latest_filename: str | None, 
     path = _state_path(directory, latest_filename)
     if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
         raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")
-    commit_file(storage or LocalStorage(), path, format_state(state))
+    commit_file(storage or LOCAL_STORAGE, path, format_state(state))
 
 
 def _state_path(directory: str, latest_filename: str | None) -> str:

@@ -32,7 +32,7 @@ from milepost.errors import (
     warn,
 )
 from milepost.retention import ManagedCheckpoint, RetentionPolicy, recover
-from milepost.storage import LocalStorage, Storage, WritableFile
+from milepost.storage import LOCAL_STORAGE, Storage, WritableFile, anchored
 
 
 class NumberedSaves(Protocol):
@@ -122,7 +122,8 @@ class CheckpointManager:
         self._last_checkpoint_step = last_checkpoint_step
         self._init_fn = init_fn
         self._options = options
-        self._storage: Storage = (options and options.storage) or LocalStorage()
+        # The series stays in one place, even if the current directory changes.
+        self._storage: Storage = anchored((options and options.storage) or LOCAL_STORAGE, self._directory)
         self._verify = verify
         self._lock = threading.Lock()
         self._managed: tuple[ManagedCheckpoint, ...] = ()

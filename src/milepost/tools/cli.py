@@ -13,7 +13,7 @@ from typing import Any
 import milepost
 from milepost.engine.load import open_any
 from milepost.foreign import ForeignReader
-from milepost.storage import LocalStorage
+from milepost.storage import LOCAL_STORAGE
 from milepost.tools import demo
 from milepost.tools.picture import picture_of, specs_of
 from milepost.tools.svg import to_dot, to_svg
@@ -86,7 +86,7 @@ def _add_list(commands: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     prefix = milepost.load_checkpoint(options.checkpoint).prefix
-    with open_any(LocalStorage(), prefix) as bundle:
+    with open_any(LOCAL_STORAGE, prefix) as bundle:
         rows = []
         for key in sorted(bundle.keys()):
             spec = bundle.spec(key)

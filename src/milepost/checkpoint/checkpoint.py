@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from milepost.graph.containers import wrap
 from milepost.graph.traversal import live_children
 from milepost.graph.trees import is_empty_tree, is_functional
 from milepost.graph.waiting import admit
+from milepost.storage import anchored
 
 _COUNTER = "save_counter"
 _PRIVATE = "_checkpoint_state"
@@ -127,16 +130,16 @@ class Checkpoint(Tracked):
             return self._session_saver.save(file_prefix, options, **of_session)  # type: ignore[arg-type]
         if of_session:
             raise TypeError(f"save() takes no argument {next(iter(of_session))!r} without a session")
-        counter = self.save_counter
-        self.sync()
-        counter.assign_add(1)
-        path = f"{os.fspath(file_prefix)}-{int(counter)}"
-        try:
-            return self._write_numbered(path, options, self._publish)
-        except BaseException:
-            if os.path.abspath(path) not in self._private.written:
-                counter.assign_sub(1)
-            raise
+        with self._exclusive():
+            counter = self.save_counter
+            counter.assign_add(1)
+            path = f"{os.fspath(file_prefix)}-{int(counter)}"
+            try:
+                return self._write_numbered(path, options, self._publish)
+            except BaseException:
+                if _absolute(path) not in self._private.written:
+                    counter.assign_sub(1)
+                raise
 
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves under exactly this path, without a number, and leaves the directory's state file alone.
@@ -152,7 +155,8 @@ class Checkpoint(Tracked):
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
         """
-        return self._write(os.fspath(file_prefix), options or CheckpointOptions(), lambda path: None)
+        path = os.fspath(file_prefix)
+        return self._write(path, _anchored(options, path), lambda path: None)
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
@@ -177,16 +181,17 @@ class Checkpoint(Tracked):
             return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
         if save_path is None:
             return InitializationOnlyStatus(self._view)
-        is_new = _COUNTER not in self.__dict__
-        counter = self.save_counter  # made before, so that it is restored with the rest or not at all
-        try:
-            status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
-        except BaseException:
-            if is_new and not last_restore(counter):
-                del self.__dict__[_COUNTER]
-            raise
-        self._private.restored |= not status.foreign
-        return status
+        with self._exclusive():
+            is_new = _COUNTER not in self.__dict__
+            counter = self.save_counter  # made before, so that it is restored with the rest or not at all
+            try:
+                status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
+            except BaseException:
+                if is_new and not last_restore(counter):
+                    del self.__dict__[_COUNTER]
+                raise
+            self._private.restored |= not status.foreign
+            return status
 
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `write` wrote: like `restore`, but takes no account of numbers.
@@ -203,8 +208,8 @@ class Checkpoint(Tracked):
             CorruptCheckpointError: It is damaged; nothing was changed.
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
         """
-        self.sync()
-        return load_into(os.fspath(save_path), self._view, options or CheckpointOptions())
+        with self._exclusive():
+            return load_into(os.fspath(save_path), self._view, options or CheckpointOptions())
 
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""
@@ -221,6 +226,10 @@ class Checkpoint(Tracked):
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Takes over an earlier run's list of checkpoints that were saved with a session."""
         self._session_saver.recover_last_checkpoints(checkpoint_paths)
+
+    def _exclusive(self) -> AbstractContextManager[None]:
+        """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
+        return self._private.writer.exclusive()
 
     @property
     def _session_saver(self) -> SessionSaver:
@@ -246,9 +255,10 @@ class Checkpoint(Tracked):
         self, path: str, options: CheckpointOptions | None, after: Callable[[str, CheckpointOptions], None]
     ) -> str:
         """Writes a checkpoint of a series, unless it would replace one of another run's; then calls ``after``."""
-        options = options or CheckpointOptions()
+        options = _anchored(options, path)
         state = self._private
-        known = state.restored or os.path.abspath(path) in state.written
+        place = _absolute(path)
+        known = state.restored or place in state.written
         if not options.overwrite and not known and storage_of(options).is_file(index_path(path)):
             raise CheckpointExistsError(
                 "this checkpoint exists, and would be overwritten by a run that did not restore it",
@@ -262,28 +272,28 @@ class Checkpoint(Tracked):
             )
 
         def record(written: str) -> None:
-            state.written.add(os.path.abspath(written))
+            state.written.add(place)
             after(written, options)
 
         return self._write(path, options, record)
 
     def _write(self, path: str, options: CheckpointOptions, after: Callable[[str], None]) -> str:
-        self.sync()
-        storage = storage_of(options)
-        callbacks = _write_callbacks(options)
-        plan, arrays = plan_save(*self._view(), options)
+        with self._exclusive():
+            storage = storage_of(options)
+            callbacks = _write_callbacks(options)
+            plan, arrays = plan_save(*self._view(), options)
 
-        def finish() -> None:
-            execute_save(plan, arrays, storage, path, options)
-            for call in (after, *callbacks):
-                call(path)
+            def finish() -> None:
+                execute_save(plan, arrays, storage, path, options)
+                for call in (after, *callbacks):
+                    call(path)
 
-        if options.is_async:
-            arrays = snapshot(arrays)
-            self._private.writer.submit(finish)
-        else:
-            finish()
-        return path
+            if options.is_async:
+                arrays = snapshot(arrays)
+                self._private.writer.submit(finish)
+            else:
+                finish()
+            return path
 
     @staticmethod
     def _publish(path: str, options: CheckpointOptions) -> None:
@@ -300,6 +310,19 @@ class Checkpoint(Tracked):
                     expected="a name that the root does not use, or the same object",
                     found=f"a {type(children[name]).__name__} there, a {type(self.__dict__[name]).__name__} here",
                 )
+
+
+def _anchored(options: CheckpointOptions | None, path: str) -> CheckpointOptions:
+    """The options for a save that ends where it began, even if the current directory changes meanwhile."""
+    options = options or CheckpointOptions()
+    return dataclasses.replace(options, storage=anchored(storage_of(options), path))
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        return path  # The current directory was removed.
 
 
 def _write_callbacks(options: CheckpointOptions) -> list[Callable[[str], object]]:

@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from milepost.bundle import index_path
@@ -49,6 +50,10 @@ class NumberedSaves(Protocol):
 
     def sync(self) -> None:
         """Waits for the save in flight, and raises what it raised."""
+        ...
+
+    def _exclusive(self) -> AbstractContextManager[None]:
+        """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
         ...
 
     def _write_numbered(self, path: str, options: CheckpointOptions | None, after: Callable[..., None]) -> str:
@@ -194,12 +199,17 @@ class CheckpointManager:
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
         """
+        if self._checkpoint_interval is not None and self._is_too_early(_integer(self._step_counter), check_interval):
+            return None
+        with self._checkpoint._exclusive():
+            return self._save(checkpoint_number, check_interval, options)
+
+    def _save(self, checkpoint_number: Any, check_interval: bool, options: CheckpointOptions | None) -> str | None:
         step = None
         if self._checkpoint_interval is not None:
             step = _integer(self._step_counter)
             if self._is_too_early(step, check_interval):
-                return None
-        self._checkpoint.sync()
+                return None  # Another thread has just saved.
         durable = False
         announcement: WritableFile | None = None
 

@@ -12,7 +12,6 @@ import itertools
 import math
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
@@ -31,6 +30,7 @@ from milepost.bundle.writer import HEADER_KEY, VERSION
 from milepost.coding.crc32c import crc32c, mask
 from milepost.coding.protobuf import parse
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.forks import ForkableLock
 from milepost.storage import LocalStorage, ReadableFile, Storage, anchored
 from milepost.storage.local import LocalFile
 from milepost.table import TableReader
@@ -88,7 +88,7 @@ class IndexedReader:
         # Data files are opened when they are needed, when the current directory may be another.
         self._storage = anchored(storage, prefix)
         self._index = self._storage.open(index)
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._files: dict[int, ReadableFile] = {}
         self._closed = False
         self._entries: dict[str, Entry] = {}

@@ -10,7 +10,6 @@ import errno
 import math
 import os
 import re
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +27,7 @@ from milepost.errors import (
     StorageError,
     warn,
 )
+from milepost.forks import ForkableLock
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
 
 Verification = Literal["checksums", "files", "none"]
@@ -43,7 +43,7 @@ class _Findings:
     """What verifying checkpoints found, so that polling a directory reads each of them once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._found: weakref.WeakKeyDictionary[Storage, dict[str, tuple[_Fingerprint, MilepostError | None]]]
         self._found = weakref.WeakKeyDictionary()
 

@@ -27,7 +27,8 @@ from google.protobuf import text_format
 from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
 from milepost.errors import CheckpointNotFoundError, StateFileError
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
+from milepost.storage.paths import check_local
 
 STATE_FILE: Final = "checkpoint"
 """The name that TensorFlow gives the file."""
@@ -221,7 +222,9 @@ def update_checkpoint_state(
     Raises:
         ValueError: There are not as many timestamps as paths.
         RuntimeError: The latest checkpoint's path is that of the state file.
+        StateFileError: A path has no UTF-8 form.
         StorageError: The file could not be written; what was there before still is.
+        UnsupportedError: A path is a URL or begins with ``~``, and the storage is that of this machine.
 
     Example:
         >>> import tempfile
@@ -232,10 +235,14 @@ def update_checkpoint_state(
         all_model_checkpoint_paths: "ckpt-1"
         all_model_checkpoint_paths: "ckpt-2"
     """
+    storage = storage or LOCAL_STORAGE
     directory, latest = os.fspath(save_dir), os.fspath(model_checkpoint_path)
     paths = [os.fspath(path) for path in all_model_checkpoint_paths or ()]
     if not paths or paths[-1] != latest:
         paths.append(latest)
+    if isinstance(storage, LocalStorage):
+        for path in paths:
+            check_local(path)
     timestamps = tuple(all_model_checkpoint_timestamps or ())
     if timestamps and len(timestamps) != len(paths):
         raise ValueError(f"{len(timestamps)} timestamps for {len(paths)} checkpoint paths: {timestamps}, {paths}")

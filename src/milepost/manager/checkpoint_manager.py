@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -32,6 +31,7 @@ from milepost.errors import (
     StorageError,
     warn,
 )
+from milepost.forks import ForkableLock
 from milepost.retention import ManagedCheckpoint, RetentionPolicy, recover
 from milepost.storage import LOCAL_STORAGE, Storage, WritableFile, anchored
 
@@ -130,7 +130,7 @@ class CheckpointManager:
         # The series stays in one place, even if the current directory changes.
         self._storage: Storage = anchored((options and options.storage) or LOCAL_STORAGE, self._directory)
         self._verify = verify
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._managed: tuple[ManagedCheckpoint, ...] = ()
         self._last_preserved = 0.0
         self._series: tuple[str, ...] = ()

@@ -391,8 +391,9 @@ class LocalStorage:
         Raises:
             CheckpointNotFoundError: The path is relative, and the current directory was removed.
         """
+        check_local(path)
         with _translated("look at", path):
-            return os.path.abspath(self._place(path))
+            return os.path.abspath(os.path.join(self._directory or "", path))
 
     def _mode(self, path: str) -> int:
         """The kind of what is at a path; 0 if there is nothing, but not if the system could not look."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import threading
 import time
 from collections.abc import Sequence
 from typing import Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.forks import ForkableLock
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer
 
@@ -21,7 +21,7 @@ class _Content:
         self.modified = time.time()
         self.writers = 0
         # A bytearray cannot grow while another thread has a view of it.
-        self.lock = threading.Lock()
+        self.lock = ForkableLock()
 
 
 class MemoryFile:
@@ -102,7 +102,7 @@ class MemoryStorage:
     def __init__(self) -> None:
         self._files: dict[str, _Content] = {}
         self._directories: set[str] = {".", "/"}
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
 
     def open(self, path: str) -> MemoryFile:
         with self._lock:

@@ -13,6 +13,7 @@ from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, Sto
 from milepost.forks import ForkableLock
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer
+from milepost.storage.paths import ImpossiblePathError, check_possible
 
 
 class _Content:
@@ -116,7 +117,7 @@ class MemoryStorage:
         raise CheckpointNotFoundError("cannot open for reading: there is no such file", file=path)
 
     def create(self, path: str) -> MemoryWriter:
-        place = _place(path)
+        place = _new_place("create", path)
         with self._lock:
             if place in self._files or self._is_directory(place):
                 raise _refused("create", path, errno.EEXIST)
@@ -125,8 +126,9 @@ class MemoryStorage:
         return MemoryWriter(path, content)
 
     def rename(self, source: str, target: str) -> None:
+        doing = f"rename to {target}"
+        _new_place(doing, source, target)
         with self._lock:
-            doing = f"rename to {target}"
             if self._is_directory(_place(target)):
                 raise _refused(doing, source, errno.EISDIR)
             self._check_parents(doing, target)
@@ -141,7 +143,7 @@ class MemoryStorage:
                 raise _refused("remove", path, errno.EISDIR)
 
     def make_directory(self, path: str) -> None:
-        place = _place(path)
+        place = _new_place("make a directory", path)
         with self._lock:
             if place in self._files:
                 raise _refused("make a directory", path, errno.EEXIST)
@@ -187,6 +189,17 @@ class MemoryStorage:
 
 def _place(path: str) -> str:
     return posixpath.normpath(path)
+
+
+def _new_place(doing: str, path: str, target: str | None = None) -> str:
+    """The place of a file that is to be, which must have a path that a file can have."""
+    try:
+        check_possible(path if target is None else target)
+    except ImpossiblePathError as error:
+        raise StorageError(
+            f"cannot {doing}: {error.strerror}", errno=error.errno, file=path, remedy="use a path that a file can have"
+        ) from None
+    return _place(path)
 
 
 def _parents(place: str) -> list[str]:

@@ -341,6 +341,8 @@ class CheckpointManager:
 
         Were one checkpoint on the list under two names, deleting the old one would delete the new one's files.
         """
+        if "\0" in path:
+            return path
         home = os.path.realpath(self._directory)
         place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         inside = os.path.relpath(place, home)

@@ -306,9 +306,17 @@ class LocalStorage:
 
     def _make_directory(self, path: str) -> None:
         """Makes an absolute path's directory, and sees to it that the names of it and of all above are durable."""
-        parent = os.path.dirname(path)
-        if parent != path:
-            self._make_directory(parent)
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            pass  # Any other reason, such as a path that is too long, comes before something is made.
+        places = [path]
+        while (parent := os.path.dirname(places[-1])) != places[-1]:
+            places.append(parent)
+        for place in reversed(places[:-1]):
+            self._make_one(place, os.path.dirname(place))
+
+    def _make_one(self, path: str, parent: str) -> None:
         made = False
         try:
             status = os.stat(path)
@@ -321,8 +329,6 @@ class LocalStorage:
             status = os.stat(path)
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        if parent == path:
-            return
         above = os.stat(parent)
         # A directory that was removed and made again may have the old one's inode, but its parent has changed since.
         identity = status.st_dev, status.st_ino, above.st_dev, above.st_ino, above.st_ctime_ns

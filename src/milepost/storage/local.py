@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage.buffers import byte_view, check_range
@@ -256,6 +256,27 @@ def _sync(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
+class _Seen(NamedTuple):
+    """A directory as it was at one moment, to be told from another that takes its path later.
+
+    That may have the old one's inode. But then both it and the directory above it have changed since.
+
+    Attributes:
+        nodes: Device and inode of it, and of the directory above.
+        changed: When it was changed, in nanoseconds.
+        above_changed: When the directory above was.
+    """
+
+    nodes: tuple[int, int, int, int]
+    changed: int
+    above_changed: int
+
+    def is_same_as(self, later: _Seen) -> bool:
+        """Whether this is the same directory as what the path leads to at a later moment."""
+        is_new = self.changed != later.changed and self.above_changed != later.above_changed
+        return self.nodes == later.nodes and not is_new
+
+
 class LocalStorage:
     """Files of this machine. Paths are those of the ``os`` module.
 
@@ -275,8 +296,8 @@ class LocalStorage:
 
     def __init__(self, directory: str | None = None) -> None:
         self._directory = directory
-        self._durable: dict[str, tuple[int, ...]] = {}
-        """Directories whose names survive a power cut, each with what tells it from another of the same path."""
+        self._durable: dict[str, _Seen] = {}
+        """Directories whose names survive a power cut."""
 
     def open(self, path: str) -> LocalFile:
         with _translated("open for reading", path, reading=True):
@@ -330,11 +351,10 @@ class LocalStorage:
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         above = os.stat(parent)
-        # A directory that was removed and made again may have the old one's inode, but its parent has changed since.
-        identity = status.st_dev, status.st_ino, above.st_dev, above.st_ino, above.st_ctime_ns
-        if not made and self._durable.get(path) == identity:
-            return
-        if made or above.st_dev == status.st_dev:
+        now = _Seen((status.st_dev, status.st_ino, above.st_dev, above.st_ino), status.st_ctime_ns, above.st_ctime_ns)
+        before = self._durable.get(path)
+        is_durable = not made and before is not None and before.is_same_as(now)
+        if not is_durable and (made or above.st_dev == status.st_dev):
             try:
                 # Whoever made it, the user perhaps a moment ago, need not have synced its name.
                 self.sync_directory(parent)
@@ -344,7 +364,7 @@ class LocalStorage:
                 # It may be another user's. The directory was not ours to make durable.
         if len(self._durable) >= _MOST_REMEMBERED:
             self._durable.clear()
-        self._durable[path] = identity
+        self._durable[path] = now
 
     def sync_directory(self, path: str) -> None:
         with _translated("make the names durable", path):

@@ -427,6 +427,20 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+def holds_lock(directory):
+    """Whether this process has a file of the directory open that is locked."""
+    for name in os.listdir("/proc/self/fd"):
+        if directory in os.path.realpath(f"/proc/self/fd/{name}"):
+            again = os.open(f"/proc/self/fd/{name}", os.O_RDONLY)
+            try:
+                fcntl.flock(again, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(again)
+    return False
+
+
 class TestForkedChildren:
     @pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
     def test_do_not_keep_what_a_killed_parent_wrote_in_use(self, tmp_path, how):
@@ -480,7 +494,7 @@ class TestForkedChildren:
         assert (tmp_path / "f").read_bytes() == (tmp_path / "other").read_bytes() == b""
 
     def test_forking_while_other_threads_create_files(self, tmp_path):
-        """No child comes by a file in the moment between its creation and its being known."""
+        """No child comes by a lock in the moment when a file is created or closed."""
         stop = threading.Event()
 
         def create(name):
@@ -499,8 +513,7 @@ class TestForkedChildren:
                 child = os.fork()
                 if not child:
                     try:
-                        links = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
-                        os.write(write, ",".join(link for link in links if str(tmp_path) in link).encode() or b"none")
+                        os.write(write, b"locked" if holds_lock(str(tmp_path)) else b"none")
                     finally:
                         os._exit(0)
                 os.close(write)

@@ -167,13 +167,12 @@ class LocalWriter:
 
     def close(self) -> None:
         if self._descriptor >= 0:
+            # Closing does not unlock a file that a child still has open. It comes second, so that a child that is forked
+            # in between has no lock.
+            _lock(self._descriptor, fcntl.LOCK_UN)
             descriptor, self._descriptor = self._descriptor, -1
             with _translated("close", self.path):
-                try:
-                    # Closing does not unlock a file that a forked child still has open.
-                    _lock(descriptor, fcntl.LOCK_UN)
-                finally:
-                    os.close(descriptor)
+                os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -182,6 +181,8 @@ class LocalWriter:
         self.close()
 
     def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            _lock(self._descriptor, fcntl.LOCK_UN)
         _close_quietly(self)
 
 

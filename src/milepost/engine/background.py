@@ -54,7 +54,9 @@ class BackgroundWriter:
             StorageError: The system has no thread for it. The job is not done, and the next one can be.
         """
         self.wait()
-        before, self._job = self._job, _Job(work, self._failed)
+        before = self._job
+        is_nested = threading.current_thread() in self._threads
+        self._job = _Job(work, self._failed, before if is_nested else None)
         self._threads.add(self._job.thread)
         try:
             self._job.start()
@@ -71,10 +73,11 @@ class BackgroundWriter:
         done = None
         # A job may submit the next one, from a callback.
         while (job := self._job) is not done and job is not None:
-            if job.process != os.getpid() or job.thread is threading.current_thread():
+            if job.process != os.getpid():
                 return
-            job.thread.join()
-            job.raise_error()
+            for each in job.to_wait_for():
+                each.thread.join()
+                each.raise_error()
             done = job
 
     # A copy of a checkpoint has nothing in flight.
@@ -87,12 +90,14 @@ class BackgroundWriter:
 
 
 class _Job:
-    def __init__(self, work: Callable[[], object], failed: list[_Job]) -> None:
+    def __init__(self, work: Callable[[], object], failed: list[_Job], before: _Job | None) -> None:
         self.process = os.getpid()
         self.thread = threading.Thread(target=self._run, name="milepost-save", daemon=False)
         self.error: BaseException | None = None
         self._work: Callable[[], object] | None = work
         self._failed = failed
+        self._before = before
+        """The job that has submitted this one, and may not have ended."""
         self._lock = threading.Lock()
         self._state = "new"
 
@@ -112,6 +117,15 @@ class _Job:
             if self._state == "new":
                 self._state, self._work = "given up", None
             return self._state == "given up"
+
+    def to_wait_for(self) -> list[_Job]:
+        """This job and those that submitted it, oldest first; of a job that waits itself, only those after it."""
+        jobs: list[_Job] = []
+        job: _Job | None = self
+        while job is not None and job.thread is not threading.current_thread():
+            jobs.append(job)
+            job = job._before
+        return jobs[::-1]
 
     def raise_error(self) -> None:
         """Raises what went wrong, to the first who asks."""

@@ -21,7 +21,8 @@
     └── SkippedCheckpointWarning a damaged or missing checkpoint was passed over
 
 Each also derives from the built-in a caller would catch. Each names, as far as they are known, the key, the file, what
-was expected, what was found and what to do; the same facts are attributes of the exception.
+was expected, what was found and what to do; the same facts are attributes of the exception. Keys, paths and text of files
+are printed with control characters escaped, so that a file cannot send commands to a terminal or forge lines of a log.
 """
 
 from __future__ import annotations
@@ -35,6 +36,27 @@ from typing import Any, Final, Self
 
 _ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() passes over damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
+_NAMES = ("key", "file")
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    r"""Text with everything escaped that is not to be seen: control characters, marks that turn the reading direction.
+
+    Args:
+        text: Any text.
+        one_line: Whether to escape tabs and the ends of lines, too.
+
+    Example:
+        >>> printable("ckpt\x1b[2J\u202e")
+        'ckpt\\x1b[2J\\u202e'
+    """
+    if text.isprintable():
+        return text
+    kept = "" if one_line else "\n\t"
+    return "".join(
+        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 class MilepostError(Exception):
@@ -75,11 +97,11 @@ class MilepostError(Exception):
         super().__init__(problem)
 
     def __str__(self) -> str:
-        lines = [self.problem]
+        lines = [printable(str(self.problem))]
         for fact in _FACTS:
             value = getattr(self, fact, None)
             if value is not None:
-                lines.append(f"  {fact}: {value}")
+                lines.append(f"  {fact}: {printable(str(value), one_line=fact in _NAMES)}")
         return "\n".join(lines)
 
     def with_context(self, **facts: Any) -> Self:
@@ -215,7 +237,7 @@ def warn(message: str, category: type[MilepostWarning] = MilepostWarning) -> Non
     """
     place = _user_frame(sys._getframe(1))
     warnings.warn_explicit(
-        message,
+        printable(message),
         category,
         filename=place.f_code.co_filename,
         lineno=place.f_lineno,

@@ -220,13 +220,14 @@ class TreeManager:
             UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
             StorageError: The files could not be written; what was there before still is.
         """
-        self._checkpoint.hold(tree)
-        try:
-            path = self._manager.save(checkpoint_number)
-            assert path is not None, "there is no interval"
-            return path
-        finally:
-            self._checkpoint.release()
+        with self._checkpoint._exclusive():
+            self._checkpoint.hold(tree)
+            try:
+                path = self._manager.save(checkpoint_number)
+                assert path is not None, "there is no interval"
+                return path
+            finally:
+                self._checkpoint.release()
 
     def restore_latest(self, tree: Any) -> tuple[Any, LoadStatus]:
         """Makes a tree with the values of the newest good checkpoint.
@@ -242,14 +243,15 @@ class TreeManager:
             CorruptCheckpointError: There are checkpoints, and none is good.
             MismatchError: A saved value has another shape or element type than the tree.
         """
-        self._checkpoint.hold(tree)
-        try:
-            if self._manager.restore_or_initialize() is None:
-                return tree, InitializationOnlyStatus(self._checkpoint._view)
-            restored = self._checkpoint._private.root.value
-            return restored, self._checkpoint.status
-        finally:
-            self._checkpoint.release()
+        with self._checkpoint._exclusive():
+            self._checkpoint.hold(tree)
+            try:
+                if self._manager.restore_or_initialize() is None:
+                    return tree, InitializationOnlyStatus(self._checkpoint._view)
+                restored = self._checkpoint._private.root.value
+                return restored, self._checkpoint.status
+            finally:
+                self._checkpoint.release()
 
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""

@@ -2,15 +2,20 @@
 
 import contextlib
 import errno
+import fcntl
+import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
+from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
 from milepost.storage import LocalStorage
 
@@ -303,3 +308,234 @@ def test_without_locks_every_file_counts_as_used(tmp_path, monkeypatch):
     STORAGE.create(str(tmp_path / "f")).close()
     assert STORAGE.in_use(str(tmp_path / "f"))
     assert not STORAGE.in_use(str(tmp_path / "no"))
+
+
+class TestDirectoriesThatOthersMakeAgain:
+    def test_their_names_are_synced_again(self, tmp_path, synced):
+        """A directory is not durable because one of the same path was, even if the system uses its inode again."""
+        storage = LocalStorage()
+        storage.make_directory(str(tmp_path / "a" / "b"))
+        for _ in range(20):
+            time.sleep(0.02)  # The clock of file systems ticks every few milliseconds.
+            shutil.rmtree(tmp_path / "a")
+            (tmp_path / "a" / "b").mkdir(parents=True)
+            synced.clear()
+            storage.make_directory(str(tmp_path / "a" / "b"))
+            assert synced[-2:] == nodes_of(tmp_path, tmp_path / "a")
+
+    def test_others_change_the_directory_above(self, tmp_path, synced):
+        """A directory that stays as it is is not synced again for a new neighbour."""
+        storage = LocalStorage()
+        (tmp_path / "a" / "b").mkdir(parents=True)
+        storage.make_directory(str(tmp_path / "a" / "b"))
+        for n in range(3):
+            time.sleep(0.02)
+            (tmp_path / f"neighbour{n}").touch()
+            synced.clear()
+            storage.make_directory(str(tmp_path / "a" / "b"))
+            assert nodes_of(tmp_path)[0] not in synced
+
+    def test_made_again_by_the_storage(self, tmp_path, synced):
+        """However fast it goes, what the storage makes it syncs."""
+        storage = LocalStorage()
+        for _ in range(20):
+            synced.clear()
+            storage.make_directory(str(tmp_path / "a"))
+            assert synced[-1:] == nodes_of(tmp_path)
+            os.rmdir(tmp_path / "a")
+
+    def test_another_directory_in_its_place(self, tmp_path, synced):
+        """A directory that was renamed has a new name, which nobody need have synced."""
+        storage = LocalStorage()
+        storage.make_directory(str(tmp_path / "a" / "b"))
+        time.sleep(0.02)
+        os.rename(tmp_path / "a", tmp_path / "c")
+        synced.clear()
+        storage.make_directory(str(tmp_path / "c" / "b"))
+        assert synced[-2:] == nodes_of(tmp_path, tmp_path / "c")
+
+    def test_what_is_remembered_is_bounded(self, tmp_path):
+        """A process that saves to ever new directories does not grow for it."""
+        storage = LocalStorage()
+        for n in range(1100):
+            os.mkdir(tmp_path / str(n))
+            storage.make_directory(str(tmp_path / str(n)))
+        assert len(storage._durable) <= 1024
+
+
+def test_what_is_given_no_storage_shares_one(tmp_path, synced):
+    """So the directories above a checkpoint are synced with the first save, and not with each, nor for each part of one."""
+    directory = tmp_path / "a" / "b" / "c"
+    directory.mkdir(parents=True)
+    above = set(nodes_of(tmp_path, tmp_path / "a", tmp_path / "a" / "b"))
+    checkpoint = Checkpoint(v=Variable(1.0))
+    checkpoint.save(str(directory / "ckpt"))
+    assert above <= set(synced)
+    assert len([node for node in synced if node in above]) == 3
+    synced.clear()
+    checkpoint.save(str(directory / "ckpt"))
+    CheckpointManager(checkpoint, str(directory), 3).save()
+    assert not above & set(synced)
+
+
+class TestSyncOfMacOS:
+    """``F_FULLFSYNC``, which here is a command that this system does or does not know."""
+
+    def test_unsupported(self, tmp_path, monkeypatch, synced):
+        """Where the file system does not support it, fsync is all there is."""
+        monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+        with STORAGE.create(str(tmp_path / "f")) as file:
+            file.sync()
+        STORAGE.sync_directory(str(tmp_path))
+        assert synced == nodes_of(tmp_path / "f", tmp_path)
+
+    def test_supported(self, tmp_path, monkeypatch, synced):
+        """Where it is, it is enough."""
+        monkeypatch.setattr(fcntl, "F_FULLFSYNC", fcntl.F_GETFD, raising=False)
+        STORAGE.sync_directory(str(tmp_path))
+        assert synced == []
+
+    def test_a_failure_is_not_tried_again(self, tmp_path, monkeypatch, synced):
+        """What could not be written is lost; an fsync after it would say that all is well."""
+
+        def fail(*_):
+            raise OSError(errno.EIO, "failed")
+
+        monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+        monkeypatch.setattr(fcntl, "fcntl", fail)
+        with STORAGE.create(str(tmp_path / "f")) as file, pytest.raises(StorageError):
+            file.sync()
+        assert synced == []
+
+
+FORK_AND_DIE = """
+import multiprocessing, os, signal, sys, threading, time
+from milepost.storage import LocalStorage
+how, path = sys.argv[1:]
+def work():
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+file = LocalStorage().create(path)
+file.write(0, [b"1"])
+if how == "os.fork":
+    if not os.fork():
+        work()
+else:
+    multiprocessing.get_context("fork").Process(target=work).start()
+time.sleep(0.2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def holds_lock(directory):
+    """Whether this process has a file of the directory open that is locked."""
+    for name in os.listdir("/proc/self/fd"):
+        if directory in os.path.realpath(f"/proc/self/fd/{name}"):
+            again = os.open(f"/proc/self/fd/{name}", os.O_RDONLY)
+            try:
+                fcntl.flock(again, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(again)
+    return False
+
+
+class TestForkedChildren:
+    @pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
+    def test_do_not_keep_what_a_killed_parent_wrote_in_use(self, tmp_path, how):
+        """A worker that outlives its parent does not make its unfinished files look like those of a running save."""
+        path = str(tmp_path / "f")
+        command = [sys.executable, "-c", FORK_AND_DIE, how, path]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            worker = int(parent.stdout.readline())
+            parent.wait()
+            try:
+                assert not STORAGE.in_use(path)
+                os.kill(worker, 0)
+            finally:
+                os.kill(worker, signal.SIGKILL)
+
+    def test_do_not_end_the_use(self, tmp_path):
+        """The parent's file stays in use when a child ends, or drops what it has inherited."""
+        file = STORAGE.create(str(tmp_path / "f"))
+        child = os.fork()
+        if not child:
+            try:
+                file.close()
+                del file
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert STORAGE.in_use(str(tmp_path / "f"))
+        file.write(0, [b"1"])
+        file.close()
+        assert not STORAGE.in_use(str(tmp_path / "f"))
+
+    def test_cannot_write_what_the_parent_writes(self, tmp_path):
+        """The descriptor is closed in the child, so that nothing of another file is overwritten either."""
+        file = STORAGE.create(str(tmp_path / "f"))
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                with open(tmp_path / "other", "wb") as _:
+                    file.write(0, [b"x"])
+            except StorageError as error:
+                os.write(write, error.problem.encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(write)
+        assert b"Bad file descriptor" in os.read(read, 1000)
+        os.close(read)
+        file.close()
+        assert (tmp_path / "f").read_bytes() == (tmp_path / "other").read_bytes() == b""
+
+    def test_forking_while_other_threads_create_files(self, tmp_path):
+        """No child comes by a lock in the moment when a file is created or closed."""
+        stop = threading.Event()
+
+        def create(name):
+            for n in itertools.count():
+                if stop.is_set():
+                    return
+                STORAGE.create(str(tmp_path / f"{name}-{n % 50}-{n}")).close()
+
+        creators = [threading.Thread(target=create, args=(name,)) for name in ("a", "b")]
+        for creator in creators:
+            creator.start()
+        inherited = []
+        try:
+            for _ in range(100):
+                read, write = os.pipe()
+                child = os.fork()
+                if not child:
+                    try:
+                        os.write(write, b"locked" if holds_lock(str(tmp_path)) else b"none")
+                    finally:
+                        os._exit(0)
+                os.close(write)
+                inherited.append(os.read(read, 10000))
+                os.close(read)
+                os.waitpid(child, 0)
+        finally:
+            stop.set()
+            for creator in creators:
+                creator.join()
+        assert set(inherited) == {b"none"}
+
+
+def test_a_dropped_file_whose_descriptor_is_gone_says_nothing(tmp_path):
+    """Programs that close all descriptors, and interpreters that end, get no noise from files that are collected."""
+    code = (
+        "import os, sys\n"
+        "from milepost.storage import LOCAL_STORAGE\n"
+        "writer = LOCAL_STORAGE.create(sys.argv[1])\n"
+        "reader = LOCAL_STORAGE.open(sys.argv[1])\n"
+        "os.closerange(3, 100)\n"
+        "del writer\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f")], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

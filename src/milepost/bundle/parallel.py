@@ -16,7 +16,7 @@ THREADS: Final = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaf
 def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = THREADS) -> None:
     """Calls ``work`` for each item, on this thread and others; items are taken in order, one at a time.
 
-    After a failure no more items are begun, and when those under way have ended, the failure is raised.
+    Where the system has no more threads, fewer do it. After a failure no more items are begun, and when those under way have ended, the failure is raised.
 
     Args:
         work: What to do.
@@ -40,9 +40,16 @@ def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = TH
         except BaseException as failure:
             failures.append(failure)
 
-    helpers = [threading.Thread(target=run, name=f"milepost-transfer-{n}") for n in range(1, threads)]
-    for helper in helpers:
-        helper.start()
+    helpers: list[threading.Thread] = []
+    try:
+        for n in range(1, threads):
+            helper = threading.Thread(target=run, name=f"milepost-transfer-{n}")
+            helper.start()
+            helpers.append(helper)
+    except (RuntimeError, MemoryError):
+        pass  # The system has no more threads, or is about to end this process: those that there are do it all.
+    except BaseException as interrupt:
+        failures.append(interrupt)
     run()
     while any(helper.is_alive() for helper in helpers):
         try:

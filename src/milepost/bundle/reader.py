@@ -12,7 +12,6 @@ import itertools
 import math
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
@@ -31,7 +30,9 @@ from milepost.bundle.writer import HEADER_KEY, VERSION
 from milepost.coding.crc32c import crc32c, mask
 from milepost.coding.protobuf import parse
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.storage import LocalStorage, ReadableFile, Storage
+from milepost.forks import ForkableLock
+from milepost.storage import LocalStorage, ReadableFile, Storage, anchored
+from milepost.storage.local import LocalFile
 from milepost.table import TableReader
 from milepost.tensor import TensorSlice, TensorSpec
 from milepost.tensor.dtype import VARIANT
@@ -84,9 +85,10 @@ class IndexedReader:
 
     def __init__(self, storage: Storage, prefix: str, index: str) -> None:
         self.prefix = prefix
-        self._storage = storage
-        self._index = storage.open(index)
-        self._lock = threading.Lock()
+        # Data files are opened when they are needed, when the current directory may be another.
+        self._storage = anchored(storage, prefix)
+        self._index = self._storage.open(index)
+        self._lock = ForkableLock()
         self._files: dict[int, ReadableFile] = {}
         self._closed = False
         self._entries: dict[str, Entry] = {}
@@ -161,7 +163,8 @@ class IndexedReader:
                 remedy="use read() instead of map()",
             )
         file, entry = extent
-        data = map_bytes(file.path, entry.offset, entry.size)
+        place = file.place if isinstance(file, LocalFile) else file.path
+        data = map_bytes(place, entry.offset, entry.size)
         crc = 0
         for start in range(0, entry.size, CHUNK):
             crc = crc32c(data[start : start + CHUNK], crc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -128,16 +129,16 @@ class Checkpoint(Tracked):
             return self._session_saver.save(file_prefix, options, **of_session)  # type: ignore[arg-type]
         if of_session:
             raise TypeError(f"save() takes no argument {next(iter(of_session))!r} without a session")
-        counter = self.save_counter
-        self.sync()
-        counter.assign_add(1)
-        save = ListedSave(f"{os.fspath(file_prefix)}-{int(counter)}", options or CheckpointOptions(), record_latest)
-        try:
-            return self._write_numbered(save)
-        except BaseException:
-            if not save.is_committed:
-                counter.assign_sub(1)
-            raise
+        with self._exclusive():
+            counter = self.save_counter
+            save = ListedSave(f"{os.fspath(file_prefix)}-{int(counter) + 1}", options, record_latest)
+            counter.assign_add(1)
+            try:
+                return self._write_numbered(save)
+            except BaseException:
+                if not save.is_committed:
+                    counter.assign_sub(1)
+                raise
 
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves under exactly this path, without a number, and leaves the directory's state file alone.
@@ -153,7 +154,7 @@ class Checkpoint(Tracked):
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
         """
-        return self._write(Save(os.fspath(file_prefix), options or CheckpointOptions()))
+        return self._write(Save(os.fspath(file_prefix), options))
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
@@ -178,17 +179,18 @@ class Checkpoint(Tracked):
             return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
         if save_path is None:
             return InitializationOnlyStatus(self._view)
-        is_new = _COUNTER not in self.__dict__
-        counter = self.save_counter  # made before, so that it is restored with the rest or not at all
-        try:
-            status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
-        except BaseException:
-            if is_new and not last_restore(counter):
-                del self.__dict__[_COUNTER]
-            raise
-        if not status.foreign:
-            self._private.guard.restored(storage_of(options), os.fspath(save_path))
-        return status
+        with self._exclusive():
+            is_new = _COUNTER not in self.__dict__
+            counter = self.save_counter  # made before, so that it is restored with the rest or not at all
+            try:
+                status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
+            except BaseException:
+                if is_new and not last_restore(counter):
+                    del self.__dict__[_COUNTER]
+                raise
+            if not status.foreign:
+                self._private.guard.restored(storage_of(options), os.fspath(save_path))
+            return status
 
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `write` wrote: like `restore`, but takes no account of numbers.
@@ -205,8 +207,8 @@ class Checkpoint(Tracked):
             CorruptCheckpointError: It is damaged; nothing was changed.
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
         """
-        self.sync()
-        return load_into(os.fspath(save_path), self._view, options or CheckpointOptions())
+        with self._exclusive():
+            return load_into(os.fspath(save_path), self._view, options or CheckpointOptions())
 
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""
@@ -223,6 +225,10 @@ class Checkpoint(Tracked):
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Takes over an earlier run's list of checkpoints that were saved with a session."""
         self._session_saver.recover_last_checkpoints(checkpoint_paths)
+
+    def _exclusive(self) -> AbstractContextManager[None]:
+        """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
+        return self._private.writer.exclusive()
 
     @property
     def _session_saver(self) -> SessionSaver:
@@ -257,13 +263,13 @@ class Checkpoint(Tracked):
         return self._write(save)
 
     def _write(self, save: Save) -> str:
-        self.sync()
-        plan, arrays = plan_save(*self._view(), save.options)
-        if save.options.is_async:
-            arrays = snapshot(arrays)
-            self._private.writer.submit(lambda: save.run(plan, arrays))
-        else:
-            save.run(plan, arrays)
+        with self._exclusive():
+            plan, arrays = plan_save(*self._view(), save.options)
+            if save.options.is_async:
+                arrays = snapshot(arrays)
+                self._private.writer.submit(lambda: save.run(plan, arrays))
+            else:
+                save.run(plan, arrays)
         return save.path
 
     def _check_clashes(self, root: Any) -> None:

@@ -10,7 +10,7 @@ from milepost.engine.load import open_any
 from milepost.engine.series import no_checkpoint_error
 from milepost.foreign import is_foreign_directory
 from milepost.graph.adapter import Array
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
@@ -39,7 +39,7 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
-        self._bundle = open_any(storage or LocalStorage(), os.fspath(prefix))
+        self._bundle = open_any(storage or LOCAL_STORAGE, os.fspath(prefix))
 
     @property
     def prefix(self) -> str:
@@ -122,7 +122,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
         CheckpointNotFoundError: There is no checkpoint.
         CorruptCheckpointError: It is damaged.
     """
-    return CheckpointReader(_resolve(ckpt_dir_or_file, storage or LocalStorage()), storage)
+    return CheckpointReader(_resolve(ckpt_dir_or_file, storage or LOCAL_STORAGE), storage)
 
 
 def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:

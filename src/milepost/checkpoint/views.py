@@ -12,7 +12,7 @@ from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import adapter_of
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, Storage
 
 PathLike = str | os.PathLike[str]
 
@@ -69,7 +69,7 @@ class CheckpointView:
     """
 
     def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        with open_bundle(storage or LocalStorage(), os.fspath(save_path)) as reader:
+        with open_bundle(storage or LOCAL_STORAGE, os.fspath(save_path)) as reader:
             graph = read_object_graph(reader)
         if graph is None:
             raise UnsupportedError(

@@ -1,53 +1,84 @@
-"""One save at a time in the background, whose errors are never lost."""
+"""One save at a time: in the foreground by one thread, in the background by another, whose errors are never lost."""
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from milepost.errors import warn
+from milepost.errors import AfterCommitError, StorageError, warn
+from milepost.forks import ForkableLock
 
 
 class BackgroundWriter:
     """Runs one job at a time on a thread that the interpreter waits for before it ends.
 
+    A forked child has none of its parent's jobs: nothing is in flight in it, and nothing has failed.
+
     Example:
         >>> writer = BackgroundWriter()
-        >>> writer.submit(lambda: None)
+        >>> with writer.exclusive():
+        ...     writer.submit(lambda: None)
         >>> writer.wait()
     """
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
-        self._errors: list[BaseException] = []
-        weakref.finalize(self, _tell, self._errors)
+        self._turn = ForkableLock()
+        self._job: _Job | None = None
+        self._failed: list[_Job] = []
+        """Jobs whose error nobody has been told."""
+        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        weakref.finalize(self, _tell, self._failed)
 
-    def submit(self, job: Callable[[], object]) -> None:
-        """Starts a job once the one before it has ended; raises what that one raised instead, if it failed."""
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keeps other threads from saving. It waits for them, and for the job in flight, and raises what that raised.
+
+        The job itself, which may call back into the program, is not kept waiting: whoever is inside waits for it.
+        """
+        if threading.current_thread() in self._threads:
+            self.wait()
+            yield
+            return
+        with self._turn:
+            self.wait()
+            yield
+
+    def submit(self, work: Callable[[], object]) -> None:
+        """Starts a job once the one before it has ended; raises what that one raised instead, if it failed.
+
+        Raises:
+            StorageError: The system has no thread for it. The job is not done, and the next one can be.
+        """
         self.wait()
-        self._thread = threading.Thread(target=self._run, args=(job,), name="milepost-save", daemon=False)
-        self._thread.start()
+        before = self._job
+        is_nested = threading.current_thread() in self._threads
+        self._job = _Job(work, self._failed, before if is_nested else None)
+        self._threads.add(self._job.thread)
+        try:
+            self._job.start()
+        except BaseException:
+            if self._job.give_up():
+                self._job = before
+            raise
 
     def wait(self) -> None:
         """Waits for the job in flight, and raises what it raised.
 
         An error is raised once; the next call finds a clean slate.
         """
-        thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return
-        thread.join()
-        self._thread = None
-        if self._errors:
-            raise self._errors.pop()
-
-    def _run(self, job: Callable[[], object]) -> None:
-        try:
-            job()
-        except BaseException as error:
-            # Raised again in the thread that asks, or told when nobody does.
-            self._errors.append(error)
+        done = None
+        # A job may submit the next one, from a callback.
+        while (job := self._job) is not done and job is not None:
+            if job.process != os.getpid():
+                return
+            for each in job.to_wait_for():
+                each.thread.join()
+                each.raise_error()
+            done = job
 
     # A copy of a checkpoint has nothing in flight.
 
@@ -58,7 +89,72 @@ class BackgroundWriter:
         return BackgroundWriter, ()
 
 
-def _tell(errors: list[BaseException]) -> None:
+class _Job:
+    def __init__(self, work: Callable[[], object], failed: list[_Job], before: _Job | None) -> None:
+        self.process = os.getpid()
+        self.thread = threading.Thread(target=self._run, name="milepost-save", daemon=False)
+        self.error: BaseException | None = None
+        self._work: Callable[[], object] | None = work
+        self._failed = failed
+        self._before = before
+        """The job that has submitted this one, and may not have ended."""
+        self._lock = threading.Lock()
+        self._state = "new"
+
+    def start(self) -> None:
+        try:
+            self.thread.start()
+        except (RuntimeError, MemoryError) as error:
+            raise StorageError(
+                f"an asynchronous save could not get a thread: {error}",
+                errno=errno.EAGAIN,
+                remedy="save without enable_async, or free memory or threads and save again; nothing was written",
+            ) from error
+
+    def give_up(self) -> bool:
+        """Keeps the job from being done, unless it has begun already, which an interrupt can be too late to see."""
+        with self._lock:
+            if self._state == "new":
+                self._state, self._work = "given up", None
+            return self._state == "given up"
+
+    def to_wait_for(self) -> list[_Job]:
+        """This job and those that submitted it, oldest first; of a job that waits itself, only those after it."""
+        jobs: list[_Job] = []
+        job: _Job | None = self
+        while job is not None and job.thread is not threading.current_thread():
+            jobs.append(job)
+            job = job._before
+        return jobs[::-1]
+
+    def raise_error(self) -> None:
+        """Raises what went wrong, to the first who asks."""
+        try:
+            self._failed.remove(self)
+        except ValueError:
+            return
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def _run(self) -> None:
+        with self._lock:
+            if self._state == "given up":
+                return
+            self._state = "begun"
+        work, self._work = self._work, None
+        try:
+            assert work is not None
+            work()
+        except BaseException as error:
+            # Raised again in the thread that asks, or told when nobody does.
+            self.error = error
+            self._failed.append(self)
+
+
+def _tell(failed: list[_Job]) -> None:
     """Runs when the writer is gone, or the process ends, and nobody has asked how its last job went."""
-    for error in errors:
-        warn(f"an asynchronous save failed, and nothing was saved: {error}")
+    for job in failed:
+        if job.process == os.getpid():
+            outcome = "" if isinstance(job.error, AfterCommitError) else ", and nothing was saved"
+            warn(f"an asynchronous save failed{outcome}: {job.error}")

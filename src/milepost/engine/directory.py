@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +28,8 @@ from milepost.errors import (
     StorageError,
     warn,
 )
-from milepost.storage import LocalStorage, Storage
+from milepost.forks import ForkableLock
+from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
 
 Verification = Literal["checksums", "files", "none"]
 """How a checkpoint is proved good: by reading every byte, by the sizes of its files, or not beyond its existence."""
@@ -39,7 +39,6 @@ _MOST_REMEMBERED: Final = 64
 _MOST_ATTEMPTS: Final = 20
 _MOST_SHARDS: Final = 1000
 """Data files that are looked for by name. For more, the directory is listed."""
-_LOCAL: Final = LocalStorage()
 
 _Fingerprint = tuple[tuple[str, int, float], ...]
 
@@ -48,24 +47,23 @@ class _Findings:
     """What verifying checkpoints found, so that polling a directory reads each of them once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._found: weakref.WeakKeyDictionary[Storage, dict[str, tuple[_Fingerprint, MilepostError | None]]]
         self._found = weakref.WeakKeyDictionary()
 
     def problem(self, storage: Storage, prefix: str) -> MilepostError | None:
         """What is wrong with a checkpoint. Its files are read only if they are not those that were read before."""
+        remembering, key = storage, prefix
         if type(storage) is LocalStorage:
-            storage, key = _LOCAL, os.path.abspath(prefix)
-        else:
-            key = prefix
+            remembering, key = LOCAL_STORAGE, storage.absolute(prefix)
         fingerprint = self._fingerprint(storage, prefix)
         with self._lock:
-            remembered = self._found.setdefault(storage, {}).get(key)
+            remembered = self._found.setdefault(remembering, {}).get(key)
         if remembered is not None and remembered[0] == fingerprint:
             return remembered[1]
         problem = _problem(storage, prefix, "checksums")
         with self._lock:
-            found = self._found[storage]
+            found = self._found[remembering]
             found.pop(key, None)
             found[key] = fingerprint, problem
             while len(found) > _MOST_REMEMBERED:
@@ -215,7 +213,7 @@ def latest_checkpoint(
         >>> latest_checkpoint(directory) == path
         True
     """
-    files = storage or _LOCAL
+    files = storage or LOCAL_STORAGE
     return newest_good(files, lambda: known_checkpoints(files, checkpoint_dir, latest_filename), verify)
 
 
@@ -252,7 +250,7 @@ def checkpoints_iterator(
         >>> list(checkpoints_iterator(directory, timeout=0)) == [path]
         True
     """
-    storage = storage or _LOCAL
+    storage = storage or LOCAL_STORAGE
     warned: set[str] = set()
 
     def skip_once(prefix: str, problem: MilepostError) -> None:
@@ -286,7 +284,7 @@ def checkpoint_exists(checkpoint_prefix: PathLike, *, storage: Storage | None = 
         >>> checkpoint_exists("there/is/none")
         False
     """
-    return _identifying_path(storage or _LOCAL, os.fspath(checkpoint_prefix)) is not None
+    return _identifying_path(storage or LOCAL_STORAGE, os.fspath(checkpoint_prefix)) is not None
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: Storage | None = None) -> list[float]:
@@ -300,7 +298,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: S
         >>> get_checkpoint_mtimes(["there/is/none"])
         []
     """
-    storage = storage or _LOCAL
+    storage = storage or LOCAL_STORAGE
     paths = (_identifying_path(storage, os.fspath(prefix)) for prefix in checkpoint_prefixes)
     return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
 

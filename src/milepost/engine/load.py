@@ -17,7 +17,7 @@ from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.places import places_in_use
 from milepost.graph.traversal import LiveGraph, walk
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, Storage
 
 _OWN: Final = frozenset({"save_counter"})
 """What milepost's checkpoints hold beside what they are given."""
@@ -26,7 +26,7 @@ _MOST_LISTED: Final = 5
 
 def storage_of(options: CheckpointOptions | None) -> Storage:
     """Where files live: what the options say, or this machine."""
-    return options.storage if options is not None and options.storage is not None else LocalStorage()
+    return options.storage if options is not None and options.storage is not None else LOCAL_STORAGE
 
 
 def saved_model_variables(path: str, storage: Storage) -> str:

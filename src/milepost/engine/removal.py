@@ -13,7 +13,7 @@ from milepost.engine.leftovers import data_files, data_files_of
 from milepost.engine.series import known_checkpoints
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, record_state
 from milepost.errors import warn
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, Storage
 
 
 def remove_checkpoint(
@@ -50,7 +50,7 @@ def remove_checkpoint(
         >>> os.listdir(directory)
         []
     """
-    storage = storage or LocalStorage()
+    storage = storage or LOCAL_STORAGE
     prefix = os.fspath(checkpoint_prefix)
     directory = os.path.dirname(prefix)
     state = known_checkpoints(storage, directory)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+from milepost.errors import printable
+
 
 class Outcome(Enum):
     """What became of one saved value or one live value."""
@@ -50,7 +52,7 @@ class Entry:
             specs = f" saved {self.saved}, live {self.live}"
         else:
             specs = f" {self.saved or self.live}"
-        return f"{self.key}{specs}{f' ({self.note})' if self.note else ''}"
+        return printable(f"{printable(self.key, one_line=True)}{specs}{f' ({self.note})' if self.note else ''}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,10 @@ class Report:
         return iter(self.entries)
 
     def __str__(self) -> str:
-        lines = [f"{self.prefix}: " + ", ".join(f"{count} {name}" for name, count in self.counts().items())]
+        lines = [
+            f"{printable(self.prefix, one_line=True)}: "
+            + ", ".join(f"{count} {name}" for name, count in self.counts().items())
+        ]
         for outcome in Outcome:
             entries = self.of(outcome)
             if entries and outcome is not Outcome.MATCHED:

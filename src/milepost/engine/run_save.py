@@ -7,6 +7,7 @@ What failed is raised at the end, and says what holds all the same.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from milepost.engine.series import list_saved
 from milepost.engine.state_file import STATE_FILE
 from milepost.errors import AfterCommitError, MilepostError, UntrackableError
 from milepost.graph.adapter import Array
-from milepost.storage import Storage
+from milepost.storage import Storage, anchored
 
 
 class Save:
@@ -33,11 +34,14 @@ class Save:
 
     Raises:
         UntrackableError: A write callback takes arguments that it will not get.
+        UnsupportedError: The path is a URL or begins with ``~``, and the storage is that of this machine.
     """
 
-    def __init__(self, path: str, options: CheckpointOptions) -> None:
+    def __init__(self, path: str, options: CheckpointOptions | None) -> None:
         self.path = path
-        self.options = options
+        options = options or CheckpointOptions()
+        # It ends where it began, even if the current directory changes meanwhile.
+        self.options = dataclasses.replace(options, storage=anchored(storage_of(options), path))
         self._callbacks = _write_callbacks(options)
 
     def run(self, plan: SavePlan, arrays: Sequence[Array]) -> None:
@@ -77,7 +81,9 @@ class ListedSave(Save):
         committed: Called once it is.
     """
 
-    def __init__(self, path: str, options: CheckpointOptions, record: Callable[[Storage, str, bool], object]) -> None:
+    def __init__(
+        self, path: str, options: CheckpointOptions | None, record: Callable[[Storage, str, bool], object]
+    ) -> None:
         super().__init__(path, options)
         self._record = record
         self.is_committed = False

@@ -53,7 +53,10 @@ def is_of_series(path: str, stem: str) -> bool:
 def place_of(storage: Storage, directory: str) -> tuple[int, str]:
     """What tells directories apart, whatever they are called: to be compared, and good as long as the storage lives."""
     if isinstance(storage, LocalStorage):
-        return 0, os.path.realpath(directory or ".")
+        try:
+            return 0, os.path.realpath(storage.absolute(directory or "."))
+        except ValueError:
+            return 0, directory  # No directory can have this path.
     return id(storage), os.path.normpath(directory)
 
 

@@ -29,7 +29,8 @@ from google.protobuf import text_encoding, text_format
 from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
 from milepost.errors import CheckpointNotFoundError, StateFileError
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
+from milepost.storage.paths import check_local
 
 STATE_FILE: Final = "checkpoint"
 """The name that TensorFlow gives the file."""
@@ -223,7 +224,7 @@ def get_checkpoint_state(
         True
     """
     directory = os.fspath(checkpoint_dir)
-    data = read_state_file(storage or LocalStorage(), directory, latest_filename)
+    data = read_state_file(storage or LOCAL_STORAGE, directory, latest_filename)
     if data is None:
         return None
     state = parse_state(data, _state_path(directory, latest_filename))
@@ -289,7 +290,9 @@ def update_checkpoint_state(
     Raises:
         ValueError: There are not as many timestamps as paths.
         RuntimeError: The latest checkpoint's path is that of the state file.
+        StateFileError: A path has no UTF-8 form.
         StorageError: The file could not be written; what was there before still is.
+        UnsupportedError: A path is a URL or begins with ``~``, and the storage is that of this machine.
 
     Example:
         >>> import tempfile
@@ -300,10 +303,14 @@ def update_checkpoint_state(
         all_model_checkpoint_paths: "ckpt-1"
         all_model_checkpoint_paths: "ckpt-2"
     """
+    storage = storage or LOCAL_STORAGE
     directory, latest = os.fspath(save_dir), os.fspath(model_checkpoint_path)
     paths = [os.fspath(path) for path in all_model_checkpoint_paths or ()]
     if not paths or paths[-1] != latest:
         paths.append(latest)
+    if isinstance(storage, LocalStorage):
+        for path in paths:
+            check_local(path)
     timestamps = tuple(all_model_checkpoint_timestamps or ())
     if timestamps and len(timestamps) != len(paths):
         raise ValueError(f"{len(timestamps)} timestamps for {len(paths)} checkpoint paths: {timestamps}, {paths}")
@@ -363,7 +370,7 @@ def _write(directory: str, state: CheckpointState, latest_filename: str | None, 
     if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
         raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")
     text = format_state(state)
-    commit_file(storage or LocalStorage(), path, text)
+    commit_file(storage or LOCAL_STORAGE, path, text)
     return text
 
 

@@ -10,11 +10,11 @@ They vanish with the object they wait on.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from milepost.forks import ForkableLock
 from milepost.graph.adapter import adapter_of
 from milepost.graph.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
 from milepost.graph.trees import is_functional
@@ -66,7 +66,7 @@ ANY: Final = None
 
 _Edges = dict[Any, list[Position]]
 _entries: Final[dict[int, tuple[Callable[[], Any], _Edges]]] = {}
-_lock: Final = threading.RLock()
+_lock: Final = ForkableLock()
 
 
 def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from milepost.engine.directory import Verification, newest_good, skipped_message
@@ -30,9 +30,10 @@ from milepost.errors import (
     StorageError,
     warn,
 )
+from milepost.forks import ForkableLock
 from milepost.manager.listing import Listing
 from milepost.retention import RetentionPolicy
-from milepost.storage import LocalStorage, Storage
+from milepost.storage import LOCAL_STORAGE, Storage, anchored
 
 
 class NumberedSaves(Protocol):
@@ -49,6 +50,10 @@ class NumberedSaves(Protocol):
 
     def sync(self) -> None:
         """Waits for the save in flight, and raises what it raised."""
+        ...
+
+    def _exclusive(self) -> AbstractContextManager[None]:
+        """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
         ...
 
     def _write_numbered(self, save: ListedSave) -> str:
@@ -129,9 +134,10 @@ class CheckpointManager:
         self._last_checkpoint_step = last_checkpoint_step
         self._init_fn = init_fn
         self._options = options
-        self._storage: Storage = (options and options.storage) or LocalStorage()
+        # The series stays in one place, even if the current directory changes.
+        self._storage: Storage = anchored((options and options.storage) or LOCAL_STORAGE, self._directory)
         self._verify = verify
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._listing = Listing(self._storage, self._directory, self._prefix)
         self._status: LoadStatus | None = None
         self._latest: str | None = None
@@ -204,12 +210,17 @@ class CheckpointManager:
             StorageError: The files could not be written; what was there before still is.
             AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
+        if self._checkpoint_interval is not None and self._is_too_early(_integer(self._step_counter), check_interval):
+            return None
+        with self._checkpoint._exclusive():
+            return self._save(checkpoint_number, check_interval, options)
+
+    def _save(self, checkpoint_number: Any, check_interval: bool, options: CheckpointOptions | None) -> str | None:
         step = None
         if self._checkpoint_interval is not None:
             step = _integer(self._step_counter)
             if self._is_too_early(step, check_interval):
-                return None
-        self._checkpoint.sync()
+                return None  # Another thread has just saved.
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
         path = f"{self._prefix}-{_integer(counter if checkpoint_number is None else checkpoint_number)}"

@@ -6,13 +6,16 @@ import errno
 import fcntl
 import os
 import stat
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
+from typing import Final, NamedTuple, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage.buffers import byte_view, check_range
-from milepost.storage.interface import Buffer
+from milepost.storage.interface import Buffer, Storage
+from milepost.storage.paths import ImpossiblePathError, check_local, check_possible
 
 _MOST_BUFFERS = 1024
 """POSIX lets a system refuse a vectored write of more buffers (``IOV_MAX``)."""
@@ -23,13 +26,19 @@ _REMEDIES = {
     errno.EROFS: "save to a directory that can be written",
     errno.EACCES: "change the permissions of the file or of its directory",
     errno.EPERM: "change the permissions of the file or of its directory",
+    errno.EMFILE: "close files that are no longer needed, or raise the limit of open files (ulimit -n)",
+    errno.ENAMETOOLONG: "choose a shorter name; while a save runs, names of its files are 50 characters longer",
+    errno.ELOOP: "mend the symbolic link, which leads back to itself",
 }
 
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.ENODEV)
+_MOST_REMEMBERED: Final = 1024
 
 
 @contextmanager
-def _translated(doing: str, path: str) -> Iterator[None]:
+def _translated(doing: str, path: str, *, reading: bool = False) -> Iterator[None]:
+    """Turns errors of the system into milepost's; a path that nothing can have is, for a reader, that of nothing."""
     try:
         yield
     except MilepostError:
@@ -38,9 +47,12 @@ def _translated(doing: str, path: str) -> Iterator[None]:
         raise CheckpointNotFoundError(f"cannot {doing}: there is no such file or directory", file=path) from None
     except OSError as error:
         code = error.errno or 0
-        raise StorageError(
-            f"cannot {doing}: {os.strerror(code) if code else error}", errno=code, file=path, remedy=_REMEDIES.get(code)
-        ) from error
+        is_impossible = isinstance(error, ImpossiblePathError)
+        reason = error.strerror if is_impossible else os.strerror(code) if code else error
+        if reading and (is_impossible or code in _NOTHING_THERE):
+            raise CheckpointNotFoundError(f"cannot {doing}: {reason}", file=path) from None
+        remedy = "use a path that a file can have" if is_impossible else _REMEDIES.get(code)
+        raise StorageError(f"cannot {doing}: {reason}", errno=code, file=path, remedy=remedy) from error
 
 
 def _open(descriptor: int) -> int:
@@ -51,13 +63,19 @@ def _open(descriptor: int) -> int:
 
 
 class LocalFile:
-    """A file of this machine open for reading."""
+    """A file of this machine open for reading.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: What it is called.
+        place: The path that the system knows.
+    """
+
+    def __init__(self, path: str, place: str) -> None:
         self.path = path
-        with _translated("open for reading", path):
+        self.place = place
+        with _translated("open for reading", path, reading=True):
             # Without O_NONBLOCK, a named pipe given by mistake would wait for a writer for ever.
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
         self.size = status.st_size
         if not stat.S_ISREG(status.st_mode):
@@ -104,17 +122,29 @@ class LocalFile:
         check_range(self.path, offset, length, size)
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", -1) >= 0:
-            self.close()
+        _close_quietly(self)
+
+
+_opening: Final = threading.RLock()
+"""Held while a file is created, so that no process is forked before its descriptor is known."""
 
 
 class LocalWriter:
-    """A new file of this machine, locked while it is open so that others can tell it is not a leftover."""
+    """A new file of this machine, locked while it is open so that others can tell it is not a leftover.
 
-    def __init__(self, path: str) -> None:
+    A forked child, such as a worker that loads data, has no part in it: its copy of the descriptor is closed, or the
+    lock would outlive the process that writes.
+
+    Args:
+        path: What it is called.
+        place: The path that the system knows.
+    """
+
+    def __init__(self, path: str, place: str) -> None:
         self.path = path
-        with _translated("create", path):
-            self._descriptor = _create_locked(path)
+        with _translated("create", path), _opening:
+            self._descriptor = _create_locked(place)
+            _writers.add(self)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         views = [view for buffer in buffers if (view := byte_view(buffer))]
@@ -137,13 +167,12 @@ class LocalWriter:
 
     def close(self) -> None:
         if self._descriptor >= 0:
+            # Closing does not unlock a file that a child still has open. It comes second, so that a child that is forked
+            # in between has no lock.
+            _lock(self._descriptor, fcntl.LOCK_UN)
             descriptor, self._descriptor = self._descriptor, -1
             with _translated("close", self.path):
-                try:
-                    # Closing does not unlock a file that a forked child still has open.
-                    _lock(descriptor, fcntl.LOCK_UN)
-                finally:
-                    os.close(descriptor)
+                os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +182,32 @@ class LocalWriter:
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
+            _lock(self._descriptor, fcntl.LOCK_UN)
+        _close_quietly(self)
+
+
+_writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
+"""Those that are open, and some that are not."""
+
+
+def _close_quietly(file: LocalFile | LocalWriter) -> None:
+    """Closes a file that nobody uses any more, at the end of the process too."""
+    descriptor, file._descriptor = getattr(file, "_descriptor", -1), -1
+    if descriptor >= 0:
+        try:
+            os.close(descriptor)
+        except OSError:
+            pass
+
+
+def _close_in_child() -> None:
+    _opening.release()
+    for writer in list(_writers):
+        # Not `LocalWriter.close`, which would unlock the file for the parent too.
+        _close_quietly(writer)
+
+
+os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_close_in_child)
 
 
 def _create_locked(path: str) -> int:
@@ -183,19 +237,6 @@ def _create_locked(path: str) -> int:
     return descriptor
 
 
-def _mode(path: str) -> int:
-    """The kind of what is at a path; 0 if there is nothing, but not if the system could not look."""
-    with _translated("look at", path):
-        try:
-            return os.stat(path).st_mode
-        except ValueError:
-            return 0
-        except OSError as error:
-            if error.errno in _NOTHING_THERE:
-                return 0
-            raise
-
-
 def _lock(descriptor: int, operation: int) -> None:
     try:
         fcntl.flock(descriptor, operation)
@@ -206,71 +247,129 @@ def _lock(descriptor: int, operation: int) -> None:
 def _sync(descriptor: int) -> None:
     if hasattr(fcntl, "F_FULLFSYNC"):
         # On macOS, fsync leaves the data in the memory of the drive.
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(descriptor)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+        except OSError as error:
+            # Network and other foreign file systems have nothing better than fsync.
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+    os.fsync(descriptor)
+
+
+class _Seen(NamedTuple):
+    """A directory as it was at one moment, to be told from another that takes its path later.
+
+    That may have the old one's inode. But then both it and the directory above it have changed since.
+
+    Attributes:
+        nodes: Device and inode of it, and of the directory above.
+        changed: When it was changed, in nanoseconds.
+        above_changed: When the directory above was.
+    """
+
+    nodes: tuple[int, int, int, int]
+    changed: int
+    above_changed: int
+
+    def is_same_as(self, later: _Seen) -> bool:
+        """Whether this is the same directory as what the path leads to at a later moment."""
+        is_new = self.changed != later.changed and self.above_changed != later.above_changed
+        return self.nodes == later.nodes and not is_new
 
 
 class LocalStorage:
-    """Files of this machine. Paths are those of the ``os`` module; relative ones go by the current directory."""
+    """Files of this machine. Paths are those of the ``os`` module.
 
-    def __init__(self) -> None:
-        self._durable: set[tuple[int, int]] = set()
-        """Device and inode of directories that survive a power cut, with all above them."""
+    A URL, and a path that begins with ``~``, are refused with an `UnsupportedError` wherever they are given.
+
+    Args:
+        directory: Where relative paths begin; by default in the current directory of the moment.
+
+    Example:
+        >>> import tempfile
+        >>> storage = LocalStorage(tempfile.mkdtemp())
+        >>> with storage.create("note") as file:
+        ...     file.write(0, [b"text"])
+        >>> storage.list("")
+        ['note']
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        self._directory = directory
+        self._durable: dict[str, _Seen] = {}
+        """Directories whose names survive a power cut."""
 
     def open(self, path: str) -> LocalFile:
-        return LocalFile(path)
+        with _translated("open for reading", path, reading=True):
+            return LocalFile(path, self._place(path))
 
     def create(self, path: str) -> LocalWriter:
-        return LocalWriter(path)
+        with _translated("create", path):
+            return LocalWriter(path, self._place(path))
 
     def rename(self, source: str, target: str) -> None:
         with _translated(f"rename to {target}", source):
-            os.replace(source, target)
+            os.replace(self._place(source), self._place(target))
 
     def remove(self, path: str) -> None:
         with _translated("remove", path):
             try:
-                os.unlink(path)
-            except FileNotFoundError:
+                os.unlink(self._place(path))
+            except ImpossiblePathError:
                 pass
+            except OSError as error:
+                if error.errno not in _NOTHING_THERE:
+                    raise
 
     def make_directory(self, path: str) -> None:
         with _translated("make a directory", path):
-            self._make_directory(os.path.abspath(path))
+            self._make_directory(os.path.abspath(self._place(path)))
 
-    def _make_directory(self, path: str) -> os.stat_result:
-        parent = os.path.dirname(path)
+    def _make_directory(self, path: str) -> None:
+        """Makes an absolute path's directory, and sees to it that the names of it and of all above are durable."""
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            pass  # Any other reason, such as a path that is too long, comes before something is made.
+        places = [path]
+        while (parent := os.path.dirname(places[-1])) != places[-1]:
+            places.append(parent)
+        for place in reversed(places[:-1]):
+            self._make_one(place, os.path.dirname(place))
+
+    def _make_one(self, path: str, parent: str) -> None:
+        made = False
         try:
             status = os.stat(path)
-            made = False
         except FileNotFoundError:
-            self._make_directory(parent)
             try:
                 os.mkdir(path)
                 made = True
             except FileExistsError:
-                made = False
+                pass
             status = os.stat(path)
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        identity = status.st_dev, status.st_ino
-        if made:
-            self.sync_directory(parent)
-        elif identity not in self._durable and parent != path:
-            # Whoever made it, the user perhaps a moment ago, need not have synced the names above.
-            above = self._make_directory(parent)
-            if above.st_dev == status.st_dev:
-                try:
-                    self.sync_directory(parent)
-                except StorageError:
-                    pass  # It may be another user's. The directory was not ours to make durable.
-        self._durable.add(identity)
-        return status
+        above = os.stat(parent)
+        now = _Seen((status.st_dev, status.st_ino, above.st_dev, above.st_ino), status.st_ctime_ns, above.st_ctime_ns)
+        before = self._durable.get(path)
+        is_durable = not made and before is not None and before.is_same_as(now)
+        if not is_durable and (made or above.st_dev == status.st_dev):
+            try:
+                # Whoever made it, the user perhaps a moment ago, need not have synced its name.
+                self.sync_directory(parent)
+            except StorageError:
+                if made:
+                    raise
+                # It may be another user's. The directory was not ours to make durable.
+        if len(self._durable) >= _MOST_REMEMBERED:
+            self._durable.clear()
+        self._durable[path] = now
 
     def sync_directory(self, path: str) -> None:
         with _translated("make the names durable", path):
-            descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(self._place(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 _sync(descriptor)
             finally:
@@ -279,27 +378,31 @@ class LocalStorage:
     def list(self, directory: str) -> list[str]:
         with _translated("list", directory):
             try:
-                return sorted(os.listdir(directory or "."))
-            except (FileNotFoundError, NotADirectoryError):
+                return sorted(os.listdir(self._place(directory) or "."))
+            except ImpossiblePathError:
+                return []
+            except OSError as error:
+                if error.errno not in _NOTHING_THERE:
+                    raise
                 return []
 
     def is_file(self, path: str) -> bool:
-        return stat.S_ISREG(_mode(path))
+        return stat.S_ISREG(self._mode(path))
 
     def is_directory(self, path: str) -> bool:
-        return stat.S_ISDIR(_mode(path or "."))
+        return stat.S_ISDIR(self._mode(path or "."))
 
     def modified(self, path: str) -> float:
-        with _translated("look at", path):
-            return os.stat(path).st_mtime
+        with _translated("look at", path, reading=True):
+            return os.stat(self._place(path)).st_mtime
 
     def in_use(self, path: str) -> bool:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except (FileNotFoundError, NotADirectoryError):
+            descriptor = os.open(self._place(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except ImpossiblePathError:
             return False
-        except OSError:
-            return True
+        except OSError as error:
+            return error.errno not in _NOTHING_THERE
         try:
             # Shared, so that of two who ask at once neither takes the other for a writer.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -308,3 +411,64 @@ class LocalStorage:
         finally:
             os.close(descriptor)
         return False
+
+    def absolute(self, path: str) -> str:
+        """The path from the root of the file system on, whatever becomes of the current directory.
+
+        Raises:
+            CheckpointNotFoundError: The path is relative, and the current directory was removed.
+        """
+        check_local(path)
+        with _translated("look at", path):
+            return os.path.abspath(os.path.join(self._directory or "", path))
+
+    def _mode(self, path: str) -> int:
+        """The kind of what is at a path; 0 if there is nothing, but not if the system could not look."""
+        with _translated("look at", path):
+            try:
+                return os.stat(self._place(path)).st_mode
+            except ImpossiblePathError:
+                return 0
+            except OSError as error:
+                if error.errno not in _NOTHING_THERE:
+                    raise
+                return 0
+
+    def _place(self, path: str) -> str:
+        """What the operating system is given for a path.
+
+        Raises:
+            UnsupportedError: It is none of this machine's.
+            ImpossiblePathError: It is none at all.
+        """
+        check_local(path)
+        check_possible(path)
+        return path if self._directory is None else os.path.join(self._directory, path)
+
+
+LOCAL_STORAGE: Final = LocalStorage()
+"""Where everything is that is given no other storage. There is one, since it remembers which directories are durable."""
+
+
+def anchored(storage: Storage, path: str) -> Storage:
+    """A storage for which a relative path means the same when the current directory has changed.
+
+    Args:
+        storage: Any storage; only a `LocalStorage` depends on the current directory.
+        path: The path in question.
+
+    Returns:
+        The storage itself if it makes no difference.
+
+    Raises:
+        UnsupportedError: The path is a URL or begins with ``~``, and the storage is one of this machine's.
+    """
+    # One that derives from it may count or change what is done, which a copy would take from it.
+    if type(storage) is not LocalStorage:
+        return storage
+    check_local(path)
+    if storage._directory is not None or os.path.isabs(path):
+        return storage
+    copied = LocalStorage(storage.absolute("."))
+    copied._durable = storage._durable
+    return copied

@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import threading
 import time
 from collections.abc import Sequence
 from typing import Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.forks import ForkableLock
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer
+from milepost.storage.paths import ImpossiblePathError, check_possible
 
 
 class _Content:
@@ -21,7 +22,7 @@ class _Content:
         self.modified = time.time()
         self.writers = 0
         # A bytearray cannot grow while another thread has a view of it.
-        self.lock = threading.Lock()
+        self.lock = ForkableLock()
 
 
 class MemoryFile:
@@ -102,7 +103,7 @@ class MemoryStorage:
     def __init__(self) -> None:
         self._files: dict[str, _Content] = {}
         self._directories: set[str] = {".", "/"}
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
 
     def open(self, path: str) -> MemoryFile:
         with self._lock:
@@ -116,7 +117,7 @@ class MemoryStorage:
         raise CheckpointNotFoundError("cannot open for reading: there is no such file", file=path)
 
     def create(self, path: str) -> MemoryWriter:
-        place = _place(path)
+        place = _new_place("create", path)
         with self._lock:
             if place in self._files or self._is_directory(place):
                 raise _refused("create", path, errno.EEXIST)
@@ -125,8 +126,9 @@ class MemoryStorage:
         return MemoryWriter(path, content)
 
     def rename(self, source: str, target: str) -> None:
+        doing = f"rename to {target}"
+        _new_place(doing, source, target)
         with self._lock:
-            doing = f"rename to {target}"
             if self._is_directory(_place(target)):
                 raise _refused(doing, source, errno.EISDIR)
             self._check_parents(doing, target)
@@ -141,7 +143,7 @@ class MemoryStorage:
                 raise _refused("remove", path, errno.EISDIR)
 
     def make_directory(self, path: str) -> None:
-        place = _place(path)
+        place = _new_place("make a directory", path)
         with self._lock:
             if place in self._files:
                 raise _refused("make a directory", path, errno.EEXIST)
@@ -187,6 +189,17 @@ class MemoryStorage:
 
 def _place(path: str) -> str:
     return posixpath.normpath(path)
+
+
+def _new_place(doing: str, path: str, target: str | None = None) -> str:
+    """The place of a file that is to be, which must have a path that a file can have."""
+    try:
+        check_possible(path if target is None else target)
+    except ImpossiblePathError as error:
+        raise StorageError(
+            f"cannot {doing}: {error.strerror}", errno=error.errno, file=path, remedy="use a path that a file can have"
+        ) from None
+    return _place(path)
 
 
 def _parents(place: str) -> list[str]:

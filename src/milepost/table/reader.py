@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from milepost.errors import CorruptCheckpointError
+from milepost.forks import ForkableLock
 from milepost.storage import ReadableFile
 from milepost.table.block import FOOTER_SIZE, TRAILER_SIZE, Handle, decode_footer, entries, restart_keys, unseal
 
@@ -35,7 +35,7 @@ class TableReader:
         self._block_limit = block_limit
         self._blocks: dict[int, bytes] = {}
         self._cached = 0
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         if file.size < FOOTER_SIZE:
             raise CorruptCheckpointError(
                 "this file is not a checkpoint index: it is too short for one",

@@ -15,6 +15,7 @@ from typing import Final, Literal, Self
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage import Buffer
 from milepost.storage.buffers import byte_view, check_range
+from milepost.storage.paths import ImpossiblePathError, check_possible
 from milepost.testing.disk import ROOTS, Image, Link, Remove, Rename, Step, Sync, Write, aftermaths
 
 Effect = Literal["nothing", "half", "all"]
@@ -66,6 +67,7 @@ class _Attempt:
 
 _HALF_DONE: Final = ("write", "sync", "sync_directory", "close")
 """Operations that leave their mark even if they fail."""
+_READING: Final = ("open", "modified")
 _DOING: Final = {"open": "open for reading", "sync": "make durable", "sync_directory": "make the names durable"}
 
 
@@ -239,6 +241,11 @@ class FaultyStorage:
                 attempt.steps.append(Remove(directory, name))
 
     def make_directory(self, path: str) -> None:
+        try:
+            check_possible(path)
+        except ImpossiblePathError:
+            with self._operation("make_directory", path):
+                raise
         place = _place(path)
         if place in ROOTS:
             return
@@ -310,8 +317,11 @@ class FaultyStorage:
             except OSError as error:
                 operation.failed = error.errno
                 code = error.errno or 0
-                what = f"cannot {_DOING.get(name, name.replace('_', ' '))}: {os.strerror(code)}"
-                if code == errno.ENOENT:
+                is_impossible = isinstance(error, ImpossiblePathError)
+                reason = error.strerror if is_impossible else os.strerror(code)
+                what = f"cannot {_DOING.get(name, name.replace('_', ' '))}: {reason}"
+                is_nothing = name in _READING and (is_impossible or code == errno.ENOTDIR)
+                if code == errno.ENOENT or is_nothing:
                     raise CheckpointNotFoundError(what, file=path) from None
                 raise StorageError(what, errno=code, file=path) from None
 
@@ -381,13 +391,14 @@ class FaultyStorage:
 
     def _parent(self, path: str) -> tuple[int, str]:
         """The directory that a path lies in, and its name there."""
+        check_possible(path)
         above, name = posixpath.split(_place(path))
         return self._find_directory(above), name
 
     def _look(self, path: str) -> int | None:
         try:
             return self._find(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ImpossiblePathError):
             return None
 
 

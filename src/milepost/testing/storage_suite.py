@@ -350,6 +350,33 @@ class StorageSuite:
             "x" * 300: nothing,
         }
 
+    @pytest.mark.parametrize("name", ["nul\0", "nul\0/f", "surrogate\ud800"])
+    def test_a_path_that_no_file_can_have(self, bench: Bench, name: str) -> None:
+        """It is that of nothing, and nothing can be put there."""
+        path, storage = bench.path(name), bench.storage
+        bench.put(bench.path("f"), b"1")
+        assert (storage.is_file(path), storage.is_directory(path), storage.in_use(path)) == (False, False, False)
+        assert storage.list(path) == []
+        storage.remove(path)
+        for read in (storage.open, storage.modified):
+            with refuses(CheckpointNotFoundError, path):
+                read(path)
+        for write in (storage.create, storage.make_directory):
+            with refuses(StorageError, path, errno.EINVAL):
+                write(path)
+        with refuses(StorageError, bench.path("f"), errno.EINVAL):
+            storage.rename(bench.path("f"), path)
+        assert storage.list(bench.root) == ["f"]
+
+    def test_below_a_file_is_nothing(self, bench: Bench) -> None:
+        """A path that goes through a file finds nothing, and there is nothing to remove."""
+        bench.put(bench.path("f"), b"1")
+        for read in (bench.storage.open, bench.storage.modified):
+            with refuses(CheckpointNotFoundError, bench.path("f/g")):
+                read(bench.path("f/g"))
+        bench.storage.remove(bench.path("f/g"))
+        assert bench.storage.list(bench.root) == ["f"]
+
     def test_ways_to_write_a_path(self, bench: Bench) -> None:
         """Doubled slashes and dots do not make another path."""
         bench.put(bench.path("f"), b"1")

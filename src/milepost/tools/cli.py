@@ -12,8 +12,9 @@ from typing import Any
 
 import milepost
 from milepost.engine.load import open_any
+from milepost.errors import printable
 from milepost.foreign import ForeignReader
-from milepost.storage import LocalStorage
+from milepost.storage import LOCAL_STORAGE
 from milepost.tools import demo
 from milepost.tools.picture import picture_of, specs_of
 from milepost.tools.svg import to_dot, to_svg
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     # Without the line of code that warns, which means nothing to whoever typed a command.
-    print(f"warning: {message}", file=sys.stderr)
+    print(f"warning: {printable(str(message))}", file=sys.stderr)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,7 +87,7 @@ def _add_list(commands: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     prefix = milepost.load_checkpoint(options.checkpoint).prefix
-    with open_any(LocalStorage(), prefix) as bundle:
+    with open_any(LOCAL_STORAGE, prefix) as bundle:
         rows = []
         for key in sorted(bundle.keys()):
             spec = bundle.spec(key)
@@ -98,7 +99,9 @@ def _list(options: argparse.Namespace) -> int:
         return 0
     width, digits = (max((len(str(row[name])) for row in rows), default=0) for name in ("dtype", "bytes"))
     for row in rows:
-        print(f"{row['dtype']!s:{width}}  {row['bytes']!s:>{digits}}  {row['key']}  {row['shape']}")
+        print(
+            f"{row['dtype']!s:{width}}  {row['bytes']!s:>{digits}}  {printable(str(row['key']), one_line=True)}  {row['shape']}"
+        )
     return 0
 
 
@@ -121,7 +124,8 @@ def _verify(options: argparse.Namespace) -> int:
         else:
             # Files of other libraries may have no checksums to be right.
             found = "all readable" if isinstance(reader._bundle, ForeignReader) else "every checksum right"
-            print(f"{reader.prefix}: {len(reader.get_variable_to_shape_map())} tensors, {found}")
+            prefix = printable(reader.prefix, one_line=True)
+            print(f"{prefix}: {len(reader.get_variable_to_shape_map())} tensors, {found}")
     return status
 
 
@@ -169,7 +173,7 @@ def _graph(options: argparse.Namespace) -> int:
             file.write(text)
     except OSError as error:
         raise milepost.StorageError("the picture cannot be written", errno=error.errno, file=options.output) from error
-    print(f"{options.output}: {len(picture.nodes)} nodes, {len(picture.edges)} edges")
+    print(f"{printable(options.output, one_line=True)}: {len(picture.nodes)} nodes, {len(picture.edges)} edges")
     return 0
 
 

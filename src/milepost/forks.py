@@ -1,0 +1,48 @@
+"""Locks that a forked child can use, whatever the threads of its parent were doing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Final
+
+
+class ForkableLock:
+    """A re-entrant lock.
+
+    A forked child has only the thread that forked, so a lock that another thread held would never be free in it. This
+    one is, and a lock that the forking thread holds stays its own.
+
+    Example:
+        >>> lock = ForkableLock()
+        >>> with lock, lock:
+        ...     pass
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+    def _after_fork(self) -> None:
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+
+
+_locks: Final[weakref.WeakSet[ForkableLock]] = weakref.WeakSet()
+
+
+def _free_in_child() -> None:
+    for lock in list(_locks):
+        lock._after_fork()
+
+
+os.register_at_fork(after_in_child=_free_in_child)

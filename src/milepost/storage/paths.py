@@ -1,0 +1,74 @@
+"""Which paths can be those of files of this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from typing import Final
+
+from milepost.errors import UnsupportedError
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
+"""A scheme and one slash: `pathlib.Path` makes one of two. Only the scheme: the directory of ``gs://name`` is ``gs:``."""
+
+
+class ImpossiblePathError(OSError):
+    """No file can have this path, on any system."""
+
+
+def check_possible(path: str) -> None:
+    """Refuses what the operating system does not take for a path at all.
+
+    Raises:
+        ImpossiblePathError: There is a null character in it, or one that has no form in the system's encoding.
+    """
+    if "\0" in path:
+        raise ImpossiblePathError(errno.EINVAL, "the path holds a null character")
+    if not path.isascii():
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError as error:
+            raise ImpossiblePathError(errno.EINVAL, f"the path cannot be encoded: {error.reason}") from None
+
+
+def check_local(path: str) -> None:
+    """Refuses what the user means for another place than the one that the operating system would look at.
+
+    Raises:
+        UnsupportedError: It is a URL, or begins with ``~``, which only a shell expands.
+
+    Example:
+        >>> check_local("runs/ckpt-1")
+        >>> check_local("gs://bucket/ckpt-1")
+        Traceback (most recent call last):
+        milepost.errors.UnsupportedError: a URL is not a path of this machine
+          file: gs://bucket/ckpt-1
+          expected: a path of a file system that is mounted here
+          found: a URL of the scheme gs
+          remedy: save to a local directory and copy it, mount the remote one, or pass a storage of your own as CheckpointOptions(storage=...); a directory that really has this name is ./gs:
+    """
+    if path.startswith("~"):
+        raise UnsupportedError(
+            "the path begins with ~, which only a shell expands",
+            file=path,
+            expected="a path that is relative or begins with /",
+            remedy="expand it with os.path.expanduser(); a directory that really has this name is ./~",
+        )
+    url = _URL.match(path)
+    if url is None:
+        return
+    if url[1] == "file":
+        remedy = "leave file:// out"
+    else:
+        remedy = (
+            "save to a local directory and copy it, mount the remote one, or pass a storage of your own as "
+            f"CheckpointOptions(storage=...); a directory that really has this name is ./{url[1]}:"
+        )
+    raise UnsupportedError(
+        "a URL is not a path of this machine",
+        file=path,
+        expected="a path of a file system that is mounted here",
+        found=f"a URL of the scheme {url[1]}",
+        remedy=remedy,
+    )

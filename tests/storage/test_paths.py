@@ -1,0 +1,222 @@
+"""Paths that are none of this machine's, and paths that are none at all."""
+
+import errno
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+import milepost
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
+from milepost.errors import CheckpointNotFoundError, SkippedCheckpointWarning, StorageError, UnsupportedError
+from milepost.storage import LocalStorage, MemoryStorage, anchored
+
+ELSEWHERE = [
+    "gs://bucket/run",
+    "gs://bucket",
+    "s3://bucket/run",
+    "hf://user/model",
+    "abfs+x.y-z://run",
+    "file:///tmp/run",
+    "~/run",
+    "~",
+    "~somebody/run",
+    pathlib.Path("gs://bucket/run"),
+]
+
+
+def checkpoint():
+    return Checkpoint(v=Variable(1.0))
+
+
+def net():
+    module = milepost.Module()
+    module.v = Variable(1.0)
+    return module
+
+
+ENTRIES = {
+    "save": lambda path: checkpoint().save(path),
+    "save asynchronously": lambda path: checkpoint().save(path, CheckpointOptions(enable_async=True)),
+    "write": lambda path: checkpoint().write(path),
+    "restore": lambda path: checkpoint().restore(path),
+    "read": lambda path: checkpoint().read(path),
+    "CheckpointManager": lambda path: CheckpointManager(checkpoint(), path, 3),
+    "latest_checkpoint": milepost.latest_checkpoint,
+    "get_checkpoint_state": milepost.get_checkpoint_state,
+    "update_checkpoint_state": lambda path: milepost.update_checkpoint_state(path, "ckpt-1"),
+    "update_checkpoint_state to it": lambda path: milepost.update_checkpoint_state("run", path),
+    "load_checkpoint": milepost.load_checkpoint,
+    "load_variable": lambda path: milepost.load_variable(path, "v"),
+    "list_variables": milepost.list_variables,
+    "CheckpointReader": milepost.CheckpointReader,
+    "CheckpointView": milepost.CheckpointView,
+    "remove_checkpoint": milepost.remove_checkpoint,
+    "checkpoint_exists": milepost.checkpoint_exists,
+    "get_checkpoint_mtimes": lambda path: milepost.get_checkpoint_mtimes([path]),
+    "checkpoints_iterator": lambda path: next(milepost.checkpoints_iterator(path, timeout=0)),
+    "save_weights": lambda path: milepost.save_weights(net(), path),
+    "load_weights": lambda path: milepost.load_weights(net(), path),
+}
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("path", ELSEWHERE, ids=str)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_path_of_another_place_is_refused_everywhere(entry, path, tmp_path):
+    """No directory of the scheme or of the tilde is made, and nobody is told that there is no checkpoint."""
+    with pytest.raises(UnsupportedError) as caught:
+        ENTRIES[entry](path)
+    assert caught.value.remedy
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/run", "~/run"])
+def test_trees_of_jax_too(path, tmp_path):
+    """The functions for pytrees go the same way."""
+    trees = pytest.importorskip("milepost.jax")
+    for entry in (
+        lambda: trees.save(path, {"v": np.ones(1)}),
+        lambda: trees.restore(path, {"v": np.ones(1)}),
+        lambda: trees.TreeManager(path),
+    ):
+        with pytest.raises(UnsupportedError):
+            entry()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["~/run", "gs://bucket/run"])
+def test_the_command_says_so(path, capsys):
+    """The command line ends with the error's text and no traceback."""
+    from milepost.tools.cli import main
+
+    for command in ("ls", "verify", "graph"):
+        assert main([command, path]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert path in error
+        assert "remedy: " in error
+
+
+@pytest.mark.parametrize(
+    "path", ["./~/run/ckpt", "./gs:/run/ckpt", "run~/ckpt", "run/~/ckpt", "12:30/ckpt", "a:b/ckpt"]
+)
+def test_directories_that_really_have_such_names(path):
+    """What the remedy says works, and a tilde or a colon elsewhere means nothing."""
+    saved = checkpoint().save(path)
+    assert saved == f"{path}-1"
+    assert milepost.latest_checkpoint(os.path.dirname(path)) == saved
+    checkpoint().restore(saved).assert_consumed()
+
+
+def test_a_storage_of_ones_own_gives_paths_its_own_meaning():
+    """URLs are refused by this machine's storage alone."""
+    options = CheckpointOptions(storage=MemoryStorage())
+    saved = checkpoint().save("gs://bucket/ckpt", options)
+    assert saved == "gs://bucket/ckpt-1"
+    assert milepost.latest_checkpoint("gs://bucket", storage=options.storage) == saved
+
+
+IMPOSSIBLE = {
+    "null character": "nul\0",
+    "null character in a directory's name": "nul\0/x",
+    "too long": "x" * 300,
+    "too long in all": "x/" * 3000 + "x",
+    "a link to itself": "loop/x",
+    "below a file": "file/x",
+    "no encoding": "\ud800",
+}
+
+
+@pytest.fixture
+def _obstacles(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_bytes(b"")
+
+
+@pytest.mark.usefixtures("_obstacles")
+@pytest.mark.parametrize("path", IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+class TestPathsThatCannotBe:
+    def test_reading_finds_nothing(self, path):
+        """A path that cannot exist is one that does not exist."""
+        for read in (milepost.load_checkpoint, milepost.CheckpointReader, lambda path: checkpoint().restore(path)):
+            with pytest.raises(CheckpointNotFoundError):
+                read(path)
+        assert milepost.latest_checkpoint(path) is None
+        assert not milepost.checkpoint_exists(path)
+        assert milepost.get_checkpoint_mtimes([path]) == []
+
+    def test_writing_is_refused_and_the_number_given_back(self, path, tmp_path):
+        """The error is milepost's, and the next save works under the number that the failed one did not use."""
+        before = sorted(os.listdir(tmp_path))
+        own = checkpoint()
+        with pytest.raises(StorageError):
+            own.save(path)
+        with pytest.raises(StorageError):
+            own.write(path)
+        with pytest.raises((StorageError, milepost.StateFileError)):
+            milepost.update_checkpoint_state(path, "ckpt-1")
+        assert own.save("good") == "good-1"
+        assert set(before) <= set(os.listdir(tmp_path))
+
+    def test_a_state_file_that_names_it(self, path):
+        """The newest checkpoint that can exist is found, and who opens the directory is not kept out."""
+        if path == "\ud800":
+            pytest.skip("a state file is UTF-8, and has no such text")
+        good = checkpoint().save("run/ckpt")
+        with open("run/checkpoint", "w", encoding="utf-8") as file:
+            quoted = path.replace("\0", "\\000")
+            file.write(f'model_checkpoint_path: "../{quoted}"\n')
+            file.write(f'all_model_checkpoint_paths: "ckpt-1"\nall_model_checkpoint_paths: "../{quoted}"\n')
+        with pytest.warns(SkippedCheckpointWarning):
+            assert milepost.latest_checkpoint("run") == good
+        fresh = checkpoint()
+        manager = CheckpointManager(fresh, "run", 3)
+        with pytest.warns(SkippedCheckpointWarning):
+            assert manager.restore_or_initialize() == good
+
+
+class TestAnchored:
+    def test_relative_paths_stay_where_they_were(self, tmp_path):
+        """A storage that is anchored goes on in the directory of that moment, under the names that it is given."""
+        storage = anchored(LocalStorage(), "f")
+        os.mkdir("below")
+        os.chdir("below")
+        with storage.create("f") as file:
+            assert file.path == "f"
+        storage.rename("f", "g")
+        assert (tmp_path / "g").is_file()
+        assert storage.list("") == storage.list(".") == ["below", "g"]
+        assert storage.is_file("g")
+        assert storage.open("g").path == "g"
+
+    def test_nothing_to_do(self, tmp_path):
+        """An absolute path, and a storage that has no current directory, need none."""
+        local, memory = LocalStorage(), MemoryStorage()
+        assert anchored(local, str(tmp_path)) is local
+        assert anchored(memory, "f") is memory
+
+    def test_a_current_directory_that_is_gone(self, tmp_path):
+        """A relative path means nothing then, which is milepost's error; an absolute one works."""
+        os.mkdir("gone")
+        os.chdir("gone")
+        os.rmdir(tmp_path / "gone")
+        own = checkpoint()
+        with pytest.raises(CheckpointNotFoundError):
+            own.save("ckpt")
+        with pytest.raises(CheckpointNotFoundError):
+            CheckpointManager(own, "run", 3)
+        assert own.save(str(tmp_path / "ckpt")) == str(tmp_path / "ckpt-1")
+
+
+def test_errors_keep_their_number():
+    """What a save cannot write for the name's sake has the system's number and a remedy."""
+    with pytest.raises(StorageError, match="File name too long") as caught:
+        checkpoint().write("x" * 300)
+    assert caught.value.errno == errno.ENAMETOOLONG
+    assert "shorter" in str(caught.value.remedy)

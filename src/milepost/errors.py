@@ -19,7 +19,8 @@
     ├── UnrestoredWarning        saved values that were never given to any object
     └── SkippedCheckpointWarning a damaged or missing checkpoint was passed over
 
-Each also derives from the built-in a caller would catch. Each names, as far as they are known, the key, the file, what
+Each also derives from the built-in a caller would catch, and, once TensorFlow is imported, from its counterpart in
+``tf.errors`` (`milepost.tensorflow_errors`). Each names, as far as they are known, the key, the file, what
 was expected, what was found and what to do; the same facts are attributes of the exception.
 """
 
@@ -31,6 +32,8 @@ import sysconfig
 import warnings
 from types import FrameType
 from typing import Any, Final, Self
+
+from milepost.tensorflow_errors import made_again, tensorflow_kind
 
 _ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() passes over damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
@@ -54,6 +57,9 @@ class MilepostError(Exception):
           expected: (1, 5)
           found: (5, 1)
     """
+
+    def __new__(cls, problem: str = "", *, errno: int | None = None, **facts: Any) -> Self:
+        return super().__new__(tensorflow_kind(cls, errno), problem)
 
     def __init__(
         self,
@@ -80,6 +86,9 @@ class MilepostError(Exception):
             if value is not None:
                 lines.append(f"  {fact}: {value}")
         return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return made_again(self)
 
     def with_context(self, **facts: Any) -> Self:
         """Fills in facts that a lower layer could not know; what is already set stays.

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from milepost.bundle import index_path
+from milepost.checkpoint.names import check_name
 from milepost.checkpoint.session_saver import SessionSaver, is_session
+from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.identity import last_restore
 from milepost.engine.load import load_into, saved_model_variables, storage_of
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.save import execute_save, plan_save, snapshot
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
-from milepost.errors import CheckpointExistsError, UntrackableError
+from milepost.errors import CheckpointExistsError, UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import wrap
-from milepost.graph.traversal import live_children
+from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees import is_empty_tree, is_functional
 from milepost.graph.waiting import admit
+from milepost.storage.paths import plain_path
 
 _COUNTER = "save_counter"
 _PRIVATE = "_checkpoint_state"
@@ -36,12 +39,33 @@ class _State:
     """What a checkpoint knows about itself; no part of the object graph."""
 
     def __init__(self, root: Any, arguments: set[str]) -> None:
-        self.root = root
+        self._root = root
         self.arguments = arguments
         self.writer = BackgroundWriter()
         self.restored = False
         self.written: set[str] = set()
         self.session_saver: SessionSaver | None = None
+
+    @property
+    def root(self) -> Any:
+        """The root that was given, or None.
+
+        Raises:
+            UntrackableError: It was given by a weak reference, and does not exist any more.
+        """
+        return _followed(self._root)
+
+    @root.setter
+    def root(self, root: Any) -> None:
+        self._root = root
+
+    def __getstate__(self) -> dict[str, Any]:
+        if isinstance(self._root, weakref.ref):
+            raise UnsupportedError(
+                "a checkpoint that refers to its root weakly can be neither copied nor pickled",
+                remedy="make another Checkpoint, with the root itself",
+            )
+        return self.__dict__
 
 
 class Checkpoint(Tracked):
@@ -51,13 +75,14 @@ class Checkpoint(Tracked):
     lists, keys of dicts. Objects that do not exist yet get their values when they are attached.
 
     Args:
-        root: An object whose own edges become those of the root node, instead of this checkpoint's.
+        root: An object whose own edges become those of the root node, instead of this checkpoint's. A ``weakref.ref`` to
+            it does not keep it alive.
         **kwargs: Trackable objects: `Module`, `Variable`, arrays, other checkpoints, objects of any framework that
             milepost has an adapter for, and lists, dicts, tuples and named tuples of them.
 
     Raises:
-        UntrackableError: A ``ValueError``: an argument is not trackable, or its name is taken by another child of
-            ``root``.
+        UntrackableError: A ``ValueError``: an argument is not trackable, or its name is that of a method, or is taken by
+            another child of ``root``.
 
     Example:
         >>> import milepost, tempfile
@@ -73,26 +98,38 @@ class Checkpoint(Tracked):
     """
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
+        for name in kwargs:
+            check_name(type(self), name)
+        weak = isinstance(root, weakref.ref)
         if root is not None:
-            root = wrap(root)
-            if adapter_of(root) is None:
-                raise _not_trackable("root", root)
-            if is_functional(root):
+            root = root if weak else wrap(root)
+            live = _followed(root)
+            if adapter_of(live) is None:
+                raise _not_trackable("root", live)
+            if is_functional(live):
                 raise UntrackableError(
                     "a tree of arrays that never change cannot be the root: a restore would have nowhere to put a new one",
                     key="root",
-                    found=f"a {type(root).__name__}",
+                    found=f"a {type(live).__name__}",
                     remedy="name it, as in Checkpoint(state=tree), or use milepost.jax.save and restore",
                 )
             kwargs["root"] = root
         self.__dict__[_PRIVATE] = _State(root, set(kwargs))
         for name in sorted(kwargs):
             value = wrap(kwargs[name])
+            if weak and value is root:
+                self.__dict__[name] = value
+                continue
             if adapter_of(value) is None and name != _COUNTER and not is_empty_tree(value):
                 raise _not_trackable(name, value)
             setattr(self, name, value)
         if root is not None:
-            self._check_clashes(root)
+            self._check_clashes(_followed(root))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if adapter_of(value) is not None:
+            check_name(type(self), name)
+        super().__setattr__(name, value)
 
     @property
     def save_counter(self) -> Variable:
@@ -104,6 +141,7 @@ class Checkpoint(Tracked):
             counter = self.__dict__[_COUNTER] = admit(self if root is None else root, _COUNTER, new)
         return counter
 
+    @as_written
     def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None, **of_session: Any) -> str:
         """Saves under the next number, and makes it the latest of its directory.
 
@@ -121,6 +159,7 @@ class Checkpoint(Tracked):
         Raises:
             CheckpointExistsError: That checkpoint exists, and this one neither wrote nor restored anything.
             UntrackableError: Something cannot be saved as it is held.
+            UnsupportedError: This is called inside a ``tf.function``.
             StorageError: The files could not be written; what was there before still is.
         """
         if is_session(file_prefix):
@@ -130,7 +169,7 @@ class Checkpoint(Tracked):
         counter = self.save_counter
         self.sync()
         counter.assign_add(1)
-        path = f"{os.fspath(file_prefix)}-{int(counter)}"
+        path = f"{plain_path(file_prefix)}-{int(counter)}"
         try:
             return self._write_numbered(path, options, self._publish)
         except BaseException:
@@ -138,21 +177,30 @@ class Checkpoint(Tracked):
                 counter.assign_sub(1)
             raise
 
+    @as_written
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves under exactly this path, without a number, and leaves the directory's state file alone.
+
+        Inside a ``tf.function`` this adds an operation that saves whenever the function runs.
 
         Args:
             file_prefix: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
             options: How to save.
 
         Returns:
-            ``file_prefix`` as a string, to be given to `read`.
+            ``file_prefix`` as a string, to be given to `read`; inside a ``tf.function``, a tensor of it.
 
         Raises:
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
         """
-        return self._write(os.fspath(file_prefix), options or CheckpointOptions(), lambda path: None)
+        options = resolved(options)
+        if is_traced():
+            from milepost.adapters.tensorflow.tracing import write_in_every_run
+
+            objects = walk(*self._view()).objects
+            return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
+        return self._write(plain_path(file_prefix), options, lambda path: None)
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
@@ -175,12 +223,13 @@ class Checkpoint(Tracked):
         """
         if is_session(save_path):
             return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
+        options = resolved(options)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
         is_new = _COUNTER not in self.__dict__
         counter = self.save_counter  # made before, so that it is restored with the rest or not at all
         try:
-            status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
+            status = self.read(saved_model_variables(plain_path(save_path), storage_of(options)), options)
         except BaseException:
             if is_new and not last_restore(counter):
                 del self.__dict__[_COUNTER]
@@ -204,7 +253,7 @@ class Checkpoint(Tracked):
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
         """
         self.sync()
-        return load_into(os.fspath(save_path), self._view, options or CheckpointOptions())
+        return load_into(plain_path(save_path), self._view, resolved(options))
 
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""
@@ -240,13 +289,16 @@ class Checkpoint(Tracked):
         if root is None:
             return self, ()
         adapter = adapter_of(self)
-        return root, list(live_children(adapter, self)) if adapter is not None else ()
+        attached = list(live_children(adapter, self)) if adapter is not None else []
+        if isinstance(self.__dict__.get("root"), weakref.ref):
+            attached.insert(0, ("root", root))
+        return root, attached
 
     def _write_numbered(
         self, path: str, options: CheckpointOptions | None, after: Callable[[str, CheckpointOptions], None]
     ) -> str:
         """Writes a checkpoint of a series, unless it would replace one of another run's; then calls ``after``."""
-        options = options or CheckpointOptions()
+        options = resolved(options)
         state = self._private
         known = state.restored or os.path.abspath(path) in state.written
         if not options.overwrite and not known and storage_of(options).is_file(index_path(path)):
@@ -268,9 +320,10 @@ class Checkpoint(Tracked):
         return self._write(path, options, record)
 
     def _write(self, path: str, options: CheckpointOptions, after: Callable[[str], None]) -> str:
+        refuse_if_traced("a save")
         self.sync()
         storage = storage_of(options)
-        callbacks = _write_callbacks(options)
+        callbacks = options.write_callbacks
         plan, arrays = plan_save(*self._view(), options)
 
         def finish() -> None:
@@ -293,7 +346,7 @@ class Checkpoint(Tracked):
         adapter = adapter_of(root)
         children = dict(live_children(adapter, root)) if adapter is not None else {}
         for name in self._private.arguments:
-            if name in children and children[name] is not self.__dict__[name]:
+            if name in children and children[name] is not _followed(self.__dict__[name]):
                 raise UntrackableError(
                     "the root has another child of this name already",
                     key=name,
@@ -302,20 +355,15 @@ class Checkpoint(Tracked):
                 )
 
 
-def _write_callbacks(options: CheckpointOptions) -> list[Callable[[str], object]]:
-    """The write callbacks as functions of the path."""
-    return [_of_path(callback) for callback in options.experimental_write_callbacks or ()]
-
-
-def _of_path(callback: Callable[..., Any]) -> Callable[[str], object]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(callback).parameters.values()
-    count = sum(each.kind in kinds and each.default is each.empty for each in parameters)
-    if count > 1:
+def _followed(root: Any) -> Any:
+    if not isinstance(root, weakref.ref):
+        return root
+    live = root()
+    if live is None:
         raise UntrackableError(
-            "a write callback takes no argument, or the path", expected="0 or 1 arguments", found=f"{count} arguments"
+            "the root does not exist any more", key="root", remedy="keep the object that the weak reference refers to"
         )
-    return callback if count else lambda _: callback()
+    return live
 
 
 def _not_trackable(name: str, value: Any) -> UntrackableError:

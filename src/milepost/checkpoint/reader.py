@@ -11,6 +11,7 @@ from milepost.errors import CheckpointNotFoundError
 from milepost.foreign import is_foreign_directory
 from milepost.graph.adapter import Array
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.paths import plain_path
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
@@ -39,7 +40,7 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
-        self._bundle = open_any(storage or LocalStorage(), os.fspath(prefix))
+        self._bundle = open_any(storage or LocalStorage(), plain_path(prefix))
 
     @property
     def prefix(self) -> str:
@@ -152,7 +153,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
 
 
 def _resolve(path: PathLike, storage: Storage) -> str:
-    path = os.fspath(path)
+    path = plain_path(path)
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
     latest = latest_checkpoint(path, storage=storage)

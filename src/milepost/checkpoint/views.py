@@ -13,6 +13,7 @@ from milepost.graph.adapter import adapter_of
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
 
@@ -69,12 +70,12 @@ class CheckpointView:
     """
 
     def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        with open_bundle(storage or LocalStorage(), os.fspath(save_path)) as reader:
+        with open_bundle(storage or LocalStorage(), plain_path(save_path)) as reader:
             graph = read_object_graph(reader)
         if graph is None:
             raise UnsupportedError(
                 "a name-based checkpoint has no object graph",
-                file=os.fspath(save_path),
+                file=plain_path(save_path),
                 remedy="use milepost.load_checkpoint to look at its tensors",
             )
         self._graph: ObjectGraph = graph

@@ -9,16 +9,19 @@ import os
 from typing import Any, Final
 
 from milepost.checkpoint.checkpoint import Checkpoint
+from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.load import load_into, storage_of
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.save import execute_save, plan_save
 from milepost.engine.status import LoadStatus
 from milepost.errors import UnsupportedError
+from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
 _OTHER_FORMATS: Final = (".h5", ".hdf5", ".keras")
 
 
+@as_written
 def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> str:
     """Saves everything reachable from a model, with the model as the root.
 
@@ -46,7 +49,8 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         >>> net.bias.numpy()
         array([1., 2.], dtype=float32)
     """
-    options = options or CheckpointOptions()
+    options = resolved(options)
+    refuse_if_traced("save_weights()")
     path = _checked(filepath)
     plan, arrays = plan_save(model, (), options)
     execute_save(plan, arrays, storage_of(options), path, options)
@@ -74,11 +78,11 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
     """
-    return load_into(_checked(filepath), lambda: (model, ()), options or CheckpointOptions())
+    return load_into(_checked(filepath), lambda: (model, ()), resolved(options))
 
 
 def _checked(filepath: PathLike) -> str:
-    path = os.fspath(filepath)
+    path = plain_path(filepath)
     if path.endswith(_OTHER_FORMATS):
         raise UnsupportedError(
             "weights are saved in TensorFlow's format, as several files that begin with this path",

@@ -29,6 +29,7 @@ from milepost.errors import (
     warn,
 )
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.paths import plain_path
 
 Verification = Literal["checksums", "files", "none"]
 """How a checkpoint is proved good: by reading every byte, by the sizes of its files, or not beyond its existence."""
@@ -231,7 +232,7 @@ def checkpoint_exists(checkpoint_prefix: PathLike, *, storage: Storage | None = 
         >>> checkpoint_exists("there/is/none")
         False
     """
-    return _identifying_path(storage or _LOCAL, os.fspath(checkpoint_prefix)) is not None
+    return _identifying_path(storage or _LOCAL, plain_path(checkpoint_prefix)) is not None
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: Storage | None = None) -> list[float]:
@@ -246,7 +247,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: S
         []
     """
     storage = storage or _LOCAL
-    paths = (_identifying_path(storage, os.fspath(prefix)) for prefix in checkpoint_prefixes)
+    paths = (_identifying_path(storage, plain_path(prefix)) for prefix in checkpoint_prefixes)
     return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
 
 
@@ -279,7 +280,7 @@ def remove_checkpoint(
         []
     """
     storage = storage or _LOCAL
-    prefix = os.fspath(checkpoint_prefix)
+    prefix = plain_path(checkpoint_prefix)
     if checkpoint_format_version == 1:
         storage.remove(prefix)
     else:

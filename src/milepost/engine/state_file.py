@@ -28,6 +28,7 @@ from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
 from milepost.errors import CheckpointNotFoundError, StateFileError
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.paths import plain_path
 
 STATE_FILE: Final = "checkpoint"
 """The name that TensorFlow gives the file."""
@@ -171,7 +172,7 @@ def get_checkpoint_state(
         >>> get_checkpoint_state(directory).model_checkpoint_path == directory + "/ckpt-1"
         True
     """
-    directory = os.fspath(checkpoint_dir)
+    directory = plain_path(checkpoint_dir)
     storage = storage or LocalStorage()
     path = _state_path(directory, latest_filename)
     if storage.is_directory(path):
@@ -232,8 +233,8 @@ def update_checkpoint_state(
         all_model_checkpoint_paths: "ckpt-1"
         all_model_checkpoint_paths: "ckpt-2"
     """
-    directory, latest = os.fspath(save_dir), os.fspath(model_checkpoint_path)
-    paths = [os.fspath(path) for path in all_model_checkpoint_paths or ()]
+    directory, latest = plain_path(save_dir), plain_path(model_checkpoint_path)
+    paths = [plain_path(path) for path in all_model_checkpoint_paths or ()]
     if not paths or paths[-1] != latest:
         paths.append(latest)
     timestamps = tuple(all_model_checkpoint_timestamps or ())
@@ -265,7 +266,7 @@ def record_state(
         StateFileError: A path has no UTF-8 form.
         StorageError: The file could not be written; what was there before still is.
     """
-    directory = os.fspath(directory)
+    directory = plain_path(directory)
 
     def relative(path: str) -> str:
         return os.path.relpath(path, directory or ".")

@@ -52,7 +52,11 @@ def converted(value: Any, dtype: DType) -> Array:
     if wanted.fields is not None or source.dtype.fields is not None:
         raise _refusal("has another type", value, dtype, f"assign an array of {dtype.name}")
     if source.dtype == object and all(type(each) is int for each in source.reshape(-1).tolist()):
-        source = _of_long_integers(source)
+        try:
+            source = source.astype(np.float64)
+        except OverflowError:
+            remedy = "hold it as text in a milepost.PythonState"
+            raise _refusal("is too large for any number type", value, dtype, remedy) from None
     if not (source.dtype.kind in "biufc" or _is_extension(source.dtype)):
         raise _refusal("is no number", value, dtype, "convert it to a number before")
     if np.iscomplexobj(source) and wanted.kind != "c":
@@ -71,14 +75,6 @@ def converted(value: Any, dtype: DType) -> Array:
     if dtype.name != "bool" and "int" not in dtype.name:
         _check_rounded(source, result, value, dtype)
     return result
-
-
-def _of_long_integers(source: Array) -> Array:
-    """Integers of more than 64 bits, rounded."""
-    try:
-        return source.astype(np.float64)
-    except OverflowError:
-        return np.full(source.shape, np.inf)
 
 
 def _check_integers(source: Array, value: Any, dtype: DType) -> None:
@@ -109,7 +105,7 @@ def _wide_enough(least: int, most: int) -> str:
 
 
 def _limits(dtype: DType) -> tuple[int, int]:
-    limits = ml_dtypes.iinfo(dtype.numpy)
+    limits: Any = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return int(limits.min), int(limits.max)
 
 
@@ -121,7 +117,8 @@ def _check_rounded(source: Array, result: Array, value: Any, dtype: DType) -> No
         for before, after in parts:
             if after.dtype.itemsize > 2 and np.isfinite(after).all():
                 continue
-            beyond = _ROUNDING_NEVER_EXCEEDS * float(ml_dtypes.finfo(after.dtype).max)
+            largest: Any = ml_dtypes.finfo(after.dtype).max  # type: ignore[no-untyped-call]
+            beyond = _ROUNDING_NEVER_EXCEEDS * float(largest)
             wide = before.astype(np.float64)
             kept = (np.isfinite(after) & (np.abs(wide) <= beyond)) | (np.isnan(wide) & np.isnan(after))
             kept |= np.isinf(wide) & np.isinf(after) & (np.sign(wide) == np.sign(after.astype(np.float64)))

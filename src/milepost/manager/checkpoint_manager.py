@@ -11,7 +11,6 @@ by a temporary file ``<directory>/<name>-<number>.milepost-<token>.tmp``, and th
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 import time
@@ -19,9 +18,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from milepost.bundle import index_path
+from milepost.checkpoint.tracing import as_written
 from milepost.engine.directory import Verification, good_checkpoints, remove_bundle, skipped_message
 from milepost.engine.leftovers import Temporary, new_token, sweep_leftovers, temporaries
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, get_checkpoint_state, record_state
 from milepost.errors import (
     CheckpointNotFoundError,
@@ -29,10 +29,13 @@ from milepost.errors import (
     MilepostError,
     SkippedCheckpointWarning,
     StorageError,
+    UnsupportedError,
+    UntrackableError,
     warn,
 )
 from milepost.retention import ManagedCheckpoint, RetentionPolicy, recover
 from milepost.storage import LocalStorage, Storage, WritableFile
+from milepost.storage.paths import plain_path
 
 
 class NumberedSaves(Protocol):
@@ -79,6 +82,7 @@ class CheckpointManager:
 
     Raises:
         ValueError: ``max_to_keep`` is not positive, or there is an interval but no counter.
+        UntrackableError: ``checkpoint`` is no `Checkpoint`.
         StateFileError: The directory's state file is not understood.
         StorageError: The directory cannot be read.
 
@@ -113,16 +117,23 @@ class CheckpointManager:
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval counts steps, so step_counter is needed too")
+        if not hasattr(checkpoint, "_write_numbered"):
+            raise UntrackableError(
+                "a manager manages a milepost.Checkpoint",
+                expected="a milepost.Checkpoint",
+                found=f"a {type(checkpoint).__module__}.{type(checkpoint).__qualname__}",
+                remedy="pass milepost.Checkpoint(name=object, ...) of the objects to be saved",
+            )
         self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours)
         self._checkpoint = checkpoint
-        self._directory = os.fspath(directory)
+        self._directory = plain_path(directory)
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._step_counter = step_counter
         self._checkpoint_interval = checkpoint_interval
         self._last_checkpoint_step = last_checkpoint_step
         self._init_fn = init_fn
         self._options = options
-        self._storage: Storage = (options and options.storage) or LocalStorage()
+        self._storage: Storage = resolved(options).storage or LocalStorage()
         self._verify = verify
         self._lock = threading.Lock()
         self._managed: tuple[ManagedCheckpoint, ...] = ()
@@ -170,6 +181,7 @@ class CheckpointManager:
                     self._latest, self._must_look = found, False
         return self._latest
 
+    @as_written
     def save(
         self, checkpoint_number: Any = None, check_interval: bool = True, options: CheckpointOptions | None = None
     ) -> str | None:
@@ -264,6 +276,13 @@ class CheckpointManager:
         """Waits for the asynchronous save in flight, and raises what it raised."""
         self._checkpoint.sync()
 
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "a manager of a directory can be neither copied nor pickled: two would delete each other's checkpoints",
+            file=self._directory,
+            remedy="pass the directory, and make a CheckpointManager where it is needed, in one process only",
+        )
+
     def _announce(self, path: str) -> WritableFile:
         self._storage.make_directory(os.path.dirname(path))
         # The save makes this name durable with those of its own temporary files, before its index can be seen.
@@ -342,8 +361,9 @@ class CheckpointManager:
         return step == last or (check_interval and step < last + interval)
 
     def _with(self, options: CheckpointOptions | None) -> CheckpointOptions:
-        options = options or self._options or CheckpointOptions()
-        return options if options.storage is not None else dataclasses.replace(options, storage=self._storage)
+        options = resolved(options or self._options)
+        options.storage = options.storage or self._storage
+        return options
 
     def _publish(self, path: str) -> None:
         """Records a checkpoint that has become durable, and deletes what is no longer to be kept."""

@@ -372,5 +372,18 @@ def _not_trackable(name: str, value: Any) -> UntrackableError:
         key=name,
         expected="a Module, Variable, array, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy="hold numbers in milepost.Variable, and other state in a milepost.PythonState",
+        remedy=_how_to_track(value),
+    )
+
+
+def _how_to_track(value: Any) -> str:
+    if isinstance(value, (bool, int, float, complex, str, bytes)):
+        return f"hold it in a milepost.Variable({value!r:.40})"
+    if isinstance(value, type):
+        return "pass an object rather than its class"
+    if type(value).__module__ == "builtins" or callable(value):
+        return "leave it out, or hold what it stands for in a milepost.PythonState"
+    return (
+        f"derive {type(value).__name__} from milepost.Module, give it state_dict() and load_state_dict(), or hold its state "
+        "in a milepost.PythonState"
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
+from milepost.bundle.names import find_prefixes
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
-from milepost.errors import CheckpointNotFoundError
+from milepost.engine.state_file import get_checkpoint_state
+from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.foreign import is_foreign_directory
 from milepost.graph.adapter import Array
 from milepost.storage import LocalStorage, Storage
@@ -16,6 +18,7 @@ from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
 PathLike = str | os.PathLike[str]
+_MOST_LISTED: Final = 5
 
 
 class CheckpointReader:
@@ -46,6 +49,10 @@ class CheckpointReader:
     def prefix(self) -> str:
         """The checkpoint's path."""
         return self._bundle.prefix
+
+    def keys(self) -> list[str]:
+        """Every key, sorted."""
+        return sorted(self._bundle.keys())
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Every key and the lengths of its tensor's dimensions."""
@@ -90,7 +97,11 @@ class CheckpointReader:
             UnsupportedError: The tensor is not stored as a plain block of memory: strings, slices, foreign byte order,
                 an offset that its element type forbids.
         """
-        return self._bundle.map(key)
+        try:
+            return self._bundle.map(key)
+        except UnsupportedError as error:
+            error.remedy = "use get_tensor(), which reads it into memory of its own"
+            raise
 
     def verify(self) -> None:
         """Reads everything and verifies every checksum.
@@ -160,9 +171,19 @@ def _resolve(path: PathLike, storage: Storage) -> str:
     if latest is None and is_foreign_directory(storage, path):
         return path
     if latest is None:
-        raise CheckpointNotFoundError(
-            "this directory has no `checkpoint` file that names a checkpoint",
-            file=path,
-            remedy="name a checkpoint in it by its prefix, such as <directory>/ckpt-1",
-        )
+        raise _no_latest(path, storage)
     return latest
+
+
+def _no_latest(directory: str, storage: Storage) -> CheckpointNotFoundError:
+    state = get_checkpoint_state(directory, storage=storage)
+    inside = find_prefixes(storage, directory)
+    some = ", ".join(map(repr, inside[-_MOST_LISTED:]))
+    return CheckpointNotFoundError(
+        "this directory has no `checkpoint` file, which would name the latest checkpoint"
+        if state is None
+        else "none of the checkpoints that the directory's `checkpoint` file names is there and whole",
+        file=directory,
+        found=None if state is None else ", ".join(map(repr, state.newest_first()[:_MOST_LISTED])),
+        remedy=f"pass one of those that are in it: {some}" if inside else "name another directory; none is in this one",
+    )

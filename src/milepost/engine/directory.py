@@ -283,10 +283,20 @@ def remove_checkpoint(
     prefix = plain_path(checkpoint_prefix)
     if checkpoint_format_version == 1:
         storage.remove(prefix)
+        _remove_v1_shards(storage, prefix)
     else:
         remove_bundle(storage, prefix)
     unsharded = re.sub(r"-[\d?]+-of-\d+$", "", prefix)
     storage.remove(f"{unsharded}.{meta_graph_suffix}")
+
+
+def _remove_v1_shards(storage: Storage, prefix: str) -> None:
+    try:
+        found = locate(storage, prefix)
+    except CheckpointNotFoundError:
+        return
+    for path in found.files if found.version == 1 else ():
+        storage.remove(path)
 
 
 def remove_bundle(storage: Storage, prefix: str) -> None:

@@ -68,9 +68,14 @@ class CheckpointState:
     """
 
     model_checkpoint_path: str
-    all_model_checkpoint_paths: tuple[str, ...] = ()
-    all_model_checkpoint_timestamps: tuple[float, ...] = ()
+    all_model_checkpoint_paths: Sequence[str] = ()
+    all_model_checkpoint_timestamps: Sequence[float] = ()
     last_preserved_timestamp: float = 0.0
+
+    def __post_init__(self) -> None:
+        # Lists, as in TensorFlow's message.
+        object.__setattr__(self, "all_model_checkpoint_paths", list(self.all_model_checkpoint_paths))
+        object.__setattr__(self, "all_model_checkpoint_timestamps", list(self.all_model_checkpoint_timestamps))
 
     def newest_first(self) -> list[str]:
         """All paths, the latest checkpoint's first and the others' from new to old, each once.

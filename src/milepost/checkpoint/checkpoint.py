@@ -348,7 +348,7 @@ class Checkpoint(Tracked):
         for name in self._private.arguments:
             if name in children and children[name] is not _followed(self.__dict__[name]):
                 raise UntrackableError(
-                    "the root has another child of this name already",
+                    f"root.{name} already exists, and is another object",
                     key=name,
                     expected="a name that the root does not use, or the same object",
                     found=f"a {type(children[name]).__name__} there, a {type(self.__dict__[name]).__name__} here",

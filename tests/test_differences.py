@@ -220,3 +220,31 @@ def test_arrays_and_numpy_scalars_are_values(tmp_path):
     Checkpoint(m=live).read(Checkpoint(m=made).write(tmp_path / "ckpt")).assert_consumed()
     assert live.a.tolist() == [1, 1, 1]
     assert live.s == 2
+
+
+def test_a_directory_to_write_to_is_made(tmp_path):
+    path = Checkpoint(v=Variable(1.0)).write(tmp_path / "not" / "there" / "ckpt")
+    assert milepost.checkpoint_exists(path)
+
+
+def test_the_save_counter_is_a_variable_of_milepost():
+    assert type(Checkpoint().save_counter) is Variable
+
+
+def test_a_child_cannot_hide_a_method():
+    with pytest.raises(milepost.UntrackableError, match="save_="):
+        Checkpoint(save=Variable(1.0))
+
+
+def test_functions_of_tensors_do_not_shard():
+    with pytest.raises(milepost.UnsupportedError, match="MaxShardSizePolicy"):
+        milepost.CheckpointOptions(experimental_sharding_callback=lambda tensors: [tensors])
+
+
+def test_a_waiting_value_arrives_after_its_checkpoint_was_deleted(tmp_path):
+    path = Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
+    live = Checkpoint()
+    live.restore(path)
+    milepost.remove_checkpoint(path)
+    live.v = Variable(0.0)
+    assert live.v == 1

@@ -20,9 +20,10 @@
     ├── UnrestoredWarning        saved values that were never given to any object
     └── SkippedCheckpointWarning a damaged or missing checkpoint was passed over
 
-Each also derives from the built-in a caller would catch. Each names, as far as they are known, the key, the file, what
-was expected, what was found and what to do; the same facts are attributes of the exception. Keys, paths and text of files
-are printed with control characters escaped, so that a file cannot send commands to a terminal or forge lines of a log.
+Each also derives from the built-in a caller would catch, and, once TensorFlow is imported, from its counterpart in
+``tf.errors`` (`milepost.tensorflow_errors`). Each names, as far as they are known, the key, the file, what was expected, what
+was found and what to do; the same facts are attributes of the exception. Keys, paths and text of files are printed with
+control characters escaped, so that a file cannot send commands to a terminal or forge lines of a log.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ import sysconfig
 import warnings
 from types import FrameType
 from typing import Any, Final, Self
+
+from milepost.tensorflow_errors import made_again, tensorflow_kind
 
 _ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() passes over damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
@@ -78,6 +81,9 @@ class MilepostError(Exception):
           found: (5, 1)
     """
 
+    def __new__(cls, problem: str = "", *, errno: int | None = None, **facts: Any) -> Self:
+        return super().__new__(tensorflow_kind(cls, errno), problem)
+
     def __init__(
         self,
         problem: str,
@@ -103,6 +109,9 @@ class MilepostError(Exception):
             if value is not None:
                 lines.append(f"  {fact}: {printable(str(value), one_line=fact in _NAMES)}")
         return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return made_again(self)
 
     def with_context(self, **facts: Any) -> Self:
         """Fills in facts that a lower layer could not know; what is already set stays.

@@ -24,6 +24,7 @@ from milepost.graph.places import Tree as _Tree
 from milepost.graph.places import kind_of_place as _kind_of_place
 from milepost.manager import CheckpointManager as _CheckpointManager
 from milepost.storage import Storage as _Storage
+from milepost.storage.paths import plain_path as _plain_path
 
 __all__ = ["TreeManager", "restore", "save"]
 
@@ -136,7 +137,7 @@ def restore(path: PathLike, tree: Any, options: CheckpointOptions | None = None)
     """
     checkpoint = _TreeCheckpoint()
     checkpoint.hold(tree)
-    counts = _has_counter(os.fspath(path), _storage_of(options))
+    counts = _has_counter(_plain_path(path), _storage_of(options))
     status = checkpoint.restore(path, options) if counts else checkpoint.read(path, options)
     return checkpoint.release(), status
 

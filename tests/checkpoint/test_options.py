@@ -114,11 +114,64 @@ def test_callbacks_take_no_argument_or_the_path_and_run_in_order(prefix):
     assert calls == ["none", path]
 
 
-def test_a_callback_of_two_arguments_is_refused_before_anything_is_written(prefix, tmp_path):
-    options = CheckpointOptions(experimental_write_callbacks=[lambda a, b: None])
+@pytest.mark.parametrize("callback", [lambda a, b: None, lambda *, path: None, "print", 3])
+def test_what_cannot_be_called_with_the_path_is_refused_as_a_callback(callback):
+    with pytest.raises(ValueError, match="callback"):
+        CheckpointOptions(experimental_write_callbacks=[callback])
+
+
+@pytest.mark.parametrize("callback", [print, lambda *paths: None, lambda path, again=1: None, [].append])
+def test_what_can_be_called_with_the_path_is_a_callback(callback, prefix):
+    Checkpoint(v=Variable(1.0)).save(prefix, CheckpointOptions(experimental_write_callbacks=[callback]))
+
+
+def test_a_bad_callback_that_is_set_later_is_refused_before_anything_is_written(prefix, tmp_path):
+    options = CheckpointOptions()
+    options.experimental_write_callbacks = [lambda a, b: None]
     with pytest.raises(ValueError, match="callback"):
         Checkpoint(v=Variable(1.0)).save(prefix, options)
     assert not list(tmp_path.iterdir())
+
+
+def test_options_may_be_changed_between_saves(tmp_path):
+    options = CheckpointOptions()
+    checkpoint = Checkpoint(v=Variable(np.ones(10)))
+    manager = milepost.CheckpointManager(checkpoint, tmp_path, max_to_keep=5, options=options)
+    manager.save()
+    options.experimental_sharding_callback = MaxShardSizePolicy(40)
+    manager.save()
+    assert (tmp_path / "ckpt-1.data-00000-of-00001").exists()
+    assert (tmp_path / "ckpt-2.data-00000-of-00003").exists()
+
+
+def test_a_save_in_the_background_goes_by_the_options_it_was_called_with(tmp_path):
+    storage = SlowStorage()
+    called, callbacks = [], []
+    options = CheckpointOptions(enable_async=True, storage=storage, experimental_write_callbacks=callbacks)
+    callbacks.append(called.append)
+    checkpoint = Checkpoint(v=Variable(1.0))
+    path = checkpoint.save("run/ckpt", options)
+    callbacks.clear()
+    options.data_alignment, options.storage, options.experimental_write_callbacks = 1, None, None
+    storage.go.set()
+    checkpoint.sync()
+    assert called == [path]
+    assert storage.is_file("run/checkpoint")
+
+
+@pytest.mark.parametrize("options", [3, "async", CheckpointOptions, {"enable_async": True}])
+def test_what_is_no_options_is_refused(prefix, tmp_path, options):
+    checkpoint = Checkpoint(v=Variable(1.0))
+    for call in (checkpoint.save, checkpoint.write):
+        with pytest.raises(milepost.UnsupportedError, match="no options"):
+            call(prefix, options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("policy", [3, "task", milepost.ShardByTaskPolicy, lambda tensors: tensors])
+def test_what_does_not_say_how_to_shard_is_refused(policy):
+    with pytest.raises(milepost.UnsupportedError, match="data files"):
+        CheckpointOptions(experimental_sharding_callback=policy)
 
 
 def test_shards_are_filled_up_to_a_size_and_large_tensors_cut(prefix, tmp_path):

@@ -263,8 +263,8 @@ class TestTensorFlow:
         ours = get_checkpoint_state(directory)
         assert ours is not None
         assert ours.model_checkpoint_path == theirs.model_checkpoint_path
-        assert ours.all_model_checkpoint_paths == tuple(theirs.all_model_checkpoint_paths)
-        assert ours.all_model_checkpoint_timestamps == tuple(theirs.all_model_checkpoint_timestamps)
+        assert ours.all_model_checkpoint_paths == theirs.all_model_checkpoint_paths
+        assert ours.all_model_checkpoint_timestamps == theirs.all_model_checkpoint_timestamps
         assert ours.last_preserved_timestamp == theirs.last_preserved_timestamp
 
     @pytest.mark.parametrize("directory", ["d", "d/", ".", "", "{}/d"])

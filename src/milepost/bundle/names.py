@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from milepost.errors import CheckpointNotFoundError
 from milepost.storage import Storage
+from milepost.storage.paths import plain_path
 
 INDEX_SUFFIX: Final = ".index"
 
@@ -119,7 +120,7 @@ def locate(storage: Storage, path: str | os.PathLike[str]) -> Location:
     Raises:
         CheckpointNotFoundError: The path names something else, or nothing; the error says what to give instead.
     """
-    prefix = os.fspath(path)
+    prefix = plain_path(path)
     if storage.is_file(index_path(prefix)):
         return Location(prefix, 2, (index_path(prefix),))
     if storage.is_file(prefix):

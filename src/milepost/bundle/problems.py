@@ -18,11 +18,12 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
     close: Sequence[str] = ()
     if isinstance(key, str):
         close = [other for other in keys if other.startswith(key + "/")][:3]
+        close = close or [other for other in keys if f"/{key}/" in other][:3]
         close = close or difflib.get_close_matches(key, keys[:_MOST_COMPARED])
     if close:
         remedy = "did you mean " + " or ".join(map(repr, close)) + "?"
     else:
-        remedy = f"keys() lists the {len(keys)} keys that there are"
+        remedy = f"keys() of the reader lists the {len(keys)} keys that there are, as does milepost.list_variables()"
     return KeyNotFoundError("the checkpoint has no such key", key=key, file=file, remedy=remedy)
 
 

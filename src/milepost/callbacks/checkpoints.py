@@ -24,11 +24,12 @@ from milepost.callbacks.resumable import Trainer, make_feed
 from milepost.callbacks.sources import Attach
 from milepost.callbacks.triggers import TerminationSignal, Triggers
 from milepost.checkpoint import Checkpoint
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph import PythonState, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.manager import CheckpointManager
+from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
 _RESERVED = ("batch", "data", "epoch", "fit", "metrics", "model", "optimizer", "seed", "step")
@@ -73,7 +74,7 @@ class FitCheckpoints:
         taken = sorted(set(objects or ()) & {*_RESERVED, "save_counter"})
         if taken:
             raise ValueError(f"objects are saved under names that are in use: {', '.join(taken)}")
-        self._directory = os.fspath(directory)
+        self._directory = plain_path(directory)
         self._triggers = Triggers(every_epochs, every_steps, every_seconds)
         self._signal = TerminationSignal() if on_sigterm else None
         self._best = None if monitor is None else Best(monitor, mode)
@@ -81,7 +82,7 @@ class FitCheckpoints:
         self._max_to_keep = max_to_keep
         self._keep_hours = keep_checkpoint_every_n_hours
         self._objects = dict(objects or {})
-        self._options = options or CheckpointOptions()
+        self._options = resolved(options)
         self._data: Data | None = None
         self._manager: CheckpointManager | None = None
         self._best_manager: CheckpointManager | None = None

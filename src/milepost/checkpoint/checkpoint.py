@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
+from milepost.checkpoint.names import check_name
 from milepost.checkpoint.session_saver import SessionSaver, is_session
+from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
 from milepost.engine.load import load_into, saved_model_variables, storage_of
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.save import plan_save, snapshot
 from milepost.engine.series import list_announced
 from milepost.engine.state_file import check_recordable
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
-from milepost.errors import UntrackableError
+from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import wrap
-from milepost.graph.traversal import live_children
+from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees import is_empty_tree, is_functional
 from milepost.graph.waiting import admit
+from milepost.storage.paths import plain_path
 
 _COUNTER = "save_counter"
 _PRIVATE = "_checkpoint_state"
@@ -38,11 +42,32 @@ class _State:
     """What a checkpoint knows about itself; no part of the object graph."""
 
     def __init__(self, root: Any, arguments: set[str]) -> None:
-        self.root = root
+        self._root = root
         self.arguments = arguments
         self.writer = BackgroundWriter()
         self.guard = SeriesGuard()
         self.session_saver: SessionSaver | None = None
+
+    @property
+    def root(self) -> Any:
+        """The root that was given, or None.
+
+        Raises:
+            UntrackableError: It was given by a weak reference, and does not exist any more.
+        """
+        return _followed(self._root)
+
+    @root.setter
+    def root(self, root: Any) -> None:
+        self._root = root
+
+    def __getstate__(self) -> dict[str, Any]:
+        if isinstance(self._root, weakref.ref):
+            raise UnsupportedError(
+                "a checkpoint that refers to its root weakly can be neither copied nor pickled",
+                remedy="make another Checkpoint, with the root itself",
+            )
+        return self.__dict__
 
 
 class Checkpoint(Tracked):
@@ -52,13 +77,14 @@ class Checkpoint(Tracked):
     lists, keys of dicts. Objects that do not exist yet get their values when they are attached.
 
     Args:
-        root: An object whose own edges become those of the root node, instead of this checkpoint's.
+        root: An object whose own edges become those of the root node, instead of this checkpoint's. A ``weakref.ref`` to
+            it does not keep it alive.
         **kwargs: Trackable objects: `Module`, `Variable`, arrays, other checkpoints, objects of any framework that
             milepost has an adapter for, and lists, dicts, tuples and named tuples of them.
 
     Raises:
-        UntrackableError: A ``ValueError``: an argument is not trackable, or its name is taken by another child of
-            ``root``.
+        UntrackableError: A ``ValueError``: an argument is not trackable, or its name is that of a method, or is taken by
+            another child of ``root``.
 
     Example:
         >>> import milepost, tempfile
@@ -74,26 +100,38 @@ class Checkpoint(Tracked):
     """
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
+        for name in kwargs:
+            check_name(type(self), name)
+        weak = isinstance(root, weakref.ref)
         if root is not None:
-            root = wrap(root)
-            if adapter_of(root) is None:
-                raise _not_trackable("root", root)
-            if is_functional(root):
+            root = root if weak else wrap(root)
+            live = _followed(root)
+            if adapter_of(live) is None:
+                raise _not_trackable("root", live)
+            if is_functional(live):
                 raise UntrackableError(
                     "a tree of arrays that never change cannot be the root: a restore would have nowhere to put a new one",
                     key="root",
-                    found=f"a {type(root).__name__}",
+                    found=f"a {type(live).__name__}",
                     remedy="name it, as in Checkpoint(state=tree), or use milepost.jax.save and restore",
                 )
             kwargs["root"] = root
         self.__dict__[_PRIVATE] = _State(root, set(kwargs))
         for name in sorted(kwargs):
             value = wrap(kwargs[name])
+            if weak and value is root:
+                self.__dict__[name] = value
+                continue
             if adapter_of(value) is None and name != _COUNTER and not is_empty_tree(value):
                 raise _not_trackable(name, value)
             setattr(self, name, value)
         if root is not None:
-            self._check_clashes(root)
+            self._check_clashes(_followed(root))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if adapter_of(value) is not None:
+            check_name(type(self), name)
+        super().__setattr__(name, value)
 
     @property
     def save_counter(self) -> Variable:
@@ -105,6 +143,7 @@ class Checkpoint(Tracked):
             counter = self.__dict__[_COUNTER] = admit(self if root is None else root, _COUNTER, new)
         return counter
 
+    @as_written
     def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None, **of_session: Any) -> str:
         """Saves under the next number, and makes it the latest of its directory.
 
@@ -122,6 +161,7 @@ class Checkpoint(Tracked):
         Raises:
             CheckpointExistsError: The directory has checkpoints of this name, and this one has restored none of them.
             UntrackableError: Something cannot be saved as it is held.
+            UnsupportedError: This is called inside a ``tf.function``.
             StorageError: The files could not be written; what was there before still is.
             AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
@@ -131,7 +171,7 @@ class Checkpoint(Tracked):
             raise TypeError(f"save() takes no argument {next(iter(of_session))!r} without a session")
         with self._exclusive():
             counter = self.save_counter
-            save = ListedSave(f"{os.fspath(file_prefix)}-{int(counter) + 1}", options, record_latest)
+            save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", options, record_latest)
             counter.assign_add(1)
             try:
                 return self._write_numbered(save)
@@ -140,21 +180,30 @@ class Checkpoint(Tracked):
                     counter.assign_sub(1)
                 raise
 
+    @as_written
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves under exactly this path, without a number, and leaves the directory's state file alone.
+
+        Inside a ``tf.function`` this adds an operation that saves whenever the function runs.
 
         Args:
             file_prefix: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
             options: How to save.
 
         Returns:
-            ``file_prefix`` as a string, to be given to `read`.
+            ``file_prefix`` as a string, to be given to `read`; inside a ``tf.function``, a tensor of it.
 
         Raises:
             UntrackableError: Something cannot be saved as it is held.
             StorageError: The files could not be written; what was there before still is.
         """
-        return self._write(Save(os.fspath(file_prefix), options))
+        options = resolved(options)
+        if is_traced():
+            from milepost.adapters.tensorflow.tracing import write_in_every_run
+
+            objects = walk(*self._view()).objects
+            return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
+        return self._write(Save(plain_path(file_prefix), options))
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
@@ -177,19 +226,20 @@ class Checkpoint(Tracked):
         """
         if is_session(save_path):
             return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
+        options = resolved(options)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
         with self._exclusive():
             is_new = _COUNTER not in self.__dict__
             counter = self.save_counter  # made before, so that it is restored with the rest or not at all
             try:
-                status = self.read(saved_model_variables(os.fspath(save_path), storage_of(options)), options)
+                status = self.read(saved_model_variables(plain_path(save_path), storage_of(options)), options)
             except BaseException:
                 if is_new and not last_restore(counter):
                     del self.__dict__[_COUNTER]
                 raise
             if not status.foreign:
-                self._private.guard.restored(storage_of(options), os.fspath(save_path))
+                self._private.guard.restored(storage_of(options), plain_path(save_path))
             return status
 
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
@@ -208,7 +258,7 @@ class Checkpoint(Tracked):
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
         """
         with self._exclusive():
-            return load_into(os.fspath(save_path), self._view, options or CheckpointOptions())
+            return load_into(plain_path(save_path), self._view, resolved(options))
 
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""
@@ -248,7 +298,10 @@ class Checkpoint(Tracked):
         if root is None:
             return self, ()
         adapter = adapter_of(self)
-        return root, list(live_children(adapter, self)) if adapter is not None else ()
+        attached = list(live_children(adapter, self)) if adapter is not None else []
+        if isinstance(self.__dict__.get("root"), weakref.ref):
+            attached.insert(0, ("root", root))
+        return root, attached
 
     def _write_numbered(self, save: ListedSave) -> str:
         """Writes a checkpoint of a series, unless that is another run's, and puts it on the list of its directory."""
@@ -263,6 +316,7 @@ class Checkpoint(Tracked):
         return self._write(save)
 
     def _write(self, save: Save) -> str:
+        refuse_if_traced("a save")
         with self._exclusive():
             plan, arrays = plan_save(*self._view(), save.options)
             if save.options.is_async:
@@ -276,13 +330,24 @@ class Checkpoint(Tracked):
         adapter = adapter_of(root)
         children = dict(live_children(adapter, root)) if adapter is not None else {}
         for name in self._private.arguments:
-            if name in children and children[name] is not self.__dict__[name]:
+            if name in children and children[name] is not _followed(self.__dict__[name]):
                 raise UntrackableError(
-                    "the root has another child of this name already",
+                    f"root.{name} already exists, and is another object",
                     key=name,
                     expected="a name that the root does not use, or the same object",
                     found=f"a {type(children[name]).__name__} there, a {type(self.__dict__[name]).__name__} here",
                 )
+
+
+def _followed(root: Any) -> Any:
+    if not isinstance(root, weakref.ref):
+        return root
+    live = root()
+    if live is None:
+        raise UntrackableError(
+            "the root does not exist any more", key="root", remedy="keep the object that the weak reference refers to"
+        )
+    return live
 
 
 def _not_trackable(name: str, value: Any) -> UntrackableError:
@@ -291,5 +356,18 @@ def _not_trackable(name: str, value: Any) -> UntrackableError:
         key=name,
         expected="a Module, Variable, array, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy="hold numbers in milepost.Variable, and other state in a milepost.PythonState",
+        remedy=_how_to_track(value),
+    )
+
+
+def _how_to_track(value: Any) -> str:
+    if isinstance(value, (bool, int, float, complex, str, bytes)):
+        return f"hold it in a milepost.Variable({value!r:.40})"
+    if isinstance(value, type):
+        return "pass an object rather than its class"
+    if type(value).__module__ == "builtins" or callable(value):
+        return "leave it out, or hold what it stands for in a milepost.PythonState"
+    return (
+        f"derive {type(value).__name__} from milepost.Module, give it state_dict() and load_state_dict(), or hold its state "
+        "in a milepost.PythonState"
     )

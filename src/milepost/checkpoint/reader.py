@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.series import no_checkpoint_error
+from milepost.errors import UnsupportedError
 from milepost.foreign import is_foreign_directory
 from milepost.graph.adapter import Array
 from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage.paths import plain_path
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
 PathLike = str | os.PathLike[str]
+_MOST_LISTED: Final = 5
 
 
 class CheckpointReader:
@@ -39,12 +42,16 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
-        self._bundle = open_any(storage or LOCAL_STORAGE, os.fspath(prefix))
+        self._bundle = open_any(storage or LOCAL_STORAGE, plain_path(prefix))
 
     @property
     def prefix(self) -> str:
         """The checkpoint's path."""
         return self._bundle.prefix
+
+    def keys(self) -> list[str]:
+        """Every key, sorted."""
+        return sorted(self._bundle.keys())
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Every key and the lengths of its tensor's dimensions."""
@@ -89,7 +96,11 @@ class CheckpointReader:
             UnsupportedError: The tensor is not stored as a plain block of memory: strings, slices, foreign byte order,
                 an offset that its element type forbids.
         """
-        return self._bundle.map(key)
+        try:
+            return self._bundle.map(key)
+        except UnsupportedError as error:
+            error.remedy = "use get_tensor(), which reads it into memory of its own"
+            raise
 
     def verify(self) -> None:
         """Reads everything and verifies every checksum.
@@ -152,7 +163,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
 
 
 def _resolve(path: PathLike, storage: Storage) -> str:
-    path = os.fspath(path)
+    path = plain_path(path)
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
     latest = latest_checkpoint(path, storage=storage)

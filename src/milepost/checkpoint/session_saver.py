@@ -16,13 +16,14 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.engine.load import load_into, storage_of
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.removal import remove_files
 from milepost.engine.save import execute_save, plan_save
 from milepost.engine.series import is_inside, is_of_series, split_number
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import LoadStatus, View
 from milepost.graph.traversal import walk
+from milepost.storage.paths import plain_path
 
 _KEPT: Final = 5
 _SESSION_METHODS: Final = ("run", "graph", "as_default")
@@ -77,9 +78,9 @@ class SessionSaver:
         """
         from milepost.adapters.tensorflow import session as sessions
 
-        options = options or CheckpointOptions()
+        options = resolved(options)
         storage = storage_of(options)
-        path = os.fspath(save_path)
+        path = plain_path(save_path)
         if global_step is not None:
             is_number = isinstance(global_step, (int, np.integer))
             path = f"{path}-{int(global_step if is_number else session.run(global_step))}"
@@ -117,7 +118,7 @@ class SessionSaver:
         from milepost.adapters.tensorflow import session as sessions
 
         with sessions.use(session):
-            return load_into(os.fspath(save_path), self._view, options).assert_existing_objects_matched()
+            return load_into(plain_path(save_path), self._view, options).assert_existing_objects_matched()
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Takes over the list of an earlier run, whose checkpoints are then deleted in their turn."""

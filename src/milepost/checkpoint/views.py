@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from milepost.bundle import open_bundle
 from milepost.engine.load import read_object_graph
-from milepost.errors import UnsupportedError, UntrackableError
+from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_of
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
+_MOST_LISTED: Final = 5
 
 
 class TrackableView:
@@ -69,12 +71,12 @@ class CheckpointView:
     """
 
     def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        with open_bundle(storage or LOCAL_STORAGE, os.fspath(save_path)) as reader:
+        with open_bundle(storage or LOCAL_STORAGE, plain_path(save_path)) as reader:
             graph = read_object_graph(reader)
         if graph is None:
             raise UnsupportedError(
                 "a name-based checkpoint has no object graph",
-                file=os.fspath(save_path),
+                file=plain_path(save_path),
                 remedy="use milepost.load_checkpoint to look at its tensors",
             )
         self._graph: ObjectGraph = graph
@@ -100,8 +102,15 @@ class CheckpointView:
         return list(found)
 
     def match(self, obj: Any) -> dict[int, Any]:
-        """The live objects that a restore into ``obj`` would match, by the id of their nodes."""
+        """The live objects that a restore into ``obj`` would match, by the id of their nodes.
+
+        A warning tells of saved objects that the program has more than one of: only the first is matched.
+
+        Args:
+            obj: The live object that the root is matched to.
+        """
         matched = {0: obj}
+        split: dict[int, str] = {}
         queue = deque([0])
         while queue:
             node = queue.popleft()
@@ -110,6 +119,15 @@ class CheckpointView:
                 if edge.node not in matched and edge.name in children:
                     matched[edge.node] = children[edge.name]
                     queue.append(edge.node)
+                elif edge.name in children and children[edge.name] is not matched[edge.node]:
+                    split.setdefault(edge.node, edge.name)
+        if split:
+            some = ", ".join(f"node {node} (here {name!r})" for node, name in list(split.items())[:_MOST_LISTED])
+            warn(
+                f"inconsistent references: {len(split)} objects that are one each in the checkpoint are several in the "
+                f"program, and only the first of each is matched: {some}; share the live objects as the saved ones are",
+                UnrestoredWarning,
+            )
         return matched
 
     def diff(self, obj: Any) -> tuple[dict[int, Any], list[int], list[Any]]:

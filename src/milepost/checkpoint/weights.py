@@ -6,20 +6,25 @@ These are the files of Keras 2's ``model.save_weights(prefix)``. What a compiled
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from milepost.checkpoint.tracing import as_written, refuse_if_traced
+from milepost.checkpoint.views import TrackableView
 from milepost.engine.load import load_into
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.run_save import ListedSave, record_latest
 from milepost.engine.save import plan_save
 from milepost.engine.state_file import check_recordable
-from milepost.engine.status import LoadStatus
-from milepost.errors import UnsupportedError
+from milepost.engine.status import CheckpointLoadStatus, LoadStatus
+from milepost.errors import UnrestoredWarning, UnsupportedError, warn
+from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
 _OTHER_FORMATS: Final = (".h5", ".hdf5", ".keras")
 
 
+@as_written
 def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> str:
     """Saves everything reachable from a model, with the model as the root.
 
@@ -48,7 +53,8 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         >>> net.bias.numpy()
         array([1., 2.], dtype=float32)
     """
-    options = options or CheckpointOptions()
+    options = resolved(options)
+    refuse_if_traced("save_weights()")
     path = _checked(filepath)
     check_recordable(path)
     save = ListedSave(path, options, record_latest)
@@ -59,7 +65,8 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
     """Restores a model from what `save_weights` or Keras 2 saved, or from any checkpoint whose root is such a model.
 
-    Layers that are not built yet get their values when they are, and optimizers their state in the first step. Call
+    Where the checkpoint has the model below its root, as those of a training loop have it under ``model``, a warning
+    says so. Layers that are not built yet get their values when they are, and optimizers their state in the first step. Call
     ``expect_partial()`` on the status if not all that was saved is wanted.
 
     Args:
@@ -76,11 +83,26 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
     """
-    return load_into(_checked(filepath), lambda: (model, ()), options or CheckpointOptions())
+    status = load_into(_checked(filepath), lambda: (model, ()), resolved(options))
+    if isinstance(status, CheckpointLoadStatus) and not status.foreign and status.matched() <= 1:
+        status.hint = _hint(model, status.saved_names())
+        if status.hint:
+            warn(f"{filepath}: nothing of the model was found in this checkpoint: {status.hint}", UnrestoredWarning)
+    return status
+
+
+def _hint(model: Any, saved: Mapping[str, Collection[str]]) -> str:
+    """What to do where a checkpoint has the model below its root, as those of a training loop have."""
+    names = TrackableView.children(model).keys()
+    shared = {name: len(names & set(below)) for name, below in saved.items() if name not in names}
+    name = max(shared, key=shared.__getitem__, default="")
+    if not name or not shared[name]:
+        name = "model" if "model" in shared else ""
+    return f"its weights are saved under {name!r}: call milepost.Checkpoint({name}=...).restore(path)" if name else ""
 
 
 def _checked(filepath: PathLike) -> str:
-    path = os.fspath(filepath)
+    path = plain_path(filepath)
     if path.endswith(_OTHER_FORMATS):
         raise UnsupportedError(
             "weights are saved in TensorFlow's format, as several files that begin with this path",

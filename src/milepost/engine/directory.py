@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import math
-import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +29,7 @@ from milepost.errors import (
 )
 from milepost.forks import ForkableLock
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
+from milepost.storage.paths import plain_path
 
 Verification = Literal["checksums", "files", "none"]
 """How a checkpoint is proved good: by reading every byte, by the sizes of its files, or not beyond its existence."""
@@ -284,7 +284,7 @@ def checkpoint_exists(checkpoint_prefix: PathLike, *, storage: Storage | None = 
         >>> checkpoint_exists("there/is/none")
         False
     """
-    return _identifying_path(storage or LOCAL_STORAGE, os.fspath(checkpoint_prefix)) is not None
+    return _identifying_path(storage or LOCAL_STORAGE, plain_path(checkpoint_prefix)) is not None
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: Storage | None = None) -> list[float]:
@@ -299,7 +299,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: S
         []
     """
     storage = storage or LOCAL_STORAGE
-    paths = (_identifying_path(storage, os.fspath(prefix)) for prefix in checkpoint_prefixes)
+    paths = (_identifying_path(storage, plain_path(prefix)) for prefix in checkpoint_prefixes)
     return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
 
 

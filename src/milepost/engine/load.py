@@ -26,7 +26,7 @@ _MOST_LISTED: Final = 5
 
 def storage_of(options: CheckpointOptions | None) -> Storage:
     """Where files live: what the options say, or this machine."""
-    return options.storage if options is not None and options.storage is not None else LOCAL_STORAGE
+    return getattr(options, "storage", None) or LOCAL_STORAGE
 
 
 def saved_model_variables(path: str, storage: Storage) -> str:

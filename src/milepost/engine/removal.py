@@ -14,6 +14,7 @@ from milepost.engine.series import known_checkpoints
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, record_state
 from milepost.errors import warn
 from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage.paths import plain_path
 
 
 def remove_checkpoint(
@@ -51,7 +52,7 @@ def remove_checkpoint(
         []
     """
     storage = storage or LOCAL_STORAGE
-    prefix = os.fspath(checkpoint_prefix)
+    prefix = plain_path(checkpoint_prefix)
     directory = os.path.dirname(prefix)
     state = known_checkpoints(storage, directory)
     if state is not None and prefix in state.newest_first():

@@ -7,20 +7,17 @@ What failed is raised at the end, and says what holds all the same.
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from milepost.engine.announcement import Announcement
 from milepost.engine.load import storage_of
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.plan import SavePlan
 from milepost.engine.save import execute_save
 from milepost.engine.series import list_saved
 from milepost.engine.state_file import STATE_FILE
-from milepost.errors import AfterCommitError, MilepostError, UntrackableError
+from milepost.errors import AfterCommitError, MilepostError
 from milepost.graph.adapter import Array
 from milepost.storage import Storage, anchored
 
@@ -39,10 +36,10 @@ class Save:
 
     def __init__(self, path: str, options: CheckpointOptions | None) -> None:
         self.path = path
-        options = options or CheckpointOptions()
-        # It ends where it began, even if the current directory changes meanwhile.
-        self.options = dataclasses.replace(options, storage=anchored(storage_of(options), path))
-        self._callbacks = _write_callbacks(options)
+        self.options = resolved(options)
+        # The save ends where it began, even if the current directory changes meanwhile.
+        self.options.storage = anchored(storage_of(self.options), path)
+        self._callbacks = self.options.write_callbacks
 
     def run(self, plan: SavePlan, arrays: Sequence[Array]) -> None:
         """Writes and commits; then does what comes after.
@@ -144,19 +141,3 @@ class ListedSave(Save):
 def record_latest(storage: Storage, path: str, durable: bool) -> None:
     """Makes a checkpoint the latest of its directory, as `Checkpoint.save` does, which deletes nothing."""
     list_saved(storage, path)
-
-
-def _write_callbacks(options: CheckpointOptions) -> list[Callable[[str], object]]:
-    """The write callbacks as functions of the path."""
-    return [_of_path(callback) for callback in options.experimental_write_callbacks or ()]
-
-
-def _of_path(callback: Callable[..., Any]) -> Callable[[str], object]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(callback).parameters.values()
-    count = sum(each.kind in kinds and each.default is each.empty for each in parameters)
-    if count > 1:
-        raise UntrackableError(
-            "a write callback takes no argument, or the path", expected="0 or 1 arguments", found=f"{count} arguments"
-        )
-    return callback if count else lambda _: callback()

@@ -29,6 +29,7 @@ from milepost.engine.state_file import (
 )
 from milepost.errors import CheckpointNotFoundError, StateFileError
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.paths import plain_path
 
 _MOST_LISTED: Final = 5
 _NUMBERED: Final = re.compile(r"(.*)-([0-9]{1,18})", re.DOTALL)
@@ -108,7 +109,7 @@ def known_checkpoints(
         StateFileError: The state file is not understood.
         StorageError: The directory cannot be read.
     """
-    directory = os.fspath(directory)
+    directory = plain_path(directory)
     state = get_checkpoint_state(directory, latest_filename, storage=storage)
     if state is not None:
         state = _located(storage, directory, state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from milepost.engine.plan import PlannedWrite
 from milepost.errors import UnsupportedError
@@ -87,3 +87,35 @@ class MaxShardSizePolicy:
             start += rows
             room = self.max_shard_size
         return pieces if len(pieces) > 1 else [write]
+
+
+_OF_TENSORFLOW: Final = ("ShardByTaskPolicy", "MaxShardSizePolicy")
+
+
+def sharding_policy(callback: Any) -> ShardingPolicy | None:
+    """What an option names: one of milepost's policies, or its counterpart for one of TensorFlow's.
+
+    Args:
+        callback: A `ShardingPolicy`, None, or a ``ShardByTaskPolicy`` or ``MaxShardSizePolicy`` of
+            ``tf.train.experimental``.
+
+    Raises:
+        UnsupportedError: It is something else, such as a ``ShardingCallback`` of TensorFlow, which wants its tensors.
+    """
+    if callback is None or (hasattr(callback, "assign") and not isinstance(callback, type)):
+        policy: ShardingPolicy | None = callback
+        return policy
+    kind = type(callback)
+    if kind.__module__.partition(".")[0] == "tensorflow" and kind.__name__ in _OF_TENSORFLOW:
+        return (
+            ShardByTaskPolicy() if kind.__name__ == _OF_TENSORFLOW[0] else MaxShardSizePolicy(callback.max_shard_size)
+        )
+    raise UnsupportedError(
+        "this does not say how to cut a save into data files",
+        key="experimental_sharding_callback",
+        expected="milepost.MaxShardSizePolicy(bytes), milepost.ShardByTaskPolicy(), or an object with their method assign()",
+        found=f"the class {callback.__name__}" if isinstance(callback, type) else f"a {kind.__name__}",
+        remedy="pass an object rather than its class"
+        if hasattr(callback, "assign")
+        else "write assign(), or leave the option out",
+    )

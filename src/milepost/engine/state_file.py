@@ -30,7 +30,7 @@ from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
 from milepost.errors import CheckpointNotFoundError, StateFileError
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
-from milepost.storage.paths import check_local
+from milepost.storage.paths import check_local, plain_path
 
 STATE_FILE: Final = "checkpoint"
 """The name that TensorFlow gives the file."""
@@ -80,9 +80,14 @@ class CheckpointState:
     """
 
     model_checkpoint_path: str
-    all_model_checkpoint_paths: tuple[str, ...] = ()
-    all_model_checkpoint_timestamps: tuple[float, ...] = ()
+    all_model_checkpoint_paths: Sequence[str] = ()
+    all_model_checkpoint_timestamps: Sequence[float] = ()
     last_preserved_timestamp: float = 0.0
+
+    def __post_init__(self) -> None:
+        # Lists, as in TensorFlow's message.
+        object.__setattr__(self, "all_model_checkpoint_paths", list(self.all_model_checkpoint_paths))
+        object.__setattr__(self, "all_model_checkpoint_timestamps", list(self.all_model_checkpoint_timestamps))
 
     def newest_first(self) -> list[str]:
         """All paths, the latest checkpoint's first and the others' from new to old, each once.
@@ -223,7 +228,7 @@ def get_checkpoint_state(
         >>> get_checkpoint_state(directory).model_checkpoint_path == directory + "/ckpt-1"
         True
     """
-    directory = os.fspath(checkpoint_dir)
+    directory = plain_path(checkpoint_dir)
     data = read_state_file(storage or LOCAL_STORAGE, directory, latest_filename)
     if data is None:
         return None
@@ -304,8 +309,8 @@ def update_checkpoint_state(
         all_model_checkpoint_paths: "ckpt-2"
     """
     storage = storage or LOCAL_STORAGE
-    directory, latest = os.fspath(save_dir), os.fspath(model_checkpoint_path)
-    paths = [os.fspath(path) for path in all_model_checkpoint_paths or ()]
+    directory, latest = plain_path(save_dir), plain_path(model_checkpoint_path)
+    paths = [plain_path(path) for path in all_model_checkpoint_paths or ()]
     if not paths or paths[-1] != latest:
         paths.append(latest)
     if isinstance(storage, LocalStorage):
@@ -343,7 +348,7 @@ def record_state(
         StateFileError: A path has no UTF-8 form.
         StorageError: The file could not be written; what was there before still is.
     """
-    directory = os.fspath(directory)
+    directory = plain_path(directory)
     start = os.path.join(directory, "")
 
     def relative(path: str) -> str:

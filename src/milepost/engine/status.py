@@ -113,7 +113,16 @@ class CheckpointLoadStatus(LoadStatus):
     def __init__(self, restoration: Restoration, view: View, hint: str = "") -> None:
         super().__init__(view)
         self._restoration = restoration
-        self._hint = hint
+        self.hint = hint
+
+    def matched(self) -> int:
+        """How many saved objects live ones have taken, the root among them."""
+        return self._restoration.bound_count()
+
+    def saved_names(self) -> dict[str, list[str]]:
+        """Names of the saved root's children, and of theirs."""
+        nodes = self._restoration.graph.nodes
+        return {edge.name: [below.name for below in nodes[edge.node].children] for edge in nodes[0].children}
 
     def report(self) -> Report:
         return self._restoration.report(*self._view())
@@ -131,7 +140,7 @@ class CheckpointLoadStatus(LoadStatus):
             error = UnmatchedError(
                 "nothing but the root was matched",
                 file=self._restoration.reader.prefix,
-                remedy=self._hint
+                remedy=self.hint
                 or "compare the edge names of both: milepost.list_variables() shows those of the checkpoint",
             )
             error.report = self.report()
@@ -146,7 +155,7 @@ class CheckpointLoadStatus(LoadStatus):
         report = self.report()
         offending = [entry for entry in report if entry.outcome in outcomes and not entry.foreign]
         if offending:
-            raise unmatched(problem, offending, report, self._hint)
+            raise unmatched(problem, offending, report, self.hint)
         return self
 
 

@@ -7,7 +7,7 @@ after all others: for each optimizer in id order, for each of its slot names, fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import UnsupportedError, UntrackableError, UntrackedWarning, warn
@@ -188,7 +188,7 @@ def _walk_slots(graph: LiveGraph, ids: dict[int, int], complain: str | None) -> 
                     raise UnsupportedError(
                         "a slot variable is also reachable as an ordinary child, or has children",
                         key=path,
-                        remedy="let only get_slot() return it, for example by holding slots in NoDependency({})",
+                        remedy="let only get_slot() lead to it: hold it in no attribute, list or dict but one in NoDependency",
                     )
                 ids[id(slot)] = len(objects)
                 references.append(SlotReference(variable, name, len(objects)))
@@ -220,8 +220,18 @@ def _complain(how: str, path: str, value: Any) -> None:
             reason = f"a {type(value).__name__} is not tracked, but holds a {type(held).__name__}"
     if reason is None:
         return
-    remedy = "hold it in an attribute, list, dict, OrderedDict, tuple or named tuple, or wrap it in NoDependency"
-    _say(how, path, reason, remedy)
+    _say(how, path, reason, _remedy(value, has_adapter=adapter is not None))
+
+
+def _remedy(value: Any, *, has_adapter: bool) -> str:
+    if has_adapter:
+        return "wrap it in NoDependency if it is not to be saved"
+    if is_dataclass(value):
+        return (
+            f"derive {type(value).__name__} from milepost.Module, hold what is in it in a list, dict, OrderedDict, tuple or "
+            "named tuple, or wrap it in NoDependency"
+        )
+    return "use a list, dict, OrderedDict, tuple or named tuple instead, or wrap it in NoDependency"
 
 
 def _say(how: str, path: str, reason: str, remedy: str) -> None:

@@ -11,6 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Array, Shape
+from milepost.graph.conversion import converted
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
@@ -23,17 +24,19 @@ def as_array(value: Any, dtype: Any = None) -> Array:
 
     Args:
         value: Anything `numpy.asarray` accepts.
-        dtype: The element type wanted, as for `DType.of`.
+        dtype: The element type wanted, as for `DType.of`. A value is rounded to it, but not changed otherwise
+            (`milepost.graph.conversion`).
 
     Raises:
         UnsupportedError: No TensorFlow number exists for the type.
+        MismatchError: The value has no equal in the type wanted.
     """
     wanted = None if dtype is None else DType.of(dtype)
     if isinstance(value, Variable):
         value = value._array
     if wanted is not None and wanted.name == "variant":
         return np.asarray(value, object)
-    array = np.asarray(value, None if wanted is None or wanted.is_bytes else wanted.numpy)
+    array = np.asarray(value) if wanted is None or wanted.is_bytes else converted(value, wanted)
     if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
         array = np.asarray(value, object)  # NumPy's own strings lose zeros at their end
     if wanted is None and not isinstance(value, (np.ndarray, np.generic)) and not _holds_arrays(value):
@@ -42,7 +45,14 @@ def as_array(value: Any, dtype: Any = None) -> Array:
         elif array.dtype == np.int64 and _fits_int32(array):
             array = array.astype(np.int32)
     found = DType.of(array.dtype)
-    if found.is_bytes:
+    if wanted is not None and wanted.is_bytes and not found.is_bytes and array.size:
+        raise MismatchError(
+            "a number is no text, so it cannot be stored as string",
+            expected="text or bytes",
+            found=repr(value)[:80],
+            remedy="assign str(value), or make the variable with a number",
+        )
+    if found.is_bytes or (wanted is not None and wanted.is_bytes):
         try:
             flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1).tolist()]
         except UnicodeEncodeError:
@@ -88,7 +98,7 @@ class Variable(NDArrayOperatorsMixin):
 
     Raises:
         UnsupportedError: The element type has no TensorFlow number.
-        MismatchError: The initial value does not fit ``shape``.
+        MismatchError: The initial value does not fit ``shape``, or has no equal in ``dtype``.
 
     Example:
         >>> v = Variable([1.0, 2.0])
@@ -179,12 +189,14 @@ class Variable(NDArrayOperatorsMixin):
         """Replaces the value.
 
         Args:
-            value: Of the same shape, or one that `static_shape` allows. It is converted to the variable's dtype.
+            value: Of the same shape, or one that `static_shape` allows. It is converted to the variable's dtype if
+                that changes nothing but the precision of a floating-point number: 2.0 is stored as the ``int32`` 2.
 
         Raises:
-            MismatchError: The shape does not fit.
+            MismatchError: The shape does not fit, or the variable's dtype has no such value: 0.93 among integers, 2 as
+                a ``bool``, a negative one as unsigned, 1e300 as a ``float32``. Nothing was changed.
         """
-        array = as_array(value, self._dtype)
+        array = self._fitting(value)
         if array.shape != self._array.shape:
             self._check_shape(array)
             self._array = np.array(array, order="C", copy=True)
@@ -193,12 +205,12 @@ class Variable(NDArrayOperatorsMixin):
         return self
 
     def assign_add(self, delta: Any) -> Self:
-        """Adds ``delta`` to the value."""
-        return self.assign(self._array + as_array(delta, self._dtype))
+        """Adds ``delta`` to the value; arguments and errors as `assign`."""
+        return self.assign(self._array + self._fitting(delta))
 
     def assign_sub(self, delta: Any) -> Self:
-        """Subtracts ``delta`` from the value."""
-        return self.assign(self._array - as_array(delta, self._dtype))
+        """Subtracts ``delta`` from the value; arguments and errors as `assign`."""
+        return self.assign(self._array - self._fitting(delta))
 
     def __copy__(self) -> Variable:
         # As NumPy's: a copy of an array has its own memory.
@@ -216,7 +228,19 @@ class Variable(NDArrayOperatorsMixin):
         if out is None:
             return getattr(ufunc, method)(*plain, **kwargs)
         kwargs["out"] = tuple(each._array if isinstance(each, Variable) else each for each in out)
-        getattr(ufunc, method)(*plain, **kwargs)
+        try:
+            getattr(ufunc, method)(*plain, **kwargs)
+        except (TypeError, OverflowError) as error:
+            into = next((each for each in out if isinstance(each, Variable)), None)
+            if into is None:
+                raise
+            raise MismatchError(
+                f"the result of {ufunc.__name__} does not fit the variable it is to be stored in",
+                key=into.name,
+                expected=f"a result of type {into._dtype}",
+                found=str(error),
+                remedy="make the variable with a dtype that holds the result, or convert the result and assign() it",
+            ) from None
         return out[0] if len(out) == 1 else out
 
     def __matmul__(self, other: Any) -> Any:
@@ -238,7 +262,7 @@ class Variable(NDArrayOperatorsMixin):
         return self._array[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._array[index] = value
+        self._array[index] = self._fitting(value)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -274,6 +298,13 @@ class Variable(NDArrayOperatorsMixin):
             f"<milepost.Variable{name} shape=({format_shape(self._shape)}{',' if len(self._shape) == 1 else ''}) "
             f"dtype={self._dtype}, numpy={value}>"
         )
+
+    def _fitting(self, value: Any) -> Array:
+        """A value of the variable's dtype; errors as `assign`."""
+        try:
+            return as_array(value, self._dtype)
+        except MismatchError as error:
+            raise error.with_context(key=self.name) from None
 
     def _check_shape(self, array: Array) -> None:
         if not shape_fits(array.shape, self._shape):

@@ -8,15 +8,15 @@ killed, and that the state file does not name yet, was announced (`milepost.engi
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from milepost.checkpoint.tracing import as_written
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.removal import is_left, remove_bundles
 from milepost.engine.run_save import ListedSave
 from milepost.engine.series import list_announced, numbered
@@ -28,12 +28,15 @@ from milepost.errors import (
     MilepostError,
     SkippedCheckpointWarning,
     StorageError,
+    UnsupportedError,
+    UntrackableError,
     warn,
 )
 from milepost.forks import ForkableLock
 from milepost.manager.listing import Listing
 from milepost.retention import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE, Storage, anchored
+from milepost.storage.paths import plain_path
 
 
 class NumberedSaves(Protocol):
@@ -91,6 +94,7 @@ class CheckpointManager:
 
     Raises:
         ValueError: ``max_to_keep`` is not positive, or there is an interval but no counter.
+        UntrackableError: ``checkpoint`` is no `Checkpoint`.
         StateFileError: The directory's state file is not understood.
         StorageError: The directory cannot be read.
 
@@ -125,9 +129,16 @@ class CheckpointManager:
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval counts steps, so step_counter is needed too")
+        if not hasattr(checkpoint, "_write_numbered"):
+            raise UntrackableError(
+                "a manager manages a milepost.Checkpoint",
+                expected="a milepost.Checkpoint",
+                found=f"a {type(checkpoint).__module__}.{type(checkpoint).__qualname__}",
+                remedy="pass milepost.Checkpoint(name=object, ...) of the objects to be saved",
+            )
         self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours)
         self._checkpoint = checkpoint
-        self._directory = os.fspath(directory)
+        self._directory = plain_path(directory)
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._step_counter = step_counter
         self._checkpoint_interval = checkpoint_interval
@@ -135,7 +146,7 @@ class CheckpointManager:
         self._init_fn = init_fn
         self._options = options
         # The series stays in one place, even if the current directory changes.
-        self._storage: Storage = anchored((options and options.storage) or LOCAL_STORAGE, self._directory)
+        self._storage: Storage = anchored(resolved(options).storage or LOCAL_STORAGE, self._directory)
         self._verify = verify
         self._lock = ForkableLock()
         self._listing = Listing(self._storage, self._directory, self._prefix)
@@ -186,6 +197,7 @@ class CheckpointManager:
                     self._latest, self._must_look = found, False
         return self._latest
 
+    @as_written
     def save(
         self, checkpoint_number: Any = None, check_interval: bool = True, options: CheckpointOptions | None = None
     ) -> str | None:
@@ -312,6 +324,13 @@ class CheckpointManager:
         """Waits for the asynchronous save in flight, and raises what it raised."""
         self._checkpoint.sync()
 
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "a manager of a directory can be neither copied nor pickled: two would delete each other's checkpoints",
+            file=self._directory,
+            remedy="pass the directory, and make a CheckpointManager where it is needed, in one process only",
+        )
+
     def _recover(self) -> None:
         """Brings to an end what killed and crashed saves began."""
         try:
@@ -338,8 +357,9 @@ class CheckpointManager:
         return step == last or (check_interval and step < last + interval)
 
     def _with(self, options: CheckpointOptions | None) -> CheckpointOptions:
-        options = options or self._options or CheckpointOptions()
-        return options if options.storage is not None else dataclasses.replace(options, storage=self._storage)
+        options = resolved(options or self._options)
+        options.storage = options.storage or self._storage
+        return options
 
     def _publish(self, path: str, durable: bool) -> None:
         """Records a checkpoint that has been saved, and deletes what is no longer to be kept."""

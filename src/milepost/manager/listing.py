@@ -43,9 +43,9 @@ class Listing:
         self._stem = stem
         self.managed: tuple[ManagedCheckpoint, ...] = ()
         self.last_preserved = 0.0
-        self._own: tuple[str, ...] = ()
+        self._candidates: tuple[str, ...] = ()
         self._others: tuple[ManagedCheckpoint, ...] = ()
-        self._elsewhere: tuple[str, ...] = ()
+        self._others_listed: tuple[str, ...] = ()
         self._others_preserved: float | None = None
         self._written: bytes | None = None
         Listing._living.add(self)
@@ -64,8 +64,7 @@ class Listing:
             self.last_preserved = now - 1.0
             return
         outside = self._sort_out(state)
-        is_own = set(self._own)
-        own = [each for each in self._timed(state) if each.path in is_own]
+        own = [each for each in self._timed(state) if self.is_own(each.path)]
         recovered = recover(own, state.last_preserved_timestamp, now)
         if recovered.clock_went_back:
             warn(
@@ -81,11 +80,13 @@ class Listing:
             )
 
     def restorable(self) -> CheckpointState | None:
-        """The checkpoints to restore from: those of this series or, without any, the others that are listed.
+        """The checkpoints to restore from: those of this series and those elsewhere; without any, the others in the directory.
 
         Those of a series that another manager of this process has are not among them.
         """
-        paths = self._own or tuple(path for path in self._elsewhere if not self._is_managed_by_another(path))
+        paths = self._candidates
+        if not paths:
+            paths = tuple(path for path in self._others_listed if not self._is_managed_by_another(path))
         return CheckpointState(paths[0], tuple(reversed(paths))) if paths else None
 
     def is_own(self, path: str) -> bool:
@@ -97,7 +98,7 @@ class Listing:
         """`restorable`, as it is now if others have written the list; what is managed stays as it is."""
         if self._written is None:
             state = known_checkpoints(self._storage, self._directory)
-            self._own = self._elsewhere = ()
+            self._candidates = self._others_listed = ()
             if state is not None:
                 self._sort_out(state)
         return self.restorable()
@@ -105,7 +106,7 @@ class Listing:
     def adopt(self) -> list[str]:
         """Lists checkpoints of this series that are on no list, in the order of their numbers; errors as for `record`."""
         self.load()
-        known = {each.path for each in self.managed} | set(self._own)
+        known = {each.path for each in self.managed} | set(self._candidates)
         found = [path for path in numbered(self._storage, self._stem) if path not in known and self.is_own(path)]
         if found:
             times = {path: saved for path in found if (saved := self._modified(path)) is not None}
@@ -113,20 +114,20 @@ class Listing:
             # None of them was preserved for good by a manager, however old it is.
             self.last_preserved = min([self.last_preserved, *(each.timestamp - 1.0 for each in adopted)])
             self.managed = (*adopted, *self.managed)
-            self._own = (*self._own, *reversed(found))
-            self.record(self._own[0])
+            self._candidates = (*self._candidates, *reversed(found))
+            self.record(self._candidates[0])
         return found
 
     def add(self, path: str) -> None:
         """Makes a checkpoint that was just saved the newest of this series."""
         others = [each for each in self.managed if each.path != path]
         self.managed = (*others, ManagedCheckpoint(path, time.time()))
-        self._own = (path, *(each for each in self._own if each != path))
+        self._candidates = (path, *(each for each in self._candidates if each != path))
 
     def drop(self, paths: set[str]) -> None:
         """Takes checkpoints off the list, because their files are gone."""
         self.managed = tuple(each for each in self.managed if each.path not in paths)
-        self._own = tuple(each for each in self._own if each not in paths)
+        self._candidates = tuple(each for each in self._candidates if each not in paths)
 
     def record(self, latest: str) -> None:
         """Writes the list.
@@ -169,13 +170,12 @@ class Listing:
 
     def _sort_out(self, state: CheckpointState) -> list[str]:
         """Divides what is listed; returns what to warn of: what is outside, and what no manager can have listed."""
-        own: list[str] = []
-        elsewhere: list[str] = []
-        for path in state.newest_first():
-            (own if self.is_own(path) else elsewhere).append(path)
-        self._own, self._elsewhere = tuple(own), tuple(elsewhere)
+        paths = state.newest_first()
+        others = {path for path in paths if self._is_others(path)}
+        self._candidates = tuple(path for path in paths if path not in others)
+        self._others_listed = tuple(path for path in paths if path in others)
         by_managers = bool(state.all_model_checkpoint_timestamps)
-        return [path for path in elsewhere if not (by_managers and self._is_others(path))]
+        return [path for path in paths if not self.is_own(path) and not (by_managers and path in others)]
 
     def _is_managed_by_another(self, path: str) -> bool:
         place = place_of(self._storage, self._directory)

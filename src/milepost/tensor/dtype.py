@@ -19,6 +19,9 @@ from milepost.errors import UnsupportedError
 class DType:
     """An element type of a stored tensor. There is one object for each; compare with ``is`` or ``==``.
 
+    It equals TensorFlow's type of the same number, with the same hash, and that number; ``tf.as_dtype`` and
+    `numpy.dtype` take it.
+
     Attributes:
         name: TensorFlow's name, for example ``"float32"``.
         number: TensorFlow's ``DataType`` number, which is what files hold.
@@ -30,11 +33,23 @@ class DType:
         14
         >>> DType.of(np.zeros(3)).name
         'float64'
+        >>> np.zeros(3, DType.of("int32")).dtype
+        dtype('int32')
     """
 
     name: str
     number: int
     numpy: np.dtype[Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The same as ``numpy``, by the name under which `numpy.dtype` looks for it."""
+        return self.numpy
+
+    @property
+    def as_datatype_enum(self) -> int:
+        """The same as ``number``, as TensorFlow calls it."""
+        return self.number
 
     @property
     def itemsize(self) -> int:
@@ -103,6 +118,16 @@ class DType:
     def all() -> list[DType]:
         """Every element type that can be stored here, by number; an old ml_dtypes lacks the newest."""
         return list(_BY_NUMBER.values())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self is other
+        # TensorFlow finds the type that belongs to another library's by looking it up among the numbers.
+        number = other if type(other) is int else getattr(other, "as_datatype_enum", None)
+        return NotImplemented if number is None else bool(self.number == number)
+
+    def __hash__(self) -> int:
+        return self.number
 
     def __repr__(self) -> str:
         return self.name

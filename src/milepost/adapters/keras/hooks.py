@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from milepost.adapters.attributes import watch_attributes
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.traversal import live_children
@@ -29,6 +30,7 @@ class HookedAdapter(Adapter):
 
     def watch(self, obj: Any) -> None:
         hook(obj)
+        watch_attributes(obj)
 
     def slot_variables(self, obj: Any) -> Iterable[Any]:
         """The variables that this optimizer has made slots for."""

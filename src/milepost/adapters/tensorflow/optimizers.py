@@ -32,8 +32,8 @@ class SlotOptimizerAdapter(TrackableAdapter):
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
         with tf.init_scope():
-            if not tf.executing_eagerly():
-                return None  # made when the graph is; its value is given then
+            if not tf.executing_eagerly() or _is_variable_creation_watched():
+                return None  # made when the graph is, or by the optimizer itself; its value is given then
             if isinstance(obj, tf.compat.v1.train.Optimizer):
                 return obj._zeros_slot(variable, name, obj._name)
             return obj.add_slot(variable, name)
@@ -46,6 +46,14 @@ class SlotOptimizerAdapter(TrackableAdapter):
                 del slots[key]
         weights = getattr(optimizer, "_weights", [])
         weights[:] = [weight for weight in weights if weight is not slot]
+
+
+def _is_variable_creation_watched() -> bool:
+    """Whether somebody, such as a template, would take a slot variable that is made now for one of its own.
+
+    Scopes of strategies are meant for slot variables too.
+    """
+    return bool(tf.compat.v1.get_default_graph()._variable_creator_stack) and not tf.distribute.has_strategy()
 
 
 class ListOptimizerAdapter(TrackableAdapter):

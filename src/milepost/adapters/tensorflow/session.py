@@ -193,6 +193,6 @@ def _default_session(variable: Any) -> Any:
         raise UnsupportedError(
             "a variable of a graph has its value in a session",
             key=variable.op.name,
-            remedy="give the session, as in save(session, path), or do it within `with tf.compat.v1.Session():`",
+            remedy="create a session, and give it as in save(session, path), or do it within `with tf.compat.v1.Session():`",
         )
     return session

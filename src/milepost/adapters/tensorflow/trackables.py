@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.tensorflow import serialization
 from milepost.adapters.tensorflow.hooks import hook
 from milepost.adapters.tensorflow.kinds import is_keras_2, is_of_keras_3
@@ -58,6 +59,7 @@ class TrackableAdapter(SlotAdapter):
 
     def watch(self, obj: Any) -> None:
         hook(obj)
+        watch_attributes(obj)
 
 
 def _untracked(obj: Any) -> list[tuple[str, Any]]:

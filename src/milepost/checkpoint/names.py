@@ -1,0 +1,31 @@
+"""Names that the children of a `Checkpoint` cannot have."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+from milepost.errors import UntrackableError
+
+_SETTABLE: Final = ("save_counter",)
+
+
+def check_name(kind: type, name: str) -> None:
+    """Refuses a name under which a child would hide a method.
+
+    Args:
+        kind: The class of the checkpoint.
+        name: Name of the child.
+
+    Raises:
+        UntrackableError: The class has a method, or a property that cannot be set, of this name.
+    """
+    present: Any = inspect.getattr_static(kind, name, None)
+    hides = isinstance(present, (staticmethod, classmethod)) or inspect.isroutine(present)
+    if name not in _SETTABLE and (hides or (isinstance(present, property) and present.fset is None)):
+        raise UntrackableError(
+            f"a {kind.__name__} has a {'method' if hides else 'property'} of this name",
+            key=name,
+            expected="a name that no method has",
+            remedy=f"give the object another name, such as {kind.__name__}({name}_=...), or put it in a milepost.Module",
+        )

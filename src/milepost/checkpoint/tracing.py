@@ -1,0 +1,47 @@
+"""Saves inside a ``tf.function``, whose Python code runs once, when the function is traced, and not when it is run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from milepost.errors import UnsupportedError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def is_traced() -> bool:
+    """Whether TensorFlow is tracing a function now.
+
+    Example:
+        >>> is_traced()
+        False
+    """
+    tf: Any = sys.modules.get("tensorflow")
+    if tf is None or not hasattr(tf, "executing_eagerly") or tf.executing_eagerly():
+        return False
+    return bool(tf.compat.v1.get_default_graph().building_function)
+
+
+def refuse_if_traced(what: str) -> None:
+    """Refuses what would happen once, while a function is traced, before its operations have run.
+
+    Raises:
+        UnsupportedError: A function is being traced.
+    """
+    if is_traced():
+        raise UnsupportedError(
+            f"{what} inside a tf.function would happen once, when the function is traced, before its operations run",
+            remedy="call it after the function has returned; Checkpoint.write() can be called inside, and writes in every run",
+        )
+
+
+def as_written(function: _Function) -> _Function:
+    """Keeps TensorFlow's AutoGraph from translating a function, and what it calls, when a ``tf.function`` calls it.
+
+    Source of the attribute: TensorFlow 2.21, ``tensorflow/python/autograph/core/ag_ctx.py`` and ``impl/api.py``,
+    ``autograph_artifact``.
+    """
+    function.autograph_info__ = {}  # type: ignore[attr-defined]
+    return function

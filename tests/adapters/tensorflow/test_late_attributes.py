@@ -1,0 +1,100 @@
+"""Objects of milepost, assigned late to objects of TensorFlow and Keras, which are not told of them."""
+
+import gc
+import os
+import warnings
+
+import pytest
+
+import milepost
+from milepost import Checkpoint, MismatchError
+from tests.adapters.tensorflow.frameworks import keras, tf
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+keras_3 = pytest.importorskip("keras")
+
+
+class Position(milepost.PythonState):
+    def __init__(self, x):
+        self.x = x
+
+    def serialize(self):
+        return str(self.x)
+
+    def deserialize(self, string_value):
+        self.x = int(string_value)
+
+
+class Module(tf.Module):
+    """A class with an ``__setattr__`` of its own."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+
+
+holders = pytest.mark.parametrize("holder", [tf.Module, Module, keras.Model, keras_3.Model], ids=lambda kind: str(kind))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    made = tf.Module()
+    made.p, made.v, made.w = Position(5), tf.Variable(6.0), milepost.Variable([7.0])
+    return Checkpoint(m=made).write(tmp_path / "ckpt")
+
+
+@holders
+def test_a_state_has_its_value_as_soon_as_it_is_assigned(holder, saved, tmp_path):
+    live = holder()
+    checkpoint = Checkpoint(m=live)
+    checkpoint.read(saved).expect_partial()
+    live.p = Position(0)
+    assert live.p.x == 5
+    live.p.x = 99
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", milepost.UnrestoredWarning)
+        path = checkpoint.write(tmp_path / "again")
+    assert live.p.x == 99
+    assert milepost.load_variable(path, "m/p/.ATTRIBUTES/py_state") == b"99"
+
+
+@holders
+def test_a_variable_of_milepost_has_its_value_as_soon_as_it_is_assigned(holder, saved):
+    live = holder()
+    Checkpoint(m=live).read(saved).expect_partial()
+    live.w = milepost.Variable([0.0])
+    assert live.w.numpy() == [7]
+
+
+@holders
+def test_a_class_gets_its_own_method_back_when_nothing_waits(holder, saved):
+    gc.collect()
+    holder().other = 1  # what other tests left waiting is gone by now
+    before = vars(holder).get("__setattr__")
+    live = holder()
+    Checkpoint(m=live).read(saved).expect_partial()
+    live.p, live.w, live.v = Position(0), milepost.Variable([0.0]), tf.Variable(0.0)
+    live.other = Position(1)
+    del live
+    gc.collect()
+    holder().other = 1
+    assert vars(holder).get("__setattr__") is before
+
+
+@holders
+def test_other_objects_of_the_class_are_left_alone(holder, saved):
+    live, other = holder(), holder()
+    Checkpoint(m=live).read(saved).expect_partial()
+    other.p = Position(0)
+    assert other.p.x == 0
+    live.p = Position(0)
+    assert live.p.x == 5
+
+
+def test_an_object_that_does_not_fit_is_not_put_in_place(saved):
+    live = tf.Module()
+    Checkpoint(m=live).read(saved).expect_partial()
+    with pytest.raises(MismatchError):
+        live.w = milepost.Variable([0.0, 0.0])
+    assert not hasattr(live, "w")
+    live.w = milepost.Variable([0.0])
+    assert live.w.numpy() == [7]

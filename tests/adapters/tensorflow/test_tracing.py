@@ -1,0 +1,75 @@
+"""Saves inside a ``tf.function``."""
+
+import pytest
+import tensorflow as tf
+
+import milepost
+
+KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def test_write_saves_in_every_run_what_the_variables_hold_there(tmp_path):
+    v = tf.Variable(1.0)
+    checkpoint = milepost.Checkpoint(v=v)
+
+    @tf.function
+    def step(path):
+        v.assign_add(1.0)
+        written = checkpoint.write(path)
+        v.assign_add(10.0)
+        return written
+
+    for number, expected in enumerate((2.0, 13.0, 24.0)):
+        path = str(tmp_path / f"ckpt-{number}")
+        assert step(tf.constant(path)).numpy().decode() == path
+        assert milepost.load_variable(path, KEY) == expected
+    assert step.experimental_get_tracing_count() == 1
+
+
+def test_write_to_a_path_that_is_text_saves_in_every_run(tmp_path):
+    v = tf.Variable(1.0)
+    checkpoint = milepost.Checkpoint(v=v)
+
+    @tf.function
+    def step():
+        v.assign_add(1.0)
+        checkpoint.write(tmp_path / "ckpt")
+
+    for _ in range(3):
+        step()
+    assert milepost.load_variable(tmp_path / "ckpt", KEY) == 4
+
+
+@pytest.mark.parametrize("call", ["checkpoint", "manager", "weights"])
+def test_a_numbered_save_in_a_traced_function_is_refused_and_uses_no_number(call, tmp_path):
+    v = tf.Variable(1.0)
+    checkpoint = milepost.Checkpoint(v=v)
+    manager = milepost.CheckpointManager(checkpoint, tmp_path / "run", max_to_keep=1)
+    save = {
+        "checkpoint": lambda: checkpoint.save(tmp_path / "ckpt"),
+        "manager": manager.save,
+        "weights": lambda: milepost.save_weights(checkpoint, tmp_path / "ckpt"),
+    }[call]
+    with pytest.raises(NotImplementedError, match=r"tf\.function"):
+        tf.function(save, autograph=False)()
+    assert checkpoint.save_counter == 0
+    assert not [file for file in tmp_path.rglob("*") if file.is_file()]
+
+
+def test_write_in_a_function_that_a_session_runs_is_refused(tmp_path):
+    with tf.Graph().as_default():
+        v = tf.compat.v1.get_variable("v", initializer=1.0)
+        checkpoint = milepost.Checkpoint(v=v)
+        with pytest.raises(NotImplementedError, match="session"):
+            tf.function(lambda: checkpoint.write(str(tmp_path / "ckpt")), autograph=False)()
+
+
+def test_autograph_leaves_a_save_as_it_is(tmp_path, caplog):
+    checkpoint = milepost.Checkpoint(v=tf.Variable(1.0))
+
+    @tf.function
+    def write():
+        checkpoint.write(str(tmp_path / "ckpt"))
+
+    write()
+    assert "AutoGraph" not in caplog.text

@@ -1,0 +1,111 @@
+"""Readers and views: what they say about what is not there."""
+
+import warnings
+
+import pytest
+
+import milepost
+from milepost import Checkpoint, CheckpointNotFoundError, KeyNotFoundError, Module, Variable
+
+
+@pytest.fixture
+def saved(tmp_path):
+    net = Module()
+    net.kernel = Variable([1.0])
+    net.name = Variable("text")
+    return Checkpoint(model=net, step=Variable(1)).write(tmp_path / "ckpt")
+
+
+def test_a_reader_lists_its_keys(saved):
+    reader = milepost.load_checkpoint(saved)
+    assert reader.keys() == [name for name, _ in milepost.list_variables(saved)]
+
+
+def test_a_key_that_is_not_there_names_those_that_are_meant(saved):
+    reader = milepost.load_checkpoint(saved)
+    for asked in ("model/kernel", "kernel", "model/kernel/.ATTRIBUTES/VARIABLE_VALU"):
+        with pytest.raises(KeyNotFoundError, match=r"did you mean 'model/kernel/.ATTRIBUTES/VARIABLE_VALUE'"):
+            reader.get_tensor(asked)
+
+
+def test_a_key_like_no_other_is_told_where_to_look(saved):
+    with pytest.raises(KeyNotFoundError, match=r"keys\(\).*list_variables\(\)") as caught:
+        milepost.load_variable(saved, "?")
+    assert hasattr(milepost.CheckpointReader, "keys")
+    assert caught.value.key == "?"
+
+
+def test_a_tensor_that_cannot_be_mapped_names_the_method_that_reads_it(saved):
+    reader = milepost.load_checkpoint(saved)
+    with pytest.raises(milepost.UnsupportedError, match=r"get_tensor\(\)"):
+        reader.map_tensor("model/name/.ATTRIBUTES/VARIABLE_VALUE")
+
+
+def test_a_directory_without_a_state_file_says_so_and_names_what_is_in_it(saved, tmp_path):
+    with pytest.raises(CheckpointNotFoundError, match="has no `checkpoint` file") as caught:
+        milepost.load_checkpoint(tmp_path)
+    assert repr(str(saved)) in caught.value.remedy
+
+
+def test_a_directory_whose_state_file_names_lost_checkpoints_says_that(tmp_path):
+    checkpoint = Checkpoint(v=Variable(1.0))
+    path = checkpoint.save(tmp_path / "ckpt")
+    milepost.remove_checkpoint(path)
+    milepost.update_checkpoint_state(tmp_path, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", milepost.SkippedCheckpointWarning)
+        with pytest.raises(CheckpointNotFoundError, match="none of the checkpoints") as caught:
+            milepost.load_checkpoint(tmp_path)
+    assert str(path) in caught.value.found
+
+
+def test_a_view_warns_where_one_saved_object_meets_two(tmp_path):
+    made = Module()
+    made.a = made.b = Module()
+    made.a.v = Variable(1.0)
+    view = milepost.CheckpointView(Checkpoint(root=made).save(tmp_path / "ckpt"))
+    live = Module()
+    live.a, live.b = Module(), Module()
+    with pytest.warns(milepost.UnrestoredWarning, match="inconsistent references.*'b'"):
+        matched = view.match(live)
+    assert matched[view.children(0)["a"]] is live.a
+
+
+def test_a_view_says_nothing_where_references_agree(tmp_path):
+    made = Module()
+    made.a = made.b = Module()
+    view = milepost.CheckpointView(Checkpoint(root=made).save(tmp_path / "ckpt"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        view.match(made)
+
+
+def test_the_lists_of_a_state_are_lists(tmp_path):
+    path = Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
+    milepost.update_checkpoint_state(tmp_path, path, all_model_checkpoint_timestamps=[2.0])
+    state = milepost.get_checkpoint_state(tmp_path)
+    assert state.all_model_checkpoint_paths == [path]
+    assert state.all_model_checkpoint_timestamps == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (3, r"Variable\(3\)"),
+        ("text", r"Variable\('text'\)"),
+        (Module, "rather than its class"),
+        (print, "PythonState"),
+        (type("Own", (), {})(), "derive Own from milepost.Module"),
+    ],
+)
+def test_the_remedy_for_what_is_not_trackable_fits_it(value, remedy):
+    with pytest.raises(milepost.UntrackableError, match=remedy):
+        Checkpoint(x=value)
+
+
+def test_the_remedy_for_a_container_in_an_attribute_is_another_container(tmp_path):
+    net = Module()
+    net.layers = frozenset([Module()])
+    with pytest.warns(milepost.UntrackedWarning, match="use a list, dict") as caught:
+        Checkpoint(net=net).write(tmp_path / "ckpt")
+    assert "hold it in an attribute" not in str(caught[0].message)

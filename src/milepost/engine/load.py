@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from milepost.bundle import BundleReader, open_bundle
+from milepost.bundle import BundleReader, open_whole
 from milepost.engine.collector import collection_paused
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
@@ -54,7 +54,7 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 def open_any(storage: Storage, path: str) -> BundleReader:
     """Opens a checkpoint, or a file or directory of another library that milepost reads; errors as for both."""
-    return open_foreign(storage, path) or open_bundle(storage, path)
+    return open_foreign(storage, path) or open_whole(storage, path)
 
 
 def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus:

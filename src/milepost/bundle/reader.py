@@ -208,7 +208,11 @@ class IndexedReader:
                 return
             if not self._released:
                 index = self._index
-                self._index = self._table.file = FileInMemory(index.path, index.read(0, index.size))
+                try:
+                    content = FileInMemory(index.path, index.read(0, index.size))
+                except MilepostError:
+                    return  # and stay as it is; also where a garbage collection has closed the file before
+                self._index = self._table.file = content
                 index.close()
             self._released = True
             self._close_data()

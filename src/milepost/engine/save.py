@@ -14,6 +14,7 @@ from milepost.engine.commit import commit_bundle
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
+from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, UnrestoredWarning, warn
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
@@ -59,6 +60,7 @@ def plan_save(
             "for example by assert_existing_objects_matched(), as soon as they are there",
             UnrestoredWarning,
         )
+    warn_before_save(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:
         live = walk(root, attached, complain="raise" if options.strict else "warn")

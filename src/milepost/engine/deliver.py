@@ -139,7 +139,28 @@ def _keep_destinations(filled: Sequence[tuple[Take, dict[str, Array]]], undo: Un
 def _put_back(trees: Sequence[Place], former: Mapping[Place, Any]) -> None:
     for place in trees:
         place.value = former[place]
-    put(trees)
+        try:
+            put([place])
+        except Exception:
+            # What refuses this may have refused the new tree, too.
+            holder = place.holder() if place.holder is not None else None
+            if _children(holder).get(place.key) is not place or place.value is not former[place]:
+                raise
+
+
+def _replace_back(adapter: Adapter, holder: Any, former: Mapping[str, Any]) -> None:
+    try:
+        adapter.replace(holder, former)
+    except Exception:
+        # What refuses this may have refused the successors, too.
+        present = _children(holder)
+        if any(present.get(name) is not child for name, child in former.items()):
+            raise
+
+
+def _children(holder: Any) -> dict[str, Any]:
+    adapter = adapter_of(holder)
+    return {} if adapter is None else dict(live_children(adapter, holder))
 
 
 def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Array]) -> Any:
@@ -281,7 +302,7 @@ def _substitute(holders: Sequence[Any], successors: dict[int, Any], undo: Undo) 
             former = {name: child for name, child in live_children(adapter, holder) if id(child) in successors}
             changes = {name: successors[id(child)] for name, child in former.items()}
             if changes:
-                undo.add(partial(adapter.replace, holder, former))
+                undo.add(partial(_replace_back, adapter, holder, former))
                 successor = adapter.replace(holder, changes)
                 if successor is not holder:
                     successors[id(obj)] = successors[id(holder)] = successor

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -101,7 +102,8 @@ class RestoredPosition:
 
 def _settle_again(told: Sequence[tuple[Adapter, Any]]) -> None:
     for adapter, obj in told:
-        adapter.settled(obj)
+        with suppress(Exception):  # one of them is why the restore failed
+            adapter.settled(obj)
 
 
 class Restoration:

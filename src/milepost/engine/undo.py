@@ -23,6 +23,8 @@ _BUILT_IN: Final = (
     RuntimeError,
     ValueError,
     TypeError,
+    KeyError,
+    IndexError,
     LookupError,
     AttributeError,
     ArithmeticError,

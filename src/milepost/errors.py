@@ -185,7 +185,7 @@ class UntrackedWarning(MilepostWarning):
 
 
 class UnrestoredWarning(MilepostWarning):
-    """Values of a restored checkpoint were never given to any object."""
+    """Values of a restored checkpoint were never given to any object, or live values were not in it."""
 
 
 class SkippedCheckpointWarning(MilepostWarning):

@@ -15,7 +15,7 @@ from milepost import (
     Variable,
     load_checkpoint,
 )
-from milepost.bundle import data_path, index_path, open_bundle, open_whole
+from milepost.bundle import data_path, index_path, open_bundle, open_whole, opening
 from milepost.storage import LocalStorage
 from tests.objects import module
 
@@ -55,6 +55,16 @@ class Overwriting(LocalStorage):
 def test_a_restore_gets_the_checkpoint_that_took_the_place_of_the_one_it_began_to_open(prefix, times, saves):
     saved(prefix, 1)
     storage = Overwriting(prefix, times, saves)
+    live = fresh()
+    live.read(prefix, CheckpointOptions(storage=storage)).assert_consumed()
+    assert numbers(live) == {storage.number}
+
+
+@pytest.mark.parametrize("saves", [1, 2])
+def test_a_restore_of_more_files_than_are_opened_at_once_begins_anew(prefix, monkeypatch, saves):
+    monkeypatch.setattr(opening, "_MOST_HELD", 0)
+    saved(prefix, 1)
+    storage = Overwriting(prefix, 3, saves)
     live = fresh()
     live.read(prefix, CheckpointOptions(storage=storage)).assert_consumed()
     assert numbers(live) == {storage.number}

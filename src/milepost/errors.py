@@ -9,6 +9,7 @@
     ├── StateFileError           (ValueError)         a `checkpoint` state file that cannot be understood
     ├── UnsupportedError         (NotImplementedError) well-formed, but outside what milepost does
     ├── MismatchError            (ValueError)         saved and live values differ in shape or dtype
+    ├── RefusedError             (what was raised)    an object, or its framework, failed on the value it was given
     ├── UntrackableError         (ValueError)         an object that cannot take part in a checkpoint
     ├── UnmatchedError           (AssertionError)     a status assertion does not hold
     ├── CheckpointExistsError    (FileExistsError)    a save would replace a checkpoint it knows nothing of
@@ -33,7 +34,7 @@ import sys
 import sysconfig
 import warnings
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from milepost.tensorflow_errors import made_again, tensorflow_kind
 
@@ -168,6 +169,13 @@ class MismatchError(MilepostError, ValueError):
     report: Any = None
 
 
+class RefusedError(MilepostError):
+    """An object, or its framework, failed on the value that a restore gave it; the cause is what it raised.
+
+    An instance also is of the built-in class that the cause is of: `RuntimeError`, for example, or `MemoryError`.
+    """
+
+
 class UntrackableError(MilepostError, ValueError):
     """An object, or the way it is held, cannot take part in a checkpoint."""
 
@@ -217,7 +225,7 @@ class UntrackedWarning(MilepostWarning):
 
 
 class UnrestoredWarning(MilepostWarning):
-    """Values of a restored checkpoint were never given to any object."""
+    """Values of a restored checkpoint were never given to any object, or live values were not in it."""
 
 
 class SkippedCheckpointWarning(MilepostWarning):
@@ -228,7 +236,21 @@ _OWN_CODE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INSTALLED: Final = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-def warn(message: str, category: type[MilepostWarning] = MilepostWarning) -> None:
+class Place(NamedTuple):
+    """A line of a program: its file, its number and its module."""
+
+    filename: str
+    line: int
+    module: str
+
+
+def user_place() -> Place:
+    """The user's line that is being executed, as `warn` finds it; for a warning that is issued later."""
+    frame = _user_frame(sys._getframe(1))
+    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "__main__"))
+
+
+def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place: Place | None = None) -> None:
     """Issues a warning that points at the user's line.
 
     That is the innermost line that is neither milepost's nor that of an installed library; where there is none, as on a
@@ -237,6 +259,7 @@ def warn(message: str, category: type[MilepostWarning] = MilepostWarning) -> Non
     Args:
         message: What is wrong, and what to do.
         category: Its class.
+        place: The line that it points at instead.
 
     Example:
         >>> with warnings.catch_warnings(record=True) as caught:
@@ -244,14 +267,17 @@ def warn(message: str, category: type[MilepostWarning] = MilepostWarning) -> Non
         >>> caught[0].filename == __file__ or caught[0].filename.startswith("<doctest")
         True
     """
-    place = _user_frame(sys._getframe(1))
+    if place is not None:
+        warnings.warn_explicit(message, category, filename=place.filename, lineno=place.line, module=place.module)
+        return
+    frame = _user_frame(sys._getframe(1))
     warnings.warn_explicit(
         printable(message),
         category,
-        filename=place.f_code.co_filename,
-        lineno=place.f_lineno,
-        module=place.f_globals.get("__name__", "__main__"),
-        registry=place.f_globals.setdefault("__warningregistry__", {}),
+        filename=frame.f_code.co_filename,
+        lineno=frame.f_lineno,
+        module=frame.f_globals.get("__name__", "__main__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
 
 

@@ -295,3 +295,26 @@ def test_variants_in_place():
     assert destination.tolist() == [None, None]
     fetch.deliver()
     assert destination.tolist() == [b"a", b"bb"]
+
+
+def test_many_small_tensors_are_not_all_kept_between_verifying_and_delivering():
+    storage = MemoryStorage()
+    source = {f"{number:04}": np.full(8192, number, np.float32) for number in range(4800)}  # 150 MiB
+    writer = BundleWriter()
+    for key, array in source.items():
+        writer.add(key, array)
+    commit(writer, storage, "x")
+    with open_bundle(storage, "x") as reader:
+        fetch = Fetch(reader)
+        destinations = {key: np.zeros(8192, np.float32) for key in source}
+        for key, destination in destinations.items():
+            fetch.add(key, destination)
+        tracemalloc.start()
+        try:
+            fetch.verify()
+            held = tracemalloc.get_traced_memory()[0]
+            fetch.deliver()
+        finally:
+            tracemalloc.stop()
+    assert held < 72 * MEBI
+    assert all(np.array_equal(destinations[key], source[key]) for key in source)

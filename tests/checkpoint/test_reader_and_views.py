@@ -54,9 +54,9 @@ def test_a_directory_whose_state_file_names_lost_checkpoints_says_that(tmp_path)
     milepost.update_checkpoint_state(tmp_path, path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", milepost.SkippedCheckpointWarning)
-        with pytest.raises(CheckpointNotFoundError, match="none of the checkpoints") as caught:
+        with pytest.raises(CheckpointNotFoundError, match="names checkpoints that are not there") as caught:
             milepost.load_checkpoint(tmp_path)
-    assert str(path) in caught.value.found
+    assert str(path) in caught.value.expected
 
 
 def test_a_view_warns_where_one_saved_object_meets_two(tmp_path):

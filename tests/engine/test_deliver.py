@@ -117,3 +117,20 @@ def test_bytes_that_are_no_text_are_refused_by_an_array_of_text_and_nothing_chan
         live.read(prefix)
     assert caught.value.key == "a/.ATTRIBUTES/VARIABLE_VALUE"
     assert (live.a.tolist(), float(live.b[0][0])) == (["old"], 0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: Variable(np.full(8192, value, np.float32)),
+        lambda value: np.full((8192, 2), value, np.float32)[:, 0],
+    ],
+    ids=["in place", "assigned"],
+)
+def test_no_more_than_64_mib_of_many_small_tensors_are_held_at_a_time(prefix, make):
+    count = 4800  # of 32 KiB each
+    Checkpoint(l=[make(1) for _ in range(count)]).write(prefix)
+    live = Checkpoint(l=[make(0) for _ in range(count)])
+    live.read(prefix)  # what is made once, such as tables, is not counted
+    assert peak_of(lambda: live.read(prefix)) < 64
+    assert {float(np.asarray(each)[-1]) for each in live.l} == {1}

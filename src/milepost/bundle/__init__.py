@@ -4,7 +4,7 @@ from milepost.bundle.entry import Entry
 from milepost.bundle.fetch import Fetch, check_all
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.names import data_path, find_prefixes, index_path, parse_data_path
-from milepost.bundle.reader import open_bundle
+from milepost.bundle.opening import open_bundle, open_whole
 from milepost.bundle.writer import BundleWriter
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "find_prefixes",
     "index_path",
     "open_bundle",
+    "open_whole",
     "parse_data_path",
 ]

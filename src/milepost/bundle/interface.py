@@ -96,6 +96,19 @@ class BundleReader(Protocol):
         """Opens all files now, so that they stay readable should they be removed."""
         ...
 
+    def is_replaced(self) -> bool:
+        """Whether another checkpoint stands under this prefix by now. One that was removed is not replaced."""
+        ...
+
+    def release(self, *, for_good: bool) -> None:
+        """Closes files. What is known of tensors stays known: keys, element types and shapes.
+
+        Args:
+            for_good: Whether no tensor will be asked for again. Otherwise one that is asked for opens its file again,
+                and files that could not be opened again stay open.
+        """
+        ...
+
     def close(self) -> None:
         """Lets go of all files. Closing twice does nothing."""
         ...

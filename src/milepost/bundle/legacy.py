@@ -144,6 +144,13 @@ class LegacyReader:
     def hold(self) -> None:
         """They are open."""
 
+    def is_replaced(self) -> bool:
+        return False
+
+    def release(self, *, for_good: bool) -> None:
+        if for_good:
+            self.close()
+
     def close(self) -> None:
         for file in self._files:
             file.close()

@@ -8,14 +8,15 @@ import os
 import numpy as np
 
 from milepost.bundle.memory import Bytes
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.errors import CorruptCheckpointError, MilepostError, StorageError
+from milepost.storage.local import LocalFile
 
 
-def map_bytes(path: str, offset: int, size: int) -> Bytes:
+def map_bytes(file: LocalFile, offset: int, size: int) -> Bytes:
     """Maps part of a file.
 
     Args:
-        path: A local file.
+        file: An open local file, whatever has become of its name.
         offset: The first byte.
         size: The number of bytes.
 
@@ -23,7 +24,6 @@ def map_bytes(path: str, offset: int, size: int) -> Bytes:
         A read-only array, valid for as long as it is used, also when the file is removed.
 
     Raises:
-        CheckpointNotFoundError: There is no such file.
         CorruptCheckpointError: The file ends before.
         StorageError: The operating system could not map it.
     """
@@ -32,14 +32,13 @@ def map_bytes(path: str, offset: int, size: int) -> Bytes:
     start = offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
     length = offset - start + size
     try:
-        with open(path, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ, offset=start)
-    except FileNotFoundError:
-        raise CheckpointNotFoundError("cannot map: there is no such file", file=path) from None
+        mapped = mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ, offset=start)
     except ValueError:
         raise CorruptCheckpointError(
-            "the file is truncated", file=path, expected=f"at least {offset + size} bytes"
+            "the file is truncated", file=file.path, expected=f"at least {offset + size} bytes"
         ) from None
+    except MilepostError:
+        raise
     except OSError as error:
-        raise StorageError(f"cannot map: {os.strerror(error.errno or 0)}", errno=error.errno, file=path) from error
+        raise StorageError(f"cannot map: {os.strerror(error.errno or 0)}", errno=error.errno, file=file.path) from error
     return np.frombuffer(mapped, np.uint8, size, offset - start)

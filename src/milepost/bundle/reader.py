@@ -1,4 +1,4 @@
-"""Reads V2 checkpoints, and opens those of either version.
+"""Reads V2 checkpoints.
 
 The index is a table (see `writer`), data files are described in `layout`. Files of TensorFlow may differ from milepost's
 in that tensors are not aligned, gaps between them are allowed, blocks of the index may be compressed, and everything
@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
 from milepost.bundle import strings, variants
 from milepost.bundle.entry import Entry, decode
-from milepost.bundle.interface import BundleReader
-from milepost.bundle.legacy import LegacyReader
+from milepost.bundle.held import FileInMemory, have_same_bytes
 from milepost.bundle.mapping import map_bytes
 from milepost.bundle.memory import Array, bytes_of, new_array, object_array, scatter, swap_bytes
 from milepost.bundle.messages import BundleHeader
-from milepost.bundle.names import data_path, locate
+from milepost.bundle.names import data_path
 from milepost.bundle.problems import no_such_key, wrong_checksum
 from milepost.bundle.slices import KEY_START, Box, index_of, overlaps, parse_slice_key, ranges, slice_key
 from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
@@ -31,7 +29,7 @@ from milepost.coding.crc32c import crc32c, mask
 from milepost.coding.protobuf import parse
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.forks import ForkableLock
-from milepost.storage import LocalStorage, ReadableFile, Storage, anchored
+from milepost.storage import ReadableFile, Storage, anchored
 from milepost.storage.local import LocalFile
 from milepost.table import TableReader
 from milepost.tensor import TensorSlice, TensorSpec
@@ -44,24 +42,6 @@ _NOWHERE: Final = KEY_START
 """Not the header's key, which is empty; and too short for that of a slice."""
 _FEW: Final = 64
 """Keys that are looked up one by one before it pays to read the whole index."""
-
-
-def open_bundle(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader:
-    """Opens a checkpoint.
-
-    Args:
-        storage: Where it is.
-        prefix: Its prefix; the path of an index is understood as one.
-
-    Raises:
-        CheckpointNotFoundError: There is none; the error says what there is.
-        CorruptCheckpointError: The index is damaged, or the file is something else.
-        UnsupportedError: A newer TensorFlow wrote it and says that this reader must not read it.
-    """
-    location = locate(storage, prefix)
-    if location.version == 1:
-        return LegacyReader(storage, location.prefix, location.files)
-    return IndexedReader(storage, location.prefix, location.files[0])
 
 
 class _Piece(NamedTuple):
@@ -91,6 +71,7 @@ class IndexedReader:
         self._lock = ForkableLock()
         self._files: dict[int, ReadableFile] = {}
         self._closed = False
+        self._released = False
         self._entries: dict[str, Entry] = {}
         self._rows: dict[bytes, bytes] | None = None
         self._lookups = 0
@@ -154,7 +135,7 @@ class IndexedReader:
 
     def map(self, key: str) -> Array:
         extent = self.extent(key)
-        if extent is None or not isinstance(self._storage, LocalStorage) or extent[1].offset % extent[1].dtype.itemsize:
+        if extent is None or not isinstance(extent[0], LocalFile) or extent[1].offset % extent[1].dtype.itemsize:
             raise UnsupportedError(
                 "this tensor does not lie in its file as it would in memory",
                 key=key,
@@ -162,9 +143,8 @@ class IndexedReader:
                 expected="numbers in one aligned run of bytes in a local file, of this machine's byte order",
                 remedy="use read() instead of map()",
             )
-        file, entry = extent
-        place = file.place if isinstance(file, LocalFile) else file.path
-        data = map_bytes(place, entry.offset, entry.size)
+        file, entry = extent[0], extent[1]
+        data = map_bytes(file, entry.offset, entry.size)
         crc = 0
         for start in range(0, entry.size, CHUNK):
             crc = crc32c(data[start : start + CHUNK], crc)
@@ -213,12 +193,41 @@ class IndexedReader:
         for shard in range(self._shards):
             self._file(shard, None)
 
+    def is_replaced(self) -> bool:
+        try:
+            present = self._storage.open(self._index.path)
+        except CheckpointNotFoundError:
+            return False
+        try:
+            return not have_same_bytes(self._index, present)
+        finally:
+            present.close()
+
+    def release(self, *, for_good: bool) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            if not self._released:
+                index = self._index
+                try:
+                    content = FileInMemory(index.path, index.read(0, index.size))
+                except MilepostError:
+                    return  # and stay as it is; also where a garbage collection has closed the file before
+                self._index = self._table.file = content
+                index.close()
+            self._released = True
+            self._close_data()
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            for file in (self._index, *self._files.values()):
-                file.close()
-            self._files.clear()
+            self._index.close()
+            self._close_data()
+
+    def _close_data(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -299,17 +308,28 @@ class IndexedReader:
                     raise ValueError(f"the reader of {self.prefix} is closed")
                 file = self._files.get(shard)
                 if file is None:
-                    try:
-                        file = self._files[shard] = self._storage.open(self._shard_path(shard))
-                    except CheckpointNotFoundError:
-                        raise CheckpointNotFoundError(
-                            "a data file of the checkpoint is missing",
-                            key=key,
-                            file=self._shard_path(shard),
-                            remedy="copy all files of a checkpoint, or use another one",
-                        ) from None
-                    except MilepostError as error:
-                        raise error.with_context(key=key) from None
+                    file = self._files[shard] = self._open_shard(shard, key)
+        return file
+
+    def _open_shard(self, shard: int, key: str | None) -> ReadableFile:
+        try:
+            file = self._storage.open(self._shard_path(shard))
+        except CheckpointNotFoundError:
+            if self.is_replaced():
+                raise _replaced(self.prefix, key) from None
+            raise CheckpointNotFoundError(
+                "a data file of the checkpoint is missing",
+                key=key,
+                file=self._shard_path(shard),
+                remedy="keep the files of a checkpoint until the objects that wait for its values are there"
+                if self._released
+                else "copy all files of a checkpoint, or use another one",
+            ) from None
+        except MilepostError as error:
+            raise error.with_context(key=key) from None
+        if self._released and self.is_replaced():
+            file.close()
+            raise _replaced(self.prefix, key)
         return file
 
     def _file_of(self, key: str, entry: Entry) -> ReadableFile:
@@ -431,6 +451,15 @@ class IndexedReader:
             raise error.with_context(key=key, file=file.path) from None
         _compare(key, file, entry, crc)
         return array
+
+
+def _replaced(prefix: str, key: str | None) -> CheckpointNotFoundError:
+    return CheckpointNotFoundError(
+        "the checkpoint that was opened is gone: another one has taken its place",
+        key=key,
+        file=prefix,
+        remedy="open or restore it again, to get the one that is there now",
+    )
 
 
 def _compare(key: str, file: ReadableFile, entry: Entry, crc: int) -> None:

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from typing import Any, Final
 
-from milepost.bundle import open_bundle
+from milepost.bundle import open_whole
 from milepost.engine.load import read_object_graph
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_of
@@ -71,7 +71,7 @@ class CheckpointView:
     """
 
     def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        with open_bundle(storage or LOCAL_STORAGE, plain_path(save_path)) as reader:
+        with open_whole(storage or LOCAL_STORAGE, plain_path(save_path)) as reader:
             graph = read_object_graph(reader)
         if graph is None:
             raise UnsupportedError(

@@ -2,8 +2,9 @@
 
 Everything that can be known beforehand is checked first: that every value fits its object, and that all bytes have
 their checksums. Objects that run code of their own when they take a value (`PythonState`, for example) come next, and
-get their old values back if one of them refuses. Then come those that take an array but cannot fail, and last, plain
-values are read straight into memory.
+get their old values back if one of them refuses. Then come values of which a new one is made, and nothing changes by
+that; then objects that take an array and are not expected to fail; and last, plain values are read straight into memory.
+Of these two kinds small old values are kept, too, against what nobody expects (`milepost.engine.undo`).
 
 No more arrays are held at a time than fit into 64 MiB, or one object needs: what is small is kept from the
 first reading, the rest is read again when its turn comes.
@@ -11,25 +12,28 @@ first reading, the rest is read again when its turn comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader, Fetch, check_all
 from milepost.engine.collector import collection_paused
 from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.undo import Undo, refused
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of
-from milepost.graph.places import put, rebuild
+from milepost.graph.places import Place, put, rebuild
 from milepost.graph.traversal import live_children
 from milepost.graph.variable import shape_fits
 from milepost.tensor.spec import format_shape
 
-_STAGING: Final = 32 << 20
+_STAGING: Final = 24 << 20
 """Bytes of small tensors that go into memory that a restore may hold between checking and delivering them."""
 _ASSIGNED: Final = 16 << 20
 """Bytes that it may hold of those that are assigned: as many from checking them, and as many that were read again."""
 _MOST_LISTED: Final = 10
+_REFUSING, _SUCCEEDED, _CHANGED = range(3)
+"""Objects that may refuse a value; those that get successors; those that change, and are not expected to refuse."""
 _KEPT: Final = -1
 """In place of a batch's number: kept from the first reading."""
 
@@ -71,20 +75,22 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
         raise _mismatch(reader.prefix, problems)
 
 
-def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any]) -> dict[int, Any]:
+def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any], undo: Undo) -> dict[int, Any]:
     """Verifies and gives all values.
 
     Args:
         reader: The open checkpoint.
         takes: What `check` has found to fit.
         holders: The objects that may hold objects that cannot change, and must be given their successors.
+        undo: Gets what takes back each change; the caller runs it if this raises, or anything that follows.
 
     Returns:
         Successors of objects that cannot change, by the identity of the object they succeed.
 
     Raises:
-        CorruptCheckpointError: Some bytes are damaged; nothing was changed.
+        CorruptCheckpointError: Some bytes are damaged.
         StorageError: The files could not be read.
+        RefusedError: An object did not take its value.
     """
     assigned, in_place = _Assigned(reader, takes), Fetch(reader, staging=_STAGING)
     with collection_paused():
@@ -94,17 +100,77 @@ def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any])
                     in_place.add(key, value.destination)
     assigned.verify()
     in_place.verify()
-    successors = assigned.deliver()
+    successors = assigned.deliver(undo)
+    former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
     trees = rebuild(holders, successors)
+    filled = [(take, own) for take in takes if (own := _destinations(take))]
+    _keep_destinations(filled, undo)
     in_place.deliver()
-    for take in takes:
-        arrays = {value.name: value.destination for value, _ in take.values if value.destination is not None}
-        if arrays:
-            take.adapter.assign(take.obj, arrays)
-    put(trees)
+    for take, arrays in filled:
+        _assign(reader, take, arrays)
+    if trees:
+        undo.add(partial(_put_back, trees, former))
+        put(trees)
     if successors:
-        _substitute(holders, successors)
+        _substitute(holders, successors, undo)
     return successors
+
+
+def _destinations(take: Take) -> dict[str, Array]:
+    return {value.name: value.destination for value, _ in take.values if value.destination is not None}
+
+
+def _keep_destinations(filled: Sequence[tuple[Take, dict[str, Array]]], undo: Undo) -> None:
+    """Keeps the old values of what is read straight into memory, as far as there is room for them."""
+    kept: list[tuple[Array, Array]] = []
+
+    def put_back() -> None:
+        for array, old in kept:
+            array[...] = old
+        for take, arrays in filled:
+            take.adapter.assign(take.obj, arrays)
+
+    if filled:
+        undo.add(put_back)
+    destinations = [array for _, arrays in filled for array in arrays.values()]
+    kept += [(array, array.copy()) for array in destinations if undo.has_room(array.nbytes)]
+
+
+def _put_back(trees: Sequence[Place], former: Mapping[Place, Any]) -> None:
+    for place in trees:
+        place.value = former[place]
+        try:
+            put([place])
+        except Exception:
+            # What refuses this may have refused the new tree, too.
+            holder = place.holder() if place.holder is not None else None
+            if _children(holder).get(place.key) is not place or place.value is not former[place]:
+                raise
+
+
+def _replace_back(adapter: Adapter, holder: Any, former: Mapping[str, Any]) -> None:
+    try:
+        adapter.replace(holder, former)
+    except Exception:
+        # What refuses this may have refused the successors, too.
+        present = _children(holder)
+        if any(present.get(name) is not child for name, child in former.items()):
+            raise
+
+
+def _children(holder: Any) -> dict[str, Any]:
+    adapter = adapter_of(holder)
+    return {} if adapter is None else dict(live_children(adapter, holder))
+
+
+def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Array]) -> Any:
+    try:
+        return take.adapter.assign(take.obj, arrays)
+    except MilepostError as error:
+        error.with_context(key=take.values[0][1], file=reader.prefix)
+        raise
+    except Exception as error:
+        raise refused(error).with_context(key=take.values[0][1], file=reader.prefix) from error
 
 
 def live_spec(value: Value) -> str:
@@ -142,8 +208,9 @@ class _Assigned:
             for take in takes
             if (own := [pair for pair in take.values if pair[0].destination is None])
         ]
-        # Those that may refuse come first, so that the others need no old values to go back to.
-        wanted.sort(key=lambda take: (not _may_refuse(take), take.adapter.turn))
+        # Those that may refuse come first, so that the others need no old values to go back to; then those that get
+        # successors, which changes nothing yet.
+        wanted.sort(key=lambda take: (_rank(take), take.adapter.turn))
         self._order: list[tuple[Take, int]] = []
         for take in wanted:
             size = sum(reader.entry(key).size for _, key in take.values)
@@ -165,8 +232,11 @@ class _Assigned:
         self._kept.verify()
         check_all(self._reader, [key for batch in self._batches for take in batch for _, key in take.values])
 
-    def deliver(self) -> dict[int, Any]:
-        """Hands the values over; if an object refuses, all get their old ones back.
+    def deliver(self, undo: Undo) -> dict[int, Any]:
+        """Hands the values over.
+
+        Args:
+            undo: Gets what takes back each change.
 
         Returns:
             Successors of objects that cannot change, by the identity of the object they succeed.
@@ -175,28 +245,22 @@ class _Assigned:
         streamed: Iterator[Array] = iter(())
         batch = _KEPT
         successors: dict[int, Any] = {}
-        undo: list[Callable[[], object]] = []
-        try:
-            for take, number in self._order:
-                if number > batch:
-                    batch = number
-                    streamed = self._read(self._batches[number])
-                source = kept if number == _KEPT else streamed
-                given = {value.name: next(source) for value, _ in take.values}
-                if _may_refuse(take):
-                    undo.append(take.adapter.undoing(take.obj))
-                successor = take.adapter.assign(take.obj, given)
-                if successor is not take.obj:
-                    successors[id(take.obj)] = successor
-                del given, successor
-        except BaseException as error:
-            for give_back in undo:
-                # One that refused its new state may refuse its old one; what it said first is what counts.
-                with suppress(Exception):
-                    give_back()
-            if isinstance(error, MilepostError):
-                error.with_context(key=take.values[0][1], file=self._reader.prefix)
-            raise
+        for take, number in self._order:
+            if number > batch:
+                batch = number
+                streamed = self._read(self._batches[number])
+            source = kept if number == _KEPT else streamed
+            given = {value.name: next(source) for value, _ in take.values}
+            rank = _rank(take)
+            if rank == _REFUSING:
+                undo.add(take.adapter.undoing(take.obj))
+            elif rank == _CHANGED:
+                size = sum(array.nbytes for array in given.values())
+                undo.add_if_small(size, partial(take.adapter.undoing, take.obj))
+            successor = _assign(self._reader, take, given)
+            if successor is not take.obj:
+                successors[id(take.obj)] = successor
+            del given, successor
         return successors
 
     def _read(self, takes: Sequence[Take]) -> Iterator[Array]:
@@ -219,7 +283,13 @@ def _may_refuse(take: Take) -> bool:
     return take.adapter.may_refuse and take.adapter.refuses(take.obj)
 
 
-def _substitute(holders: Sequence[Any], successors: dict[int, Any]) -> None:
+def _rank(take: Take) -> int:
+    if _may_refuse(take):
+        return _REFUSING
+    return _SUCCEEDED if take.adapter.functional or isinstance(take.obj, Place) else _CHANGED
+
+
+def _substitute(holders: Sequence[Any], successors: dict[int, Any], undo: Undo) -> None:
     """Puts successors wherever a holder has what they succeed; tuples cannot change, so they get successors in turn."""
     settled = False
     while not settled:
@@ -229,10 +299,10 @@ def _substitute(holders: Sequence[Any], successors: dict[int, Any]) -> None:
             adapter = adapter_of(holder)
             if adapter is None or adapter.leaf:
                 continue
-            changes = {
-                name: successors[id(child)] for name, child in live_children(adapter, holder) if id(child) in successors
-            }
+            former = {name: child for name, child in live_children(adapter, holder) if id(child) in successors}
+            changes = {name: successors[id(child)] for name, child in former.items()}
             if changes:
+                undo.add(partial(_replace_back, adapter, holder, former))
                 successor = adapter.replace(holder, changes)
                 if successor is not holder:
                     successors[id(obj)] = successors[id(holder)] = successor

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal
 
-from milepost.bundle import data_path, open_bundle
+from milepost.bundle import data_path, open_whole
 from milepost.bundle.names import index_path, locate
 from milepost.engine.leftovers import data_files, visible_shards
 from milepost.engine.series import known_checkpoints, older_of_series
@@ -309,7 +309,7 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
             if _identifying_path(storage, prefix) is None:
                 return CheckpointNotFoundError("there is no such checkpoint", file=prefix)
             return None
-        with open_bundle(storage, prefix) as reader:
+        with open_whole(storage, prefix) as reader:
             if verify == "files":
                 reader.check_files()
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 Reference = Callable[[], Any]
@@ -13,10 +13,45 @@ Reference = Callable[[], Any]
 
 def reference_to(obj: Any) -> Reference:
     """A weak reference where the object allows one; tuples and NumPy scalars do not, and are kept."""
+    return weak_reference_to(obj) or (lambda: obj)
+
+
+def weak_reference_to(obj: Any) -> Reference | None:
+    """A weak reference where the object allows one."""
     try:
         return weakref.ref(obj)
     except TypeError:
-        return lambda: obj
+        return None
+
+
+class Bindings:
+    """Which live object took which saved node."""
+
+    __slots__ = ("_references",)
+
+    def __init__(self) -> None:
+        self._references: dict[int, Reference] = {}
+
+    def __getitem__(self, node: int) -> Any:
+        """The live object that took a node, or None."""
+        reference = self._references.get(node)
+        return reference() if reference is not None else None
+
+    def __setitem__(self, node: int, obj: Any) -> None:
+        self._references[node] = reference_to(obj)
+
+    def __delitem__(self, node: int) -> None:
+        self._references.pop(node, None)
+
+    def __contains__(self, node: object) -> bool:
+        """Whether an object took a node, be it gone since."""
+        return node in self._references
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._references))
+
+    def __len__(self) -> int:
+        return len(self._references)
 
 
 class Kept:
@@ -67,3 +102,19 @@ def remember_restore(obj: Any, uid: int, kept: Kept | None = None) -> None:
             _kept[identity] = (weakref.ref(kept), uid)
         return
     _restored[identity] = (reference, uid)
+
+
+def undo_remembering(obj: Any, uid: int, before: int) -> None:
+    """Takes back `remember_restore`, because the restore failed after all.
+
+    Args:
+        obj: The object.
+        uid: The number that was recorded.
+        before: What `last_restore` returned before.
+    """
+    identity = id(obj)
+    if last_restore(obj) == uid:
+        _restored.pop(identity, None)
+        _kept.pop(identity, None)
+        if before:
+            remember_restore(obj, before)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from milepost.bundle import BundleReader, open_bundle
+from milepost.bundle import BundleReader, open_whole
 from milepost.engine.collector import collection_paused
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
 from milepost.engine.status import CheckpointLoadStatus, ForeignStatus, LoadStatus, NameBasedStatus, View
-from milepost.errors import MilepostError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
@@ -22,6 +22,8 @@ from milepost.storage import LOCAL_STORAGE, Storage
 _OWN: Final = frozenset({"save_counter"})
 """What milepost's checkpoints hold beside what they are given."""
 _MOST_LISTED: Final = 5
+_TRIES: Final = 20
+"""How often a checkpoint that is replaced while it is restored is restored anew."""
 
 
 def storage_of(options: CheckpointOptions | None) -> Storage:
@@ -54,7 +56,7 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 def open_any(storage: Storage, path: str) -> BundleReader:
     """Opens a checkpoint, or a file or directory of another library that milepost reads; errors as for both."""
-    return open_foreign(storage, path) or open_bundle(storage, path)
+    return open_foreign(storage, path) or open_whole(storage, path)
 
 
 def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus:
@@ -70,7 +72,18 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: It does not fit the live objects; nothing was changed.
     """
-    reader = open_any(storage_of(options), prefix)
+    for _ in range(_TRIES):
+        reader = open_any(storage_of(options), prefix)
+        try:
+            return _load(reader, view, options)
+        except (CorruptCheckpointError, CheckpointNotFoundError):
+            # Of very many data files some are opened late, and may be another checkpoint's by then.
+            if not reader.is_replaced():
+                raise
+    return _load(open_any(storage_of(options), prefix), view, options)
+
+
+def _load(reader: BundleReader, view: View, options: CheckpointOptions) -> LoadStatus:
     if isinstance(reader, ForeignReader):
         return _load_foreign(reader, view, options)
     graph = read_object_graph(reader)

@@ -10,7 +10,7 @@ Source of the rules: TensorFlow 2.21, observed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -19,14 +19,17 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import Take
-from milepost.engine.identity import last_restore
+from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.plan import PlannedRead, RestorePlan
 from milepost.graph.adapter import Adapter, Value, adapter_of
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
-from milepost.graph.object_graph import Edge, ObjectGraph, SavedValue
+from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.traversal import live_children
 from milepost.graph.waiting import SlotKey
 from milepost.tensor import TensorSpec
+
+SAVE_COUNTER: Final = "save_counter"
+"""What a checkpoint makes beside what it is given; a file without it lacks nothing."""
 
 
 class Wait(NamedTuple):
@@ -49,6 +52,7 @@ class Match:
         made_slots: Slot variables that optimizers made to be matched, with what `Adapter.drop_slot` needs.
         unused: For bound nodes, names of saved values that the live object does not hold.
         missing: For bound nodes, names of live values that were not saved.
+        may_lack: Whether there may be live objects that nothing was saved for.
     """
 
     bindings: dict[int, Any] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class Match:
     made_slots: list[tuple[Adapter, Any, Any, str]] = field(default_factory=list)
     unused: dict[int, list[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
+    may_lack: bool = False
     _taken: set[int] = field(default_factory=set)
     _waiting: set[tuple[Any, ...]] = field(default_factory=set)
 
@@ -77,6 +82,24 @@ class Match:
             adapter.drop_slot(owner, variable, name)
 
 
+class _StandIns:
+    """Children of an object by the names of saved edges that they are never saved under; asked for once."""
+
+    def __init__(self, adapter: Adapter, obj: Any, saved: Sequence[str]) -> None:
+        self._adapter = adapter
+        self._obj = obj
+        self._saved = saved
+        self._children: dict[str, Any] | None = None
+
+    def get(self, name: str | SlotKey) -> Any:
+        if self._children is None:
+            self._children = {}
+            for own, child in self._adapter.stand_ins(self._obj, self._saved):
+                if adapter_of(child) is not None:
+                    self._children.setdefault(own, child)
+        return self._children.get(name) if isinstance(name, str) else None
+
+
 class Matcher:
     """Matches nodes of one checkpoint for one restore.
 
@@ -84,17 +107,18 @@ class Matcher:
         reader: The open checkpoint.
         graph: Its object graph.
         uid: Number of the restore; an object that a later one has reached keeps its values.
-        bound: Returns the live object that an earlier part of the restore bound to a node, or None.
+        bound: The live objects that earlier parts of the restore bound to nodes.
         skip_slots: Whether to leave out slot variables.
     """
 
     def __init__(
-        self, reader: BundleReader, graph: ObjectGraph, uid: int, bound: Callable[[int], Any], *, skip_slots: bool
+        self, reader: BundleReader, graph: ObjectGraph, uid: int, bound: Bindings, *, skip_slots: bool
     ) -> None:
         self._reader = reader
         self._nodes: Final = graph.nodes
         self._uid = uid
         self._bound = bound
+        self._stored_keys: dict[str, list[str]] | None = None
         self._with_values = graph.nodes_with_values()
         self._skip_slots = skip_slots
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
@@ -114,8 +138,16 @@ class Matcher:
             attached: More edges of ``obj``.
         """
         match = Match(bindings={node: obj})
+        try:
+            self._match_below(match, node, obj, attached)
+        except BaseException:
+            match.undo()
+            raise
+        return match
+
+    def _match_below(self, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]) -> None:
         queue = deque([(node, obj)])
-        homeless: deque[tuple[Adapter, Sequence[Edge], Wait]] = deque()
+        homeless: deque[tuple[_StandIns, Wait]] = deque()
         while queue or homeless:
             if not queue:
                 self._match_stand_in(match, *homeless.popleft(), queue)
@@ -126,43 +158,47 @@ class Matcher:
             saved = self._nodes[node]
             self._match_values(match, node, saved.values, obj, adapter)
             if not saved.children:
+                match.may_lack |= not adapter.leaf and next(live_children(adapter, obj), None) is not None
                 continue
             live = dict(live_children(adapter, obj))
             if attached:
                 live.update(attached)
                 attached = ()
             aliases = adapter.aliases(obj)
-            unwanted = adapter.unwanted(obj, [edge.name for edge in saved.children])
+            names = [edge.name for edge in saved.children]
+            unwanted = frozenset(adapter.unwanted(obj, names))
+            stand_ins = _StandIns(adapter, obj, names)
+            found = {SAVE_COUNTER} if node == 0 else set()
             for saved_name, child_node in saved.children:
-                if child_node in match.bindings or self._bound(child_node) is not None or saved_name in unwanted:
-                    continue
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
+                found.add(name)
+                if child_node in match.bindings or self._bound[child_node] is not None or saved_name in unwanted:
+                    continue
                 child = live.get(name)
                 if child is not None:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
-                    homeless.append((adapter, saved.children, Wait(obj, name, child_node)))
+                    homeless.append((stand_ins, Wait(obj, name, child_node)))
+            match.may_lack |= not found.issuperset(live)
         if self.slot_nodes and not self._skip_slots:
             self._match_slots(match)
-        return match
 
     def _match_stand_in(
         self,
         match: Match,
-        adapter: Adapter,
-        siblings: Sequence[Edge],
+        stand_ins: _StandIns,
         wait: Wait,
         queue: deque[tuple[int, Any]],
     ) -> None:
         """Finds another child for a saved edge, now that everything has been matched by name; else lets it wait."""
         if wait.node in match.bindings:
             return
-        for name, child in adapter.stand_ins(wait.holder, [edge.name for edge in siblings]):
-            if name == wait.name and adapter_of(child) is not None:
-                match.bindings[wait.node] = child
-                queue.append((wait.node, child))
-                return
+        child = stand_ins.get(wait.name)
+        if child is not None:
+            match.bindings[wait.node] = child
+            queue.append((wait.node, child))
+            return
         key = (id(wait.holder), wait.name, wait.node)
         if key not in match._waiting:  # two saved names may mean one child
             match._waiting.add(key)
@@ -202,7 +238,7 @@ class Matcher:
     def _whatever_was_saved(self, saved: Sequence[SavedValue]) -> Sequence[Value]:
         keys = {unescape(value.name): value.key for value in saved}
         if any(key not in self._reader for key in keys.values()):
-            stored = stored_keys(self._reader, saved[0])
+            stored = self.stored_keys(saved[0])
             keys = {unescape(key.partition(ATTRIBUTES)[2]): key for key in stored}
         specs = {name: self._reader.spec(key) for name, key in keys.items()}
         return [Value(name, spec.dtype, spec.shape, np.empty(0)) for name, spec in specs.items()]
@@ -215,6 +251,16 @@ class Matcher:
             if marker and key in self._reader:
                 return key
         return None
+
+    def stored_keys(self, value: SavedValue) -> list[str]:
+        """All keys that files hold for the object of this value, where the graph lists others (`_unlisted_key`)."""
+        if self._stored_keys is None:
+            self._stored_keys = {}
+            for key in self._reader.keys():  # noqa: SIM118 - a reader is no mapping
+                path, marker, _ = key.partition(ATTRIBUTES)
+                if marker:
+                    self._stored_keys.setdefault(path, []).append(key)
+        return self._stored_keys.get(value.key.partition(ATTRIBUTES)[0], [])
 
     def specs(self, node: int) -> dict[str, TensorSpec]:
         """Element types and shapes of a node's values, by local name; those that the files lack are left out."""
@@ -234,7 +280,7 @@ class Matcher:
                     self._match_slot(match, obj, variable, name, slot_node)
 
     def _either(self, match: Match, node: int) -> Any:
-        return match.bindings[node] if node in match.bindings else self._bound(node)
+        return match.bindings[node] if node in match.bindings else self._bound[node]
 
     def _match_slot(self, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
         adapter = adapter_of(owner)
@@ -251,9 +297,3 @@ class Matcher:
             return
         match.bindings[node] = slot
         self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)
-
-
-def stored_keys(reader: BundleReader, value: SavedValue) -> list[str]:
-    """All keys that files hold for the object of this value, where the graph lists others (see `_unlisted_key`)."""
-    start = value.key.partition(ATTRIBUTES)[0] + ATTRIBUTES
-    return [key for key in reader.keys() if key.startswith(start)]  # noqa: SIM118 - a reader is no mapping

@@ -10,19 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milepost.bundle import BundleReader
+from milepost.engine import unasked
 from milepost.engine.deliver import Take, check, deliver, live_spec
-from milepost.engine.identity import last_restore, remember_restore
+from milepost.engine.identity import Reference, last_restore, remember_restore, weak_reference_to
+from milepost.engine.match import SAVE_COUNTER
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import next_uid
+from milepost.engine.undo import Undo, raise_explained
+from milepost.errors import user_place
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.look_again import look_again_below
 from milepost.graph.traversal import LiveGraph, walk
-from milepost.graph.waiting import ANY, wait
+from milepost.graph.waiting import ANY, stop_waiting, wait
 from milepost.tensor import TensorSpec
-
-_COUNTER = "save_counter"
-"""Made by restoring itself, so that a file without it lacks nothing."""
 
 
 class NameBasedRestoration:
@@ -35,11 +36,49 @@ class NameBasedRestoration:
     def __init__(self, reader: BundleReader) -> None:
         self.uid = next_uid()
         self.reader = reader
+        self.is_watched = True
+        self.may_lack = False
+        self.partial_expected = False
+        self.is_asked = False
+        self.place = user_place()
+        self._root: Reference | None = None
+        self._matched = False
+        unasked.register(self)
 
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
         """Restores every value reachable from ``root`` whose name the checkpoint has; errors as for `Restoration`."""
         live = walk(root, attached)
+        self._root = weak_reference_to(root)
         self._run(live, "")
+
+    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
+        """Live values that the checkpoint has nothing for."""
+        return self.report(root, attached).missing
+
+    def matched_nothing(self) -> bool:
+        """Whether no live object took anything."""
+        return not self._matched
+
+    def warn_of_unused(self) -> None:
+        """Says nothing: that such a file has more than a program takes is the rule."""
+
+    def concerns(self, root: Any) -> bool:
+        """Whether this object was the root."""
+        return self._root is not None and self._root() is root
+
+    def stop_waiting(self) -> None:
+        """Lets no object take anything any more; closes the files."""
+        stop_waiting(self.uid)
+        self.reader.release(for_good=True)
+
+    def expect_partial(self) -> None:
+        """Closes files, which are opened again when an object comes."""
+        self.partial_expected = True
+        self.reader.release(for_good=False)
+
+    def unwatch(self) -> None:
+        """Says that nobody will ask any more what became of the values."""
+        self.is_watched = False
 
     def settle(self, path: str, child: Any) -> Any:
         """Restores a late object that is attached at ``path``."""
@@ -59,7 +98,7 @@ class NameBasedRestoration:
                     used.add(key)
                     spec = str(self.reader.spec(key))
                     entries.append(Entry(Outcome.MATCHED, key, spec, spec))
-                elif live.paths[number] != _COUNTER:
+                elif live.paths[number] != SAVE_COUNTER:
                     missing = name or tensor_key(live.paths[number], value.name)
                     entries.append(Entry(Outcome.MISSING, missing, live=live_spec(value)))
         entries += [
@@ -72,16 +111,22 @@ class NameBasedRestoration:
         return Report(self.reader.prefix, tuple(entries))
 
     def _run(self, live: LiveGraph, path: str) -> dict[int, Any]:
-        takes = []
+        takes: list[Take] = []
         for number, values in live.values():
             obj = live.objects[number]
             own_path = "/".join(filter(None, (path, live.paths[number])))
             pairs = [(value, name) for value in values if (name := self._name(value, own_path)) in self.reader]
+            self.may_lack |= len(pairs) < len(values)
             if pairs and last_restore(obj) < self.uid:
                 takes.append(Take(number, obj, live.adapters[number], pairs))
-        check(self.reader, takes)
-        self.reader.hold()
-        successors = deliver(self.reader, takes, live.objects)
+        undo = Undo()
+        try:
+            check(self.reader, takes)
+            self.reader.hold()
+            successors = deliver(self.reader, takes, live.objects, undo)
+        except BaseException as error:
+            raise_explained(error, self.reader.prefix, complete=undo.run())
+        self._matched |= bool(takes)
         for take in takes:
             remember_restore(successors.get(id(take.obj), take.obj), self.uid)
         for number, obj in enumerate(live.objects):
@@ -104,6 +149,7 @@ class _Anything:
     def __init__(self, restoration: NameBasedRestoration, path: str) -> None:
         self.restoration = restoration
         self.path = path
+        self.superseded = False
 
     @property
     def uid(self) -> int:
@@ -112,6 +158,11 @@ class _Anything:
     @property
     def variable(self) -> None:
         return None
+
+    def supersede(self) -> bool:
+        self.superseded = True
+        self.restoration.reader.release(for_good=False)
+        return False
 
     def peek(self) -> Any:
         return None
@@ -123,4 +174,6 @@ class _Anything:
         return False
 
     def settle(self, name: Any, child: Any) -> Any:
+        if self.superseded:
+            return child
         return self.restoration.settle(child_path(self.path, name, is_root=not self.path), child)

@@ -1,38 +1,54 @@
 """One restore of an object-based checkpoint: match, check, deliver, remember.
 
-The first two steps change nothing, and delivering cannot fail halfway for any reason that can be known before it, so
-a restore that fails has changed nothing. What no live object takes waits (`milepost.graph.waiting`) on the object
-that will hold it, and goes through the same four steps when it comes.
+The first two steps change nothing, and what fails after them is taken back (`milepost.engine.undo`), so a restore that
+fails has changed nothing. What no live object takes waits (`milepost.graph.waiting`) on the object that will hold it, and
+goes through the same four steps when it comes.
+
+Files are open for as long as something waits that no newer restore gives. Nothing here refers in a circle, so that a
+restore that nobody asks about any more, and that nothing waits for, is gone at once.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-import weakref
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
+from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
-from milepost.engine.identity import Kept, Reference, reference_to, remember_restore
-from milepost.engine.match import Match, Matcher
+from milepost.engine.identity import (
+    Bindings,
+    Kept,
+    Reference,
+    last_restore,
+    remember_restore,
+    undo_remembering,
+    weak_reference_to,
+)
+from milepost.engine.match import SAVE_COUNTER, Match, Matcher
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
 from milepost.engine.report import Entry, Outcome, Report
-from milepost.errors import UnrestoredWarning, warn
-from milepost.graph.adapter import adapter_of
+from milepost.engine.undo import Undo, raise_explained
+from milepost.engine.waiting_nodes import WaitingNodes
+from milepost.errors import UnrestoredWarning, user_place, warn
+from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.places import places_in_use
 from milepost.graph.traversal import live_children, walk
-from milepost.graph.waiting import wait
+from milepost.graph.waiting import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
 from milepost.tensor import TensorSpec
 
 _uids: Final = itertools.count(1)
 _MOST_LISTED: Final = 10
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 def next_uid() -> int:
@@ -43,12 +59,28 @@ def next_uid() -> int:
 class RestoredPosition:
     """A saved node that waits for its object; see `milepost.graph.waiting`."""
 
-    __slots__ = ("__weakref__", "node", "restoration", "variable")
+    __slots__ = ("node", "restoration", "superseded", "variable")
 
     def __init__(self, restoration: Restoration, node: int, variable: Any) -> None:
         self.restoration = restoration
         self.node = node
         self.variable = variable  # kept: a slot waits under its variable's identity, which must stay its own
+        self.superseded = False
+        restoration.waiting.add(node)
+
+    def __del__(self) -> None:
+        self.restoration.waiting.remove(self.node, superseded=self.superseded)
+
+    def supersede(self) -> bool:
+        if not self.superseded:
+            self.superseded = True
+            self.restoration.waiting.supersede()
+        return self.restoration.is_watched
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a save is to take along what waits."""
+        return not self.superseded and not self.restoration.partial_expected
 
     @property
     def uid(self) -> int:
@@ -56,7 +88,7 @@ class RestoredPosition:
 
     def peek(self) -> Any:
         values = self.restoration.graph.nodes[self.node].values
-        return self.restoration.reader.read(values[0].key) if len(values) == 1 else None
+        return self.restoration.reader.read(values[0].key) if len(values) == 1 and not self.superseded else None
 
     def specs(self) -> Mapping[str, TensorSpec]:
         return self.restoration.specs(self.node)
@@ -65,7 +97,13 @@ class RestoredPosition:
         return self.restoration.is_settled(self.node)
 
     def settle(self, name: Any, child: Any) -> Any:
-        return self.restoration.settle(self.node, child)
+        return self.restoration.settle(self.node, child, superseded=self.superseded)
+
+
+def _settle_again(told: Sequence[tuple[Adapter, Any]]) -> None:
+    for adapter, obj in told:
+        with suppress(Exception):  # one of them is why the restore failed
+            adapter.settled(obj)
 
 
 class Restoration:
@@ -82,6 +120,11 @@ class Restoration:
         reader: The open checkpoint.
         graph: Its object graph.
         partial_expected: Whether values that nothing ever took are no reason to warn.
+        waiting: The saved nodes that wait.
+        is_watched: Whether somebody may still ask what became of the values.
+        may_lack: Whether there were live objects that nothing may have been saved for.
+        is_asked: Whether anybody has asked what became of the values.
+        place: The line that restored.
     """
 
     def __init__(
@@ -97,12 +140,19 @@ class Restoration:
         self.partial_expected = False
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
-        self._bound: dict[int, Reference] = {}
+        self.waiting = WaitingNodes(reader)
+        self.is_watched = True
+        self.may_lack = False
+        self.is_asked = False
+        self._has_warned = False
+        self.place = user_place()
+        self._root: Reference | None = None
+        self._bound = Bindings()
         self._kept = Kept(self.uid)
-        self._unused: dict[int, list[str]] = {}
-        self._missing: dict[int, list[str]] = {}
-        self._positions: weakref.WeakSet[RestoredPosition] = weakref.WeakSet()
-        self._matcher = Matcher(reader, graph, self.uid, self.bound, skip_slots=self._skip_slots)
+        self._unused: dict[int, frozenset[str]] = {}
+        self._missing: dict[int, frozenset[str]] = {}
+        self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots)
+        unasked.register(self)
 
     @places_in_use()
     def plan(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> RestorePlan:
@@ -123,30 +173,82 @@ class Restoration:
             MismatchError: A saved value does not fit the live object; nothing was changed.
             CorruptCheckpointError: The checkpoint is damaged; nothing was changed.
             StorageError: It could not be read.
+            RefusedError: An object, or its framework, failed on its value.
         """
-        self._run(self._matcher.match(0, root, attached))
+        match = self._match(0, root, attached)
+        self._root = weak_reference_to(root)
+        self._run(match)
+        self.may_lack = match.may_lack or bool(match.missing)
+        self.waiting.release_if_unneeded()
 
     @places_in_use()
-    def settle(self, node: int, child: Any) -> Any:
+    def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
         """Restores a late object from the node that waited for it; errors as for `restore`.
+
+        Args:
+            node: The node.
+            child: The object.
+            superseded: Whether a newer restore has given the object its values, and this one is to know of it alone.
 
         Returns:
             The object to be held: ``child``, or its successor if it cannot change.
         """
         bound = self.bound(node)
         if bound is not None and bound is not child:
+            if superseded:
+                return child
             warn(
                 f"{self.reader.prefix}: two live objects stand where one was saved ({self._describe(node)}); "
                 "only the first took its values",
                 UnrestoredWarning,
             )
             return child
-        return self._run(self._matcher.match(node, child)).get(id(child), child)
+        match = self._match(node, child)
+        if superseded:
+            match.undo()
+            for take in match.takes:
+                match.unused[take.node] = [value.name for value, _ in take.values]
+            match.takes, match.waits = [], []
+            self._remember(match, {})
+            return child
+        return self._run(match).get(id(child), child)
+
+    def concerns(self, root: Any) -> bool:
+        """Whether this object stands for the root of the checkpoint."""
+        return self._root is not None and self._root() is root
+
+    def matched_nothing(self) -> bool:
+        """Whether no live object but the root was found."""
+        return self.bound_count() <= 1
+
+    @places_in_use()
+    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
+        """Live values that the checkpoint has nothing for, and that no restore has given a value."""
+        return [entry for entry in self._account_of_live(root, attached, only_unrestored=True) if not entry.foreign]
+
+    def stop_waiting(self) -> None:
+        """Lets no object take anything any more; closes the files."""
+        stop_waiting(self.uid)
+        self.reader.release(for_good=True)
+
+    def expect_partial(self) -> None:
+        """Says that what no object takes is not wanted; closes files, which are opened again when an object comes."""
+        self.partial_expected = True
+        self.reader.release(for_good=False)
+
+    def unwatch(self) -> None:
+        """Says that nobody will ask any more what became of the values."""
+        self.is_watched = False
+        if self.waiting.any_superseded:
+            stop_waiting(self.uid, superseded_only=True)
 
     def bound(self, node: int) -> Any:
         """The live object that took a node, or None."""
-        reference = self._bound.get(node)
-        return reference() if reference is not None else None
+        return self._bound[node]
+
+    def stored_keys(self, value: SavedValue) -> list[str]:
+        """All keys that files hold for the object of this value."""
+        return self._matcher.stored_keys(value)
 
     def specs(self, node: int) -> Mapping[str, TensorSpec]:
         """Element types and shapes of a node's values, by local name."""
@@ -170,38 +272,82 @@ class Restoration:
         """How many saved nodes found a live object."""
         return len(self._bound)
 
+    def _match(self, node: int, obj: Any, attached: Sequence[tuple[str, Any]] = ()) -> Match:
+        try:
+            return self._matcher.match(node, obj, attached)
+        except Exception as error:
+            raise_explained(error, self.reader.prefix, complete=True)
+
     def _run(self, match: Match) -> dict[int, Any]:
+        undo = Undo()
+        undo.add(match.undo)
         try:
             check(self.reader, match.takes)
             if match.waits:
                 self.reader.hold()
-            successors = deliver(self.reader, match.takes, list(match.bindings.values()))
-        except BaseException:
-            match.undo()
-            raise
-        self._remember(match, successors)
-        for obj in match.bindings.values():
-            adapter = adapter_of(obj)
-            if adapter is not None:
-                adapter.settled(obj)
+            successors = deliver(self.reader, match.takes, list(match.bindings.values()), undo)
+            before = [(obj, last_restore(obj)) for obj in self._takers(match, successors)]
+            positions: list[RestoredPosition] = []
+            undo.add(partial(self._forget, match, before, positions))
+            self._remember(match, successors)
+            self._let_wait(match, successors, positions)
+            told: list[tuple[Adapter, Any]] = []
+            undo.add_last(partial(_settle_again, told))
+            for obj in match.bindings.values():
+                adapter = adapter_of(obj)
+                if adapter is not None:
+                    told.append((adapter, obj))
+                    adapter.settled(obj)
+        except BaseException as error:
+            raise_explained(error, self.reader.prefix, complete=undo.run())
+        self._supersede(match)
         return successors
+
+    @staticmethod
+    def _takers(match: Match, successors: Mapping[int, Any]) -> list[Any]:
+        return [successors.get(id(take.obj), take.obj) for take in match.takes]
 
     @collection_paused()
     def _remember(self, match: Match, successors: Mapping[int, Any]) -> None:
         for node, obj in match.bindings.items():
-            self._bound[node] = reference_to(successors.get(id(obj), obj))
-        for take in match.takes:
-            remember_restore(successors.get(id(take.obj), take.obj), self.uid, self._kept)
-        self._unused.update(match.unused)
-        self._missing.update(match.missing)
-        for waiting in match.waits:
-            position = RestoredPosition(self, waiting.node, waiting.variable)
+            self._bound[node] = successors.get(id(obj), obj)
+        for taker in self._takers(match, successors):
+            remember_restore(taker, self.uid, self._kept)
+        self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
+        self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
+
+    def _forget(self, match: Match, before: Sequence[tuple[Any, int]], positions: list[RestoredPosition]) -> None:
+        withdraw(positions)
+        positions.clear()
+        for obj, uid in before:
+            undo_remembering(obj, self.uid, uid)
+        for node in match.bindings:
+            del self._bound[node]
+            self._unused.pop(node, None)
+            self._missing.pop(node, None)
+
+    def _let_wait(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
+        # All are made first: files are closed when none is left.
+        made = [RestoredPosition(self, waiting.node, waiting.variable) for waiting in match.waits]
+        for waiting, position in zip(match.waits, made, strict=True):
             holder = successors.get(id(waiting.holder), waiting.holder)
             if wait(holder, waiting.name, position):
-                self._positions.add(position)
+                positions.append(position)
                 adapter = adapter_of(holder)
                 if adapter is not None:
                     adapter.watch(holder)
+
+    def _supersede(self, match: Match) -> None:
+        """Tells older restores that wait on the same objects what this one has given these, or waits for."""
+        for node, obj in match.bindings.items():
+            if waiting_on(obj):
+                saved = self.graph.nodes[node]
+                adapter = adapter_of(obj)
+                aliases = adapter.aliases(obj) if adapter is not None else {}
+                names: set[str | SlotKey] = {edge.name for edge in saved.children}
+                names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
+                names |= {(id(self.bound(variable)), name) for variable, name, _ in saved.slots}
+                supersede(obj, names, self.uid)
 
     @places_in_use()
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
@@ -215,7 +361,7 @@ class Restoration:
 
     def _follow_exchanges(self) -> None:
         """Binds what has been exchanged since it was restored: buffers, say, and slot variables, to what is there now."""
-        for node in list(self._bound):
+        for node in self._bound:
             obj = self.bound(node)
             adapter = adapter_of(obj)
             if adapter is None or adapter.leaf:
@@ -225,10 +371,10 @@ class Restoration:
             children = dict(live_children(adapter, obj)) if names else {}
             for name, child in saved.children:
                 if name in names and name in children and child in self._bound:
-                    self._bound[child] = reference_to(children[name])
+                    self._bound[child] = children[name]
             for variable, name, slot in saved.slots:
                 if slot in self._bound and (present := adapter.slot(obj, self.bound(variable), name)) is not None:
-                    self._bound[slot] = reference_to(present)
+                    self._bound[slot] = present
 
     def _account_of_saved(self) -> list[Entry]:
         waiting = self._waiting_nodes()
@@ -239,7 +385,7 @@ class Restoration:
             obj = self.bound(number)
             for value in node.values:
                 saved = str(self.reader.spec(value.key)) if value.key in self.reader else ""
-                if obj is not None and unescape(value.name) not in self._unused.get(number, ()):
+                if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
                     entries.append(Entry(Outcome.MATCHED, value.key, saved, saved))
                 elif obj is not None:
                     note = f"the live object, a {type(obj).__name__}, holds no such value"
@@ -254,7 +400,9 @@ class Restoration:
                 entries.append(Entry(Outcome.UNEXPECTED, self._describe(number), note=note))
         return entries
 
-    def _account_of_live(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
+    def _account_of_live(
+        self, root: Any, attached: Sequence[tuple[str, Any]], *, only_unrestored: bool = False
+    ) -> list[Entry]:
         bound = {id(obj) for node in self._bound if (obj := self.bound(node)) is not None}
         missing = {id(self.bound(node)): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots)
@@ -264,8 +412,12 @@ class Restoration:
             identity = id(live.objects[number])
             if identity not in bound and live.paths[number] in self._never_saved:
                 continue
+            if only_unrestored and (
+                last_restore(live.objects[number]) > self.uid or live.paths[number] == SAVE_COUNTER
+            ):
+                continue
             for value in values:
-                if identity not in bound or value.name in missing.get(identity, ()):
+                if identity not in bound or value.name in missing.get(identity, _NONE):
                     key = tensor_key(live.paths[number], value.name)
                     foreign = not own and (value.private or live.is_private(number))
                     note = "TensorFlow saves no such values" if foreign else ""
@@ -274,7 +426,7 @@ class Restoration:
 
     def _waiting_nodes(self) -> set[int]:
         """Nodes that an object may still take: those that wait, what lies below them, and slots of both."""
-        nodes = [position.node for position in self._positions]
+        nodes = list(self.waiting)
         waiting = set(nodes)
         for node in nodes:
             for edge in self.graph.nodes[node].children:
@@ -301,14 +453,20 @@ class Restoration:
         return values[0].key if values else f"node {node} of the object graph"
 
     def __del__(self) -> None:
-        if self.partial_expected or sys.is_finalizing() or not self._bound:
+        if not sys.is_finalizing():
+            self.warn_of_unused()
+
+    def warn_of_unused(self) -> None:
+        """Warns of values that nothing ever took, once."""
+        if self.partial_expected or self._has_warned or not self._bound:
             return
+        self._has_warned = True
         lost = [
             value.key
             for number, node in enumerate(self.graph.nodes)
             if not self._is_skipped(number)
             for value in node.values
-            if number not in self._bound or unescape(value.name) in self._unused.get(number, ())
+            if number not in self._bound or unescape(value.name) in self._unused.get(number, _NONE)
         ]
         if lost:
             listed = "\n  ".join(lost[:_MOST_LISTED])
@@ -317,4 +475,5 @@ class Restoration:
                 f"{self.reader.prefix}: {len(lost)} saved values were never given to any object "
                 f"(call expect_partial() on the status if that is intended):\n  {listed}{more}",
                 UnrestoredWarning,
+                self.place,
             )

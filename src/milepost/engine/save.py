@@ -15,6 +15,7 @@ from milepost.engine.commit import commit_bundle
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
+from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, UnrestoredWarning, warn
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
@@ -60,6 +61,7 @@ def plan_save(
             "for example by assert_existing_objects_matched(), as soon as they are there",
             UnrestoredWarning,
         )
+    warn_before_save(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:
         live = walk(root, attached, complain="raise" if options.strict else "warn")
@@ -77,12 +79,11 @@ def plan_save(
     writes: list[PlannedWrite] = []
     arrays: list[Array] = []
     for number, path in enumerate(live.paths):
-        saved = []
+        saved: dict[SavedValue, None] = {}  # several values may be listed under one name
         for value, array in read[number]:
             private = value.private or live.is_private(number)
             listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed), private)
-            if listed not in saved:
-                saved.append(listed)
+            saved[listed] = None
             writes.append(PlannedWrite(tensor_key(path, value.name), number, value.dtype, array.shape))
             arrays.append(array)
         edges = (*live.edges[number], *carried.edges.get(number, ()))

@@ -164,13 +164,14 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
     """Why a directory has no checkpoint that could be opened: what its state file says, and what is there."""
     state = get_checkpoint_state(directory, storage=storage)
     others = find_prefixes(storage, directory)
-    there = ", ".join(others[-_MOST_LISTED:]) if others else "no checkpoint"
+    listed = ", ".join(map(repr, others[-_MOST_LISTED:]))
+    there = listed or "no checkpoint"
     if state is None:
         return CheckpointNotFoundError(
             "this directory has no `checkpoint` file that names a checkpoint",
             file=directory,
             found=there,
-            remedy=f"name a checkpoint by its prefix, such as {others[-1] if others else os.path.join(directory, 'ckpt-1')}",
+            remedy=f"pass one of them: {listed}" if others else "name another directory; there is none in this one",
         )
     named = state.newest_first()
     missing = [path for path in named if not _exists(storage, path)]

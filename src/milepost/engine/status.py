@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
+from milepost.engine import unasked
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import Restoration
@@ -61,7 +62,37 @@ class LoadStatus(abc.ABC):
         """
 
     def expect_partial(self) -> Self:
-        """Declares that not every saved value is wanted, which silences the warning about values never used."""
+        """Declares that checkpoint and program need not match, and that nobody will ask how far they do.
+
+        Nothing is warned of any more: neither saved values that no object took, nor live values that were not saved.
+        The files are closed. Objects that are made later still get their values, from the files, which are opened again
+        for that; if these have been removed or replaced by then, attaching such an object raises
+        `CheckpointNotFoundError`. A save does not take along what still waits. To have later objects keep their own
+        values, call `stop_waiting`.
+
+        Returns:
+            This status.
+        """
+        return self
+
+    def stop_waiting(self) -> Self:
+        """Ends the restore for good: objects that are made from now on keep the values that the program gives them.
+
+        The files are closed. What has been restored stays. Saved values that no object took are never given to any, and
+        are warned of when the status is gone, unless `expect_partial` was called too. Calling it twice does nothing.
+
+        Returns:
+            This status.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> prefix = milepost.Checkpoint(v=milepost.Variable(1.0)).write(tempfile.mkdtemp() + "/ckpt")
+            >>> live = milepost.Checkpoint()
+            >>> status = live.read(prefix).expect_partial().stop_waiting()
+            >>> live.v = milepost.Variable(5.0)
+            >>> float(live.v)
+            5.0
+        """
         return self
 
     def initialize_or_restore(self, session: Any = None) -> None:
@@ -99,7 +130,42 @@ class LoadStatus(abc.ABC):
             sessions.restore(walk(*self._view()).objects, session)
 
 
-class CheckpointLoadStatus(LoadStatus):
+class _RestoredStatus(LoadStatus):
+    """Status of a restore that took place."""
+
+    _restoration: Restoration | NameBasedRestoration
+
+    def report(self) -> Report:
+        self._restoration.is_asked = True
+        return self._restoration.report(*self._view())
+
+    def expect_partial(self) -> Self:
+        self._restoration.is_asked = True
+        self._restoration.expect_partial()
+        return self
+
+    def stop_waiting(self) -> Self:
+        self._restoration.stop_waiting()
+        return self
+
+    def warn_of_missing(self) -> None:
+        """Warns of live values that were not saved, if nobody has asked."""
+        if self._restoration.is_asked:
+            return
+        try:
+            root, attached = self._view()
+        except Exception:  # the program may have done anything to its objects
+            return
+        unasked.warn_of_missing(self._restoration, root, attached)
+
+    def __del__(self) -> None:
+        restoration = getattr(self, "_restoration", None)
+        if restoration is not None and not sys.is_finalizing():
+            self.warn_of_missing()
+            restoration.unwatch()
+
+
+class CheckpointLoadStatus(_RestoredStatus):
     """Status of restoring an object-based checkpoint.
 
     Example:
@@ -112,8 +178,9 @@ class CheckpointLoadStatus(LoadStatus):
 
     def __init__(self, restoration: Restoration, view: View, hint: str = "") -> None:
         super().__init__(view)
-        self._restoration = restoration
+        self._restoration: Restoration = restoration
         self.hint = hint
+        unasked.register_status(self)
 
     def matched(self) -> int:
         """How many saved objects live ones have taken, the root among them."""
@@ -124,9 +191,6 @@ class CheckpointLoadStatus(LoadStatus):
         nodes = self._restoration.graph.nodes
         return {edge.name: [below.name for below in nodes[edge.node].children] for edge in nodes[0].children}
 
-    def report(self) -> Report:
-        return self._restoration.report(*self._view())
-
     def assert_consumed(self) -> Self:
         return self._require(
             "checkpoint and program do not match exactly", Outcome.MISSING, Outcome.DEFERRED, Outcome.UNEXPECTED
@@ -136,7 +200,8 @@ class CheckpointLoadStatus(LoadStatus):
         return self._require("live objects were not restored", Outcome.MISSING)
 
     def assert_nontrivial_match(self) -> Self:
-        if self._restoration.bound_count() <= 1:
+        self._restoration.is_asked = True
+        if self._restoration.matched_nothing():
             error = UnmatchedError(
                 "nothing but the root was matched",
                 file=self._restoration.reader.prefix,
@@ -145,10 +210,6 @@ class CheckpointLoadStatus(LoadStatus):
             )
             error.report = self.report()
             raise error
-        return self
-
-    def expect_partial(self) -> Self:
-        self._restoration.partial_expected = True
         return self
 
     def _require(self, problem: str, *outcomes: Outcome) -> Self:
@@ -165,7 +226,7 @@ class ForeignStatus(CheckpointLoadStatus):
     foreign = True
 
 
-class NameBasedStatus(LoadStatus):
+class NameBasedStatus(_RestoredStatus):
     """Status of restoring a name-based (TensorFlow 1) checkpoint.
 
     All three assertions are the same: every live value was found by its name. Keys of the checkpoint that no live
@@ -174,10 +235,8 @@ class NameBasedStatus(LoadStatus):
 
     def __init__(self, restoration: NameBasedRestoration, view: View) -> None:
         super().__init__(view)
-        self._restoration = restoration
-
-    def report(self) -> Report:
-        return self._restoration.report(*self._view())
+        self._restoration: NameBasedRestoration = restoration
+        unasked.register_status(self)
 
     def assert_consumed(self) -> Self:
         report = self.report()

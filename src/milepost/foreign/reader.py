@@ -167,6 +167,14 @@ class ForeignReader:
     def hold(self) -> None:
         """They are open."""
 
+    def is_replaced(self) -> bool:
+        """The files are open since the names in them were read."""
+        return False
+
+    def release(self, *, for_good: bool) -> None:
+        if for_good:
+            self.close()
+
     def close(self) -> None:
         self._source.close()
 

@@ -32,7 +32,7 @@ def look_again(holder: Any) -> list[str]:
     for name, child in list(live_children(adapter, holder)):
         if name in edges or ANY in edges:
             found = found or name in edges
-            if not all(position.is_settled() for position in edges.get(name, ())):
+            if not all(each.superseded or each.is_settled() for each in edges.get(name, ())):
                 given.append(name)
             successor = admit(holder, name, child)
             if successor is not child:

@@ -4,6 +4,9 @@ A restore may reach a live object whose saved counterpart has more children. Eac
 under the live object and the edge's name. When an object is about to become that child, `admit` hands it to the
 positions, newest restore first, so that it has its value before anyone can use it.
 
+A position is superseded when a newer restore waits for the same child of the same object, or has found it. It gives
+nothing any more. It stays for as long as somebody may ask the older restore what became of its values.
+
 Positions are held beside the objects, by identity, so that pickling, copying and comparing objects never meets them.
 They vanish with the object they wait on.
 """
@@ -11,7 +14,7 @@ They vanish with the object they wait on.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
 from milepost.forks import ForkableLock
@@ -32,6 +35,19 @@ class Position(Protocol):
     @property
     def variable(self) -> Any:
         """The variable, if it is a slot variable that is waited for."""
+        ...
+
+    @property
+    def superseded(self) -> bool:
+        """Whether a newer restore gives what is waited for."""
+        ...
+
+    def supersede(self) -> bool:
+        """Says that a newer restore gives what is waited for.
+
+        Returns:
+            Whether the position is still to be told when the object comes.
+        """
         ...
 
     def peek(self) -> Any:
@@ -87,8 +103,63 @@ def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
             except TypeError:
                 return False
             entry = _entries[number] = (reference, {})
-        entry[1].setdefault(name, []).append(position)
+        positions = entry[1].setdefault(name, [])
+        if positions:
+            positions[:] = _not_superseded(positions, position.uid)
+        positions.append(position)
     return True
+
+
+def _not_superseded(positions: list[Position], uid: int) -> list[Position]:
+    return [position for position in positions if position.uid >= uid or position.supersede()]
+
+
+def supersede(holder: Any, names: Collection[str | SlotKey], uid: int) -> None:
+    """Says that a newer restore has given an object these children, or has nothing to wait for there.
+
+    Args:
+        holder: The object.
+        names: The names of the edges, and the keys of slot variables.
+        uid: Number of the newer restore.
+    """
+    edges = waiting_on(holder)
+    with _lock:
+        for name in [name for name in edges if name in names]:
+            edges[name] = _not_superseded(edges[name], uid)
+        _tidy(holder, edges)
+
+
+def stop_waiting(uid: int, *, superseded_only: bool = False) -> None:
+    """Drops all positions of a restore, or those of them that are superseded."""
+    with _lock:
+        for reference, edges in list(_entries.values()):
+            mine = [name for name, positions in edges.items() if any(position.uid == uid for position in positions)]
+            for name in mine:
+                edges[name] = [
+                    position
+                    for position in edges[name]
+                    if position.uid != uid or (superseded_only and not position.superseded)
+                ]
+            if mine:
+                _tidy(reference(), edges)
+
+
+def withdraw(positions: Collection[Position]) -> None:
+    """Drops some positions, because the restore that left them failed."""
+    dropped = {id(position) for position in positions}
+    with _lock:
+        for reference, edges in list(_entries.values()) if dropped else ():
+            for name, present in edges.items():
+                edges[name] = [position for position in present if id(position) not in dropped]
+            _tidy(reference(), edges)
+
+
+def _tidy(holder: Any, edges: _Edges) -> None:
+    for name in [name for name, positions in edges.items() if not positions]:
+        del edges[name]
+    entry = _entries.get(id(holder))
+    if not edges and entry is not None and entry[1] is edges:
+        del _entries[id(holder)]
 
 
 def is_anything_waiting() -> bool:
@@ -164,9 +235,6 @@ def forget_settled(holder: Any) -> None:
     """Drops positions whose values have come by other names."""
     edges = waiting_on(holder)
     with _lock:
-        for name, positions in list(edges.items()):
+        for name, positions in edges.items():
             edges[name] = [position for position in positions if not position.is_settled()]
-            if not edges[name]:
-                del edges[name]
-        if not edges:
-            _entries.pop(id(holder), None)
+        _tidy(holder, edges)

@@ -109,6 +109,11 @@ class LocalFile:
                 offset += count
                 view = view[count:]
 
+    def fileno(self) -> int:
+        """The descriptor, for as long as the file is open."""
+        with _translated("read", self.path):
+            return _open(self._descriptor)
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

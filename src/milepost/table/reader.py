@@ -26,12 +26,15 @@ class TableReader:
         file: The file; it stays the caller's, to be closed when the reader is done with.
         block_limit: Bytes that a block may have. Tables of TensorFlow 1 that hold tensors need more than the default.
 
+    Attributes:
+        file: The file. Another of the same bytes may take its place.
+
     Raises:
         CorruptCheckpointError: The file is not a table, or damaged.
     """
 
     def __init__(self, file: ReadableFile, *, block_limit: int = BLOCK_LIMIT) -> None:
-        self._file = file
+        self.file = file
         self._block_limit = block_limit
         self._blocks: dict[int, bytes] = {}
         self._cached = 0
@@ -132,15 +135,15 @@ class TableReader:
 
     def _read(self, handle: Handle) -> bytes:
         end = handle.offset + handle.size + TRAILER_SIZE
-        if end > self._file.size - FOOTER_SIZE:
+        if end > self.file.size - FOOTER_SIZE:
             raise CorruptCheckpointError(
-                "a block lies outside its file", expected=f"an end up to {self._file.size - FOOTER_SIZE}", found=end
+                "a block lies outside its file", expected=f"an end up to {self.file.size - FOOTER_SIZE}", found=end
             )
         if handle.size > self._block_limit:
             raise CorruptCheckpointError(
                 "a block is too large", expected=f"at most {self._block_limit} bytes", found=f"{handle.size} bytes"
             )
-        return unseal(self._file.read(handle.offset, handle.size + TRAILER_SIZE), limit=self._block_limit)
+        return unseal(self.file.read(handle.offset, handle.size + TRAILER_SIZE), limit=self._block_limit)
 
     @contextmanager
     def _located(self, part: str, offset: int) -> Iterator[None]:
@@ -148,4 +151,4 @@ class TableReader:
             yield
         except CorruptCheckpointError as error:
             error.problem = f"{error.problem} ({part} at offset {offset})"
-            raise error.with_context(file=self._file.path) from None
+            raise error.with_context(file=self.file.path) from None

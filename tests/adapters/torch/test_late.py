@@ -287,3 +287,38 @@ def test_slots_of_lazy_parameters_come_with_them(tmp_path):
     step(fresh, its_optimizer)
     status.assert_consumed()
     assert torch.equal(fresh.weight, net.weight)
+
+
+def test_a_first_call_that_is_interrupted_leaves_nothing_behind(tmp_path):
+    def make(module):
+        module.late = nn.Parameter(torch.zeros(3))
+
+    def interrupted(module):
+        make(module)
+        raise KeyboardInterrupt
+
+    saved = Late(make)
+    saved(torch.ones(3))
+    with torch.no_grad():
+        saved.late.fill_(5)
+    path = milepost.Checkpoint(net=saved).write(str(tmp_path / "ckpt"))
+    net = Late(interrupted)
+    status = milepost.Checkpoint(net=net).read(path)
+    with pytest.raises(KeyboardInterrupt):
+        net(torch.ones(3))
+    assert torch._C._len_torch_function_stack() == 0
+    status.assert_consumed()
+    with torch.no_grad():
+        net.late.add_(1)
+    assert net.late.tolist() == [6, 6, 6]
+
+
+def test_a_module_that_values_wait_on_can_be_copied_and_pickled(tmp_path):
+    import copy
+    import pickle
+
+    path = milepost.Checkpoint(net=nn.ModuleDict({"a": nn.Linear(1, 1)})).write(str(tmp_path / "ckpt"))
+    net = nn.Sequential()
+    milepost.Checkpoint(net=net).read(path).expect_partial()
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert other(torch.ones(1)).tolist() == [1]

@@ -6,7 +6,8 @@ after that, and before ``forward``; the numbers that the initialization drew are
 
 A parameter may be initialized after it was registered, which would overwrite what it was given. In the first call after
 the restore, operations in place on such a parameter do nothing; before that call, it is given its value once more; and
-where neither is possible, as in compiled calls, the call ends with an error.
+where neither is possible, as in compiled calls, the call ends with an error. PyTorch calls no hook when Ctrl-C ends a
+call, so that first call is made by way of `_Call`.
 """
 
 from __future__ import annotations
@@ -80,6 +81,27 @@ class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untype
         return func(*args, **(kwargs or {}))
 
 
+class _Call:
+    """Calls a watched module, and ends what is active in its first call also if that is interrupted.
+
+    It stands where PyTorch has the compiled form of a module, which is never pickled or copied.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = weakref.ref(module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module = self._module()
+        assert module is not None, "it is the module that calls this"
+        try:
+            return module._call_impl(*args, **kwargs)
+        except Exception:
+            raise  # PyTorch has called the hooks
+        except BaseException:
+            _leave(module)
+            raise
+
+
 _NO_VALUES: Final = frozenset({"requires_grad_", "retain_grad_", "share_memory_", "rename_"})
 
 
@@ -134,6 +156,8 @@ def _add_hooks(module: Any, watch: _Watch) -> None:
             module.register_forward_pre_hook(_before_call, prepend=True),
             module.register_forward_hook(_after_call, always_call=True),
         ]
+        if module._compiled_call_impl is None:
+            vars(module)["_compiled_call_impl"] = _Call(module)
 
 
 def _untraced(function: _F) -> _F:
@@ -244,11 +268,7 @@ def _after_call(module: Any, arguments: Any, output: Any) -> None:
 
 @_untraced
 def _end_call(module: Any) -> None:
-    watch = _pending.get(module)
-    if watch is not None:
-        mode, watch.mode = watch.mode, None
-        if mode is not None:
-            mode.__exit__(None, None, None)
+    _leave(module)
     lost = _overwritten(module, torch.nn.Parameter)  # a call may change buffers for good reasons
     _release(module)
     if lost:
@@ -257,6 +277,15 @@ def _end_call(module: Any) -> None:
             key=", ".join(lost),
             remedy="initialize a tensor before it becomes an attribute; its restored value is in place again",
         )
+
+
+def _leave(module: Any) -> None:
+    """Ends what is active in the first call of a module."""
+    watch = _pending.get(module)
+    if watch is not None:
+        mode, watch.mode = watch.mode, None
+        if mode is not None:
+            mode.__exit__(None, None, None)
 
 
 def deliver(module: Any) -> None:
@@ -279,6 +308,8 @@ def _release(module: Any) -> None:
     if watch is not None:
         for handle in watch.handles:
             handle.remove()
+        if isinstance(module._compiled_call_impl, _Call):
+            del vars(module)["_compiled_call_impl"]
     for installed, needed in ((_global_hooks, _pending), (_call_hooks, _containers)):
         while installed and not needed:
             installed.pop().remove()

@@ -1,0 +1,109 @@
+"""Warnings about restores that nobody asked about.
+
+What a restore left undone is told by its status. If nobody asks that, live values that keep what they had are warned of
+when the status is gone, in the next save of the same root, or at the end of the process, whichever comes first. Saved
+values that no object took are warned of when none can take them any more: when the restore is gone, or at the end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from milepost.bundle import BundleReader
+from milepost.engine.report import Entry
+from milepost.errors import Place, UnrestoredWarning, warn
+
+_MOST_LISTED: Final = 10
+
+
+class Inquired(Protocol):
+    """A restore, as far as it can be asked about."""
+
+    reader: BundleReader
+    is_asked: bool
+    may_lack: bool
+    place: Place
+
+    def concerns(self, root: Any) -> bool: ...
+    def matched_nothing(self) -> bool: ...
+    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]: ...
+    def warn_of_unused(self) -> None: ...
+
+
+class Asking(Protocol):
+    """A status: it knows the live objects as they are now."""
+
+    def warn_of_missing(self) -> None: ...
+
+
+_restores: Final[weakref.WeakSet[Inquired]] = weakref.WeakSet()
+_statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
+
+
+def register(restore: Inquired) -> None:
+    """Has a restore looked after until it is gone."""
+    _restores.add(restore)
+
+
+def register_status(status: Asking) -> None:
+    """Has a status looked after until it is gone."""
+    _statuses.add(status)
+
+
+def warn_before_save(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+    """Warns of live values below this root that restores of it had nothing for, if nobody has asked about those."""
+    for restore in list(_restores):
+        if restore.concerns(root):
+            warn_of_missing(restore, root, attached)
+
+
+def warn_of_missing(restore: Inquired, root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+    """Warns of live values that a restore had nothing for, unless somebody has asked about it.
+
+    Args:
+        restore: The restore.
+        root: The live root.
+        attached: More edges of it.
+    """
+    nothing = restore.matched_nothing()
+    if restore.is_asked or not (restore.may_lack or nothing):
+        return
+    missing: list[Entry] = []
+    with suppress(Exception):  # what is wrong with the live objects is the business of those who use them
+        missing = restore.missing(root, attached)
+    if not missing:
+        return
+    restore.is_asked = True
+    listed = "".join(f"\n  {entry}" for entry in missing[:_MOST_LISTED])
+    more = f"\n  and {len(missing) - _MOST_LISTED} more" if len(missing) > _MOST_LISTED else ""
+    matched = "nothing but the root was matched, and " if nothing else ""
+    warn(
+        f"{restore.reader.prefix}: {matched}{len(missing)} live values are not in the checkpoint and keep what they had "
+        "(print report() of the status that the restore returned, to compare the names; "
+        f"call expect_partial() on it if that is intended):{listed}{more}",
+        UnrestoredWarning,
+        restore.place,
+    )
+
+
+def _warn_at_exit() -> None:
+    for status in list(_statuses):
+        status.warn_of_missing()
+    for restore in list(_restores):
+        restore.warn_of_unused()
+    _forget()
+
+
+def _forget() -> None:
+    _statuses.clear()
+    _restores.clear()
+
+
+atexit.register(_warn_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)  # the parent will say it

@@ -1,0 +1,65 @@
+"""The garbage collector is as it was after a save and a restore, and runs where it should."""
+
+import gc
+
+import pytest
+
+from milepost import Checkpoint, MismatchError, PythonState, Variable
+from milepost.engine.collector import collection_paused
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    enabled = gc.isenabled()
+    yield
+    (gc.enable if enabled else gc.disable)()
+
+
+class Looks(PythonState):
+    """Notes whether collections may run while it is saved and restored."""
+
+    def __init__(self):
+        self.seen = []
+
+    def serialize(self):
+        return "state"
+
+    def deserialize(self, string_value):
+        self.seen.append(gc.isenabled())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_pause_ends_as_it_began(enabled):
+    (gc.enable if enabled else gc.disable)()
+    with collection_paused():
+        assert not gc.isenabled()
+        with collection_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled() is enabled
+
+
+def test_a_pause_ends_with_an_error_too():
+    gc.enable()
+    with pytest.raises(ZeroDivisionError), collection_paused():
+        raise ZeroDivisionError
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_saving_and_restoring_leave_the_collector_as_it_was(tmp_path, enabled):
+    (gc.enable if enabled else gc.disable)()
+    live = Checkpoint(v=Variable([1.0]), looks=Looks())
+    path = live.write(str(tmp_path / "ckpt"))
+    assert gc.isenabled() is enabled
+    live.read(path).assert_consumed()
+    assert gc.isenabled() is enabled
+    assert live.looks.seen == [enabled]
+
+
+def test_a_restore_that_fails_leaves_the_collector_on(tmp_path):
+    gc.enable()
+    path = Checkpoint(v=Variable([1.0])).write(str(tmp_path / "ckpt"))
+    with pytest.raises(MismatchError):
+        Checkpoint(v=Variable([1.0, 2.0])).read(path)
+    assert gc.isenabled()

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from milepost.engine.match import stored_keys
 from milepost.engine.restore import Restoration, RestoredPosition
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
@@ -180,7 +179,7 @@ def _carried_node(restoration: Restoration, saved: int, path: str) -> CarriedNod
 
     keys = [value.key for value in listed]
     if any(key not in reader for key in keys):
-        keys = stored_keys(reader, listed[0])
+        keys = restoration.stored_keys(listed[0])
     return CarriedNode(
         path,
         tuple(value._replace(key=renamed(value.key)) for value in listed),

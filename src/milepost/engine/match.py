@@ -9,9 +9,11 @@ Source of the rules: TensorFlow 2.21, observed.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -55,7 +57,7 @@ class Match:
     takes: list[Take] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     made_slots: list[tuple[Adapter, Any, Any, str]] = field(default_factory=list)
-    unused: dict[int, list[str]] = field(default_factory=dict)
+    unused: dict[int, set[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     _taken: set[int] = field(default_factory=set)
     _waiting: set[tuple[Any, ...]] = field(default_factory=set)
@@ -97,6 +99,7 @@ class Matcher:
         self._bound = bound
         self._with_values = graph.nodes_with_values()
         self._skip_slots = skip_slots
+        self._keys: list[str] | None = None
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
         for owner, node in enumerate(graph.nodes):
@@ -172,7 +175,7 @@ class Matcher:
         values = self._whatever_was_saved(saved) if adapter.open_ended and saved else adapter.values(obj)
         if not values:
             if saved:
-                match.unused[node] = [unescape(value.name) for value in saved]
+                match.unused[node] = {unescape(value.name) for value in saved}
             return
         if id(obj) in match._taken or last_restore(obj) >= self._uid:
             return
@@ -181,12 +184,13 @@ class Matcher:
             match.takes.append(Take(node, obj, adapter, ((values[0], saved[0].key),)))
             return
         keys = {unescape(value.name): value.key for value in saved}
+        paths = {path: None for value in saved for path, marker, _ in [value.key.partition(ATTRIBUTES)] if marker}
         pairs, missing = [], []
         stored_elsewhere = False
         for value in values:
             key = keys.pop(value.name, None)
             if key is None:
-                key = self._unlisted_key(saved, value.name)
+                key = self._unlisted_key(paths, value.name)
                 stored_elsewhere = key is not None
             if key is None:
                 missing.append(value.name)
@@ -197,24 +201,31 @@ class Matcher:
         if missing:
             match.missing[node] = missing
         if keys and not stored_elsewhere:
-            match.unused[node] = list(keys)
+            match.unused[node] = set(keys)
 
     def _whatever_was_saved(self, saved: Sequence[SavedValue]) -> Sequence[Value]:
         keys = {unescape(value.name): value.key for value in saved}
         if any(key not in self._reader for key in keys.values()):
-            stored = stored_keys(self._reader, saved[0])
+            stored = self.stored_keys(saved[0])
             keys = {unescape(key.partition(ATTRIBUTES)[2]): key for key in stored}
         specs = {name: self._reader.spec(key) for name, key in keys.items()}
         return [Value(name, spec.dtype, spec.shape, np.empty(0)) for name, spec in specs.items()]
 
-    def _unlisted_key(self, saved: Iterable[SavedValue], name: str) -> str | None:
+    def _unlisted_key(self, paths: Iterable[str], name: str) -> str | None:
         """The key of a value that the graph lists under another name, as TensorFlow does for iterators and tables."""
-        for value in saved:
-            path, marker, _ = value.key.partition(ATTRIBUTES)
+        for path in paths:
             key = tensor_key(path, name)
-            if marker and key in self._reader:
+            if key in self._reader:
                 return key
         return None
+
+    def stored_keys(self, value: SavedValue) -> list[str]:
+        """All keys that files hold for the object of this value, where the graph lists others (see `_unlisted_key`)."""
+        if self._keys is None:
+            self._keys = sorted(self._reader.keys())
+        start = value.key.partition(ATTRIBUTES)[0] + ATTRIBUTES
+        from_here = map(self._keys.__getitem__, range(bisect_left(self._keys, start), len(self._keys)))
+        return list(takewhile(lambda key: key.startswith(start), from_here))
 
     def specs(self, node: int) -> dict[str, TensorSpec]:
         """Element types and shapes of a node's values, by local name; those that the files lack are left out."""
@@ -251,9 +262,3 @@ class Matcher:
             return
         match.bindings[node] = slot
         self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)
-
-
-def stored_keys(reader: BundleReader, value: SavedValue) -> list[str]:
-    """All keys that files hold for the object of this value, where the graph lists others (see `_unlisted_key`)."""
-    start = value.key.partition(ATTRIBUTES)[0] + ATTRIBUTES
-    return [key for key in reader.keys() if key.startswith(start)]  # noqa: SIM118 - a reader is no mapping

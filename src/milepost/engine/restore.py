@@ -25,7 +25,7 @@ from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.places import places_in_use
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.waiting import wait
@@ -99,7 +99,7 @@ class Restoration:
         self._skip_slots = options.experimental_skip_slot_variables
         self._bound: dict[int, Reference] = {}
         self._kept = Kept(self.uid)
-        self._unused: dict[int, list[str]] = {}
+        self._unused: dict[int, set[str]] = {}
         self._missing: dict[int, list[str]] = {}
         self._positions: weakref.WeakSet[RestoredPosition] = weakref.WeakSet()
         self._matcher = Matcher(reader, graph, self.uid, self.bound, skip_slots=self._skip_slots)
@@ -151,6 +151,10 @@ class Restoration:
     def specs(self, node: int) -> Mapping[str, TensorSpec]:
         """Element types and shapes of a node's values, by local name."""
         return self._matcher.specs(node)
+
+    def stored_keys(self, value: SavedValue) -> list[str]:
+        """All keys that files hold for the object of a value, where the graph lists others."""
+        return self._matcher.stored_keys(value)
 
     def is_settled(self, node: int) -> bool:
         """Whether live objects have taken all values of a node and of what lies below it."""

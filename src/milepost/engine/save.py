@@ -76,12 +76,11 @@ def plan_save(
     writes: list[PlannedWrite] = []
     arrays: list[Array] = []
     for number, path in enumerate(live.paths):
-        saved = []
+        saved: dict[SavedValue, None] = {}
         for value, array in read[number]:
             private = value.private or live.is_private(number)
             listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed), private)
-            if listed not in saved:
-                saved.append(listed)
+            saved.setdefault(listed)
             writes.append(PlannedWrite(tensor_key(path, value.name), number, value.dtype, array.shape))
             arrays.append(array)
         edges = (*live.edges[number], *carried.edges.get(number, ()))

@@ -48,6 +48,8 @@ TEXT: Final = "py_state"
 
 _DEEPEST: Final = 64
 _LONGEST_NAME: Final = 200
+_LONGEST_PATH: Final = 1000
+"""Characters at the end of a path that are kept on the way down, for names of entries and errors."""
 _LONG_INT: Final = 2048
 """Bits from which on an int is written as hexadecimal digits; Python refuses to read long decimal ones."""
 _LONG_BYTES: Final = 1 << 10
@@ -139,9 +141,10 @@ def pack(state: Any, key: str = "") -> dict[str, Array]:
         array([0, 1])
     """
     entries: dict[str, Array] = {TEXT: np.empty((), object)}
+    numbers: dict[str, int] = {}
 
     def store(array: Array, path: str) -> dict[str, Any]:
-        name = _entry_name(path, entries)
+        name = _entry_name(path, entries, numbers)
         entries[name] = array
         return {"entry": name}
 
@@ -486,15 +489,14 @@ def _is_text(value: str) -> bool:
 
 
 def _join(path: str, name: str) -> str:
-    return f"{path}/{name}" if path else name
+    # Long names would make the paths of what is below them take more time and memory than the state.
+    return f"{path[-_LONGEST_PATH:]}/{name}" if path else name
 
 
-def _entry_name(path: str, taken: Mapping[str, Any]) -> str:
-    """A name for an entry, which is its path where that can be."""
-    readable = "".join(each if each.isprintable() else "_" for each in path)
-    base = name = readable[-_LONGEST_NAME:] or "value"
-    number = 1
+def _entry_name(path: str, taken: Mapping[str, Any], numbers: dict[str, int]) -> str:
+    """A name for an entry, which is its path where that can be; ``numbers`` are those that names were last given."""
+    base = name = "".join(each if each.isprintable() else "_" for each in path[-_LONGEST_NAME:]) or "value"
     while name in taken:
+        numbers[base] = number = numbers.get(base, 0) + 1
         name = f"{base}_{number}"
-        number += 1
     return name

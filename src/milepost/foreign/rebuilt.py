@@ -19,6 +19,7 @@ from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.pickled import Name, check_keys, needs_code
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.plain_keys import KeyCheck
 from milepost.tensor import DType, TensorSpec
 
 _MOST_REPEATED: Final = 64 << 20
@@ -279,7 +280,8 @@ def _collection(kind: type[Any]) -> Callable[..., Any]:
         if len(arguments) > 1 or (arguments and not isinstance(arguments[0], (list, tuple, dict, set, frozenset))):
             raise TypeError(f"no {kind.__name__}")
         if kind is not tuple and arguments and isinstance(arguments[0], (list, tuple)):
-            check_keys(pair[0] for pair in arguments[0]) if kind is OrderedDict else check_keys(arguments[0])
+            keys = (pair[0] for pair in arguments[0]) if kind is OrderedDict else arguments[0]
+            check_keys(keys, KeyCheck())
         return kind(*arguments)
 
     return make

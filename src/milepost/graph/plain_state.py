@@ -41,6 +41,7 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.graph.adapter import Array, import_adapters
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, to_stored
+from milepost.graph.plain_keys import KeyCheck
 from milepost.tensor import DType
 
 TEXT: Final = "py_state"
@@ -364,12 +365,17 @@ class _Decoder:
         if form is None:
             return {name: self.decode(each, depth + 1) for name, each in value.items()}
         if form in _COLLECTIONS:
-            return _COLLECTIONS[form](self.decode(value["items"], depth + 1))
+            items = self.decode(value["items"], depth + 1)
+            if form != "tuple":
+                KeyCheck().add(items if form in ("set", "frozenset") else [pair[0] for pair in items])
+            return _COLLECTIONS[form](items)
         if form == "deque":
             return deque(self.decode(value["items"], depth + 1), value["maxlen"])
         if form == "defaultdict":
             factory = None if value["factory"] is None else _FACTORIES[value["factory"]]
-            return defaultdict(factory, map(tuple, self.decode(value["items"], depth + 1)))
+            items = self.decode(value["items"], depth + 1)
+            KeyCheck().add(pair[0] for pair in items)
+            return defaultdict(factory, map(tuple, items))
         if form == "int":
             return int(value["hex"], 16)
         if form == "float":

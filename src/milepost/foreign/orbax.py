@@ -219,7 +219,7 @@ class _TreeItem:
 
         with _translated(self._path):
             return self._orbax.PyTreeCheckpointer().restore(
-                self._path,
+                _path_of(self._path),
                 args=self._orbax.args.PyTreeRestore(
                     item=fill(self._template, (), False), restore_args=fill(self._template, (), True)
                 ),

@@ -8,6 +8,7 @@ Source: PyTorch 2.13, ``torch/_weights_only_unpickler.py``, ``torch/_utils.py``.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -342,6 +343,13 @@ class _NumPyArray:
 
     def with_state(self, state: Any) -> Any:
         _, shape, dtype, fortran, data = state
+        if isinstance(dtype, _NumPyType) and isinstance(data, list):
+            raise UnsupportedError(
+                "arrays of Python objects are not read from PyTorch files",
+                expected="arrays of numbers",
+                found=f"shape {reprlib.repr(shape)}",
+                remedy="load the file with torch.load where it was made, turn the array into a list or numbers, and save it again",
+            )
         if not isinstance(dtype, _NumPyType) or not isinstance(data, bytes) or not _are_counts(shape):
             raise TypeError("no array of NumPy")
         array = np.frombuffer(data, dtype.numpy()).reshape(shape, order="F" if fortran else "C")

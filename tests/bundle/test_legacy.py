@@ -6,6 +6,7 @@ import pytest
 
 from milepost.bundle import open_bundle
 from milepost.bundle.fetch import Fetch
+from milepost.bundle.messages import SavedTensorSlices
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -15,6 +16,7 @@ from milepost.errors import (
     UnsupportedError,
 )
 from milepost.storage import LocalStorage, MemoryStorage
+from milepost.table import TableWriter
 from milepost.tensor import TensorSlice
 from tests.bundle.bundles import content, put
 from tests.data.tf115.generate import partitioned, values
@@ -167,3 +169,18 @@ class TestVersion1:
             put(storage, "ckpt", original[:length])
             with pytest.raises(CorruptCheckpointError):
                 open_bundle(storage, "ckpt")
+
+
+class TestHostileHeaders:
+    def test_a_tensor_that_the_header_names_twice_is_refused(self):
+        header = SavedTensorSlices()
+        for _ in range(2):
+            tensor = header.meta.tensor.add(name=b"k", type=1)
+            tensor.slice.add()
+        table = TableWriter()
+        table.add(b"", header.SerializeToString())
+        storage = MemoryStorage()
+        put(storage, "x", table.finish())
+        with pytest.raises(CorruptCheckpointError, match="names a tensor twice") as caught:
+            open_bundle(storage, "x")
+        assert caught.value.key == "k"

@@ -98,6 +98,13 @@ class TestTrees:
         assert names["params/l1/w"] == [2, 3]
         assert names["opt_state/1/0/mu/layers/0/k"] == [2]
 
+    def test_a_relative_path_will_do(self, directory, monkeypatch):
+        monkeypatch.chdir(os.path.dirname(directory))
+        reader = milepost.load_checkpoint(os.path.basename(directory))
+        whole = milepost.load_checkpoint(directory)
+        for name in reader.get_variable_to_shape_map():
+            assert np.array_equal(reader.get_tensor(name), whole.get_tensor(name))
+
     def test_one_array_is_read_by_its_name(self, directory):
         np.testing.assert_array_equal(milepost.load_variable(directory, "params/layers/1/k"), [4, 4])
 

@@ -594,6 +594,10 @@ class TestHostileFiles:
             milepost.list_variables(path)
         assert not (tmp_path / "made by unpickling").exists()
 
+    def test_an_array_of_objects_is_refused_as_such(self, tmp_path):
+        with pytest.raises(UnsupportedError, match="arrays of Python objects"):
+            milepost.list_variables(saved(tmp_path, {"words": np.array(["a", None], object)}))
+
     def test_a_class_by_itself_is_refused(self, tmp_path):
         with pytest.raises(UnsupportedError, match="Own"):
             milepost.list_variables(saved(tmp_path, {"kind": Own}))

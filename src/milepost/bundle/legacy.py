@@ -179,6 +179,8 @@ class LegacyReader:
             except UnicodeDecodeError:
                 raise CorruptCheckpointError("a key that is not UTF-8", key=message.name) from None
             found = self._metas.setdefault(key, _Meta([], []))
+            if found.tables and found.tables[-1] is table:
+                raise CorruptCheckpointError("the header of the checkpoint names a tensor twice", key=f"{key:.80}")
             found.messages.append(message)
             found.tables.append(table)
 

@@ -59,7 +59,7 @@ class Match:
     takes: list[Take] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     made_slots: list[tuple[Adapter, Any, Any, str]] = field(default_factory=list)
-    unused: dict[int, list[str]] = field(default_factory=dict)
+    unused: dict[int, set[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     may_lack: bool = False
     _taken: set[int] = field(default_factory=set)
@@ -208,7 +208,7 @@ class Matcher:
         values = self._whatever_was_saved(saved) if adapter.open_ended and saved else adapter.values(obj)
         if not values:
             if saved:
-                match.unused[node] = [unescape(value.name) for value in saved]
+                match.unused[node] = {unescape(value.name) for value in saved}
             return
         if id(obj) in match._taken or last_restore(obj) >= self._uid:
             return
@@ -217,12 +217,13 @@ class Matcher:
             match.takes.append(Take(node, obj, adapter, ((values[0], saved[0].key),)))
             return
         keys = {unescape(value.name): value.key for value in saved}
+        paths = {path: None for value in saved for path, marker, _ in [value.key.partition(ATTRIBUTES)] if marker}
         pairs, missing = [], []
         stored_elsewhere = False
         for value in values:
             key = keys.pop(value.name, None)
             if key is None:
-                key = self._unlisted_key(saved, value.name)
+                key = self._unlisted_key(paths, value.name)
                 stored_elsewhere = key is not None
             if key is None:
                 missing.append(value.name)
@@ -233,7 +234,7 @@ class Matcher:
         if missing:
             match.missing[node] = missing
         if keys and not stored_elsewhere:
-            match.unused[node] = list(keys)
+            match.unused[node] = set(keys)
 
     def _whatever_was_saved(self, saved: Sequence[SavedValue]) -> Sequence[Value]:
         keys = {unescape(value.name): value.key for value in saved}
@@ -243,12 +244,11 @@ class Matcher:
         specs = {name: self._reader.spec(key) for name, key in keys.items()}
         return [Value(name, spec.dtype, spec.shape, np.empty(0)) for name, spec in specs.items()]
 
-    def _unlisted_key(self, saved: Iterable[SavedValue], name: str) -> str | None:
+    def _unlisted_key(self, paths: Iterable[str], name: str) -> str | None:
         """The key of a value that the graph lists under another name, as TensorFlow does for iterators and tables."""
-        for value in saved:
-            path, marker, _ = value.key.partition(ATTRIBUTES)
+        for path in paths:
             key = tensor_key(path, name)
-            if marker and key in self._reader:
+            if key in self._reader:
                 return key
         return None
 

@@ -207,7 +207,7 @@ class Restoration:
         if superseded:
             match.undo()
             for take in match.takes:
-                match.unused[take.node] = [value.name for value, _ in take.values]
+                match.unused[take.node] = {value.name for value, _ in take.values}
             match.takes, match.waits = [], []
             self._remember(match, {})
             return child

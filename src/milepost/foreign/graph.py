@@ -22,7 +22,7 @@ import numpy as np
 from milepost.adapters.stateful import PackedAdapter
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
-from milepost.foreign.items import Item, has_tensors
+from milepost.foreign.items import Item, packable
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value
@@ -63,6 +63,7 @@ class GraphBuilder:
         self._reader = reader
         self._live = live
         self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
+        self._packable = packable(reader.root)
         self._drafts: list[_Draft] = []
         self._of_live: dict[int, int] = {}
         self._taken: dict[int, Stored] = {}
@@ -120,7 +121,7 @@ class GraphBuilder:
                 return node
         if item.is_leaf:
             self._add_leaf(node, item)
-        if live is None and item.children and item.has_value and not has_tensors(item) and self._reader.packs:
+        if live is None and item.children and item.has_value and id(item) in self._packable and self._reader.packs:
             # Who comes for it later will be an object that says what state it is in.
             with suppress(UnsupportedError):
                 self._add_packed(node, item)

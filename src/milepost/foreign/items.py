@@ -2,11 +2,14 @@
 
 Names are the keys of dicts and the positions in lists; the names of modules' tensors, such as ``l1.weight``, are two levels.
 Keys are the file's own names, with ``/`` between levels: ``model/l1.weight``, ``optimizer/state/0/exp_avg``.
+
+What a file may hold: 1,000,000 items, counted wherever they stand, 100 levels, and 128 MiB of keys. More is refused, since a few
+bytes can stand for very many items where lists hold the same list again and again. An item takes some 500 bytes of memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +19,14 @@ from milepost.foreign.pickled import Name, needs_code
 from milepost.foreign.stored import Stored
 
 _DEEPEST: Final = 100
-_MOST: Final = 4_000_000
-"""Items in a file. A few bytes can stand for many where lists hold the same list again and again."""
+_MOST: Final = 1_000_000
+_MOST_CHARACTERS: Final = 128 << 20
+"""Characters in the keys of a file. Names of many letters, nested, are in the keys of all that is below them."""
+_SHOWN: Final = 200
+_MOST_PACKED: Final = 60
+"""Levels of plain state, of which those of `milepost.graph.plain_state` are made."""
 _ABSENT: Final = object()
+_NOTHING: Final[Mapping[str, Any]] = {}
 _LEAVES: Final = (
     *(Stored, int, float, complex, str, bytes, bytearray, set, frozenset),
     *(np.ndarray, np.generic, type(None)),
@@ -31,15 +39,25 @@ class Item:
     Attributes:
         key: Its key; several tensors cannot have one.
         value: What is there: a `Stored`, a plain value, a dict, a list; `has_value` tells whether there is anything.
-        children: What is below it.
     """
 
-    __slots__ = ("children", "key", "value")
+    __slots__ = ("_children", "key", "value")
 
     def __init__(self, key: str, value: Any = _ABSENT) -> None:
         self.key = key
         self.value = value
-        self.children: dict[str, Item] = {}
+        self._children: dict[str, Item] | None = None
+
+    @property
+    def children(self) -> Mapping[str, Item]:
+        """What is below it."""
+        return _NOTHING if self._children is None else self._children
+
+    def child(self, name: str, key: str) -> Item:
+        """The child of this name, which is made if there is none."""
+        if self._children is None:
+            self._children = {}
+        return self._children.setdefault(name, Item(key))
 
     @property
     def has_value(self) -> bool:
@@ -72,31 +90,37 @@ def items_of(tree: Any, *, dotted: bool) -> Item:
         )
     root = Item("", tree)
     taken = {""}
+    numbers: dict[str, int] = {}
     pending: list[tuple[Item, int]] = [(root, 0)]
-    count = 0
+    count = extra_levels = characters = 0
     while pending:
         item, depth = pending.pop()
-        if depth > _DEEPEST:
-            raise CorruptCheckpointError(
-                "a state of too many levels, or one that holds itself",
-                key=item.key,
-                expected=f"{_DEEPEST} levels or less",
-            )
+        count += len(item.value)
+        if count > _MOST:
+            raise _too_many(item.key, count, characters)
         for name, value in _members(item.value):
-            count += 1
-            if count > _MOST:
-                raise UnsupportedError("a state of too many parts", expected=f"{_MOST} or less")
-            own = f"{item.key}/{name}" if item is not root else name
-            number = 1
+            parts = _parts(name, dotted=dotted)
+            levels = len(parts)
+            if depth + levels > _DEEPEST:
+                raise CorruptCheckpointError(
+                    "a state of too many levels, or one that holds itself",
+                    key=f"{item.key}/{name}"[:_SHOWN],
+                    expected=f"{_DEEPEST} levels or less",
+                )
+            extra_levels += levels - 1
+            characters += len(item.key) + len(name)
+            if count + extra_levels > _MOST or characters > _MOST_CHARACTERS:
+                raise _too_many(f"{item.key}/{name}", count + extra_levels, characters)
+            base = own = f"{item.key}/{name}" if item is not root else name
             while own in taken:  # 0 and "0", or "a/b" and "b" in "a"
-                number += 1
-                own = f"{item.key}/{name}_{number}" if item is not root else f"{name}_{number}"
+                numbers[base] = number = numbers.get(base, 1) + 1
+                own = f"{base}_{number}"
             taken.add(own)
-            child = _place(item, name, own, dotted=dotted)
+            child = _place(item, parts, own)
             child.value = value
             child.key = own
             if isinstance(value, (Mapping, list, tuple)):
-                pending.append((child, depth + 1))
+                pending.append((child, depth + levels))
             elif isinstance(value, Name):
                 raise needs_code(value).with_context(key=own)
             elif not isinstance(value, _LEAVES):
@@ -104,24 +128,37 @@ def items_of(tree: Any, *, dotted: bool) -> Item:
     return root
 
 
-def _members(value: Any) -> Iterable[tuple[str, Any]]:
+def _too_many(key: str, count: int, characters: int) -> UnsupportedError:
+    return UnsupportedError(
+        "a state of too many parts, or of parts with too long names",
+        key=key[:_SHOWN],
+        expected=f"{_MOST} parts or less, and {_MOST_CHARACTERS} characters of names",
+        found=f"{count} parts, and {characters} characters, before the end",
+        remedy="save long lists as tensors",
+    )
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        return [(name if type(name) is str else f"{name!s:.200}", each) for name, each in value.items()]
-    return [(str(index), each) for index, each in enumerate(value)]
+        return ((name if type(name) is str else f"{name!s:.200}", each) for name, each in value.items())
+    return ((str(index), each) for index, each in enumerate(value))
 
 
-def _place(item: Item, name: str, key: str, *, dotted: bool) -> Item:
-    """The item for a name, which may be several levels down."""
+def _parts(name: str, *, dotted: bool) -> list[str]:
+    """The levels that a name stands for."""
     parts = name.split(".") if dotted and "." in name else [name]
-    if not all(parts):
-        parts = [name]
+    return parts if all(parts) and len(parts) < _DEEPEST else [name]
+
+
+def _place(item: Item, parts: Sequence[str], key: str) -> Item:
+    """The item for a name, which may be several levels down."""
     for part in parts[:-1]:
-        item = item.children.setdefault(part, Item(key))
+        item = item.child(part, key)
     last = parts[-1]
     existing = item.children.get(last)
     if existing is not None and existing.has_value:  # of another key that is the same as text
         last = key
-    return item.children.setdefault(last, Item(key))
+    return item.child(last, key)
 
 
 def leaves(item: Item) -> Iterable[Item]:
@@ -134,6 +171,21 @@ def leaves(item: Item) -> Iterable[Item]:
         pending += each.children.values()
 
 
-def has_tensors(item: Item) -> bool:
-    """Whether there is a tensor anywhere below."""
-    return any(isinstance(leaf.value, Stored) for leaf in leaves(item))
+def packable(root: Item) -> set[int]:
+    """The identities of all items that are wholly plain state: no tensors, no names of types, not too many levels."""
+    order = [root]
+    for item in order:
+        order += item.children.values()
+    levels: dict[int, int] = {}
+    for item in reversed(order):  # children come before what holds them
+        below = [levels.get(id(child), _DEEPEST) for child in item.children.values()]
+        height = 1 + max(below, default=0) if item.children or _is_plain(item.value) else _DEEPEST
+        if height < _MOST_PACKED:
+            levels[id(item)] = height
+    return set(levels)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (set, frozenset)):
+        return all(map(_is_plain, value))
+    return not isinstance(value, Stored) and not (isinstance(value, str) and type(value) is not str)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -24,6 +23,7 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.json_data import LONGEST, parse_json
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
@@ -136,8 +136,8 @@ class _TreeItem:
         self._implementations = _implementations(path)
         with _translated(path):
             described = self._orbax.PyTreeCheckpointHandler().metadata(_path_of(path)).tree
-        texts: list[tuple[Any, ...]] = []
-        self._template = self._outline(described, (), texts)
+            texts: list[tuple[Any, ...]] = []
+            self._template = self._outline(described, (), texts)
         self.tree = self._template
         if texts:
             values = self._restore(set(texts))
@@ -219,7 +219,7 @@ class _TreeItem:
 
         with _translated(self._path):
             return self._orbax.PyTreeCheckpointer().restore(
-                self._path,
+                _path_of(self._path),
                 args=self._orbax.args.PyTreeRestore(
                     item=fill(self._template, (), False), restore_args=fill(self._template, (), True)
                 ),
@@ -291,9 +291,11 @@ def _implementations(path: str) -> dict[str, str]:
 def _json(path: str) -> Any:
     try:
         with open(path, "rb") as file:
-            return json.load(file)
-    except (OSError, ValueError, RecursionError) as error:
-        raise CorruptCheckpointError("a file of Orbax's is not JSON", file=path, found=f"{error!s:.200}") from None
+            return parse_json(file.read(LONGEST + 1), "a file of Orbax's")
+    except OSError as error:
+        raise CorruptCheckpointError("a file of Orbax's cannot be read", file=path, found=f"{error!s:.200}") from None
+    except MilepostError as error:
+        raise error.with_context(file=path) from None
 
 
 def _is_file(*parts: str) -> bool:

@@ -3,6 +3,10 @@
 The stream is a program for a small stack machine. Of its instructions, those that build plain data are carried out; what it
 names stays a name, and calling a name makes one of the few things that `rebuilt` knows. Everything else is refused.
 
+What a stream may hold: one million lists, tuples, dicts, sets, names and calls, and one more for each 16 bytes; two million
+places to remember values in; integers of 4096 bytes; keys that are text, numbers or tuples of 100 parts. More is refused, so that
+the memory that a stream takes is at most 256 MiB and some 30 times its own length.
+
 Source: the opcodes' descriptions in Python's ``pickletools``.
 """
 
@@ -14,10 +18,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.graph.plain_keys import KeyCheck
 
 _LONGEST_NUMBER: Final = 1 << 12
 """Bytes of an integer."""
-_MOST_MEMO: Final = 1 << 24
+_MOST_MEMO: Final = 1 << 21
+_MOST_MADE: Final = 1_000_000
+_BYTES_EACH: Final = 16
+"""Bytes of a stream for each of which there may be one more list, tuple, dict, set, name or call."""
+_LONGEST_KEY: Final = 100
+"""Members of a tuple or frozen set that is a key; its hash is computed whenever it is used."""
 _MOST_COPIED: Final = 64 << 20
 """Elements that calls may copy beside eight times what is there; each takes a few bytes of the stream, however long."""
 
@@ -59,11 +69,16 @@ Resolve = Callable[[Any], Any]
 """What is meant by something that lies elsewhere in the file."""
 
 
-def check_keys(keys: Iterable[Any]) -> None:
-    """Refuses keys of dicts and members of sets that hold others in several levels, whose hash could take for ever."""
+def check_keys(keys: Iterable[Any], check: KeyCheck) -> None:
+    """Refuses keys of dicts and members of sets that could take for ever: large ones, and many of one hash."""
+    keys = list(keys)
     for key in keys:
-        if isinstance(key, (tuple, frozenset)) and any(isinstance(each, (tuple, frozenset)) for each in key):
-            raise ValueError("a key of several levels")
+        if isinstance(key, (tuple, frozenset)):
+            if any(isinstance(each, (tuple, frozenset)) for each in key):
+                raise ValueError("a key of several levels")
+            if len(key) > _LONGEST_KEY:
+                raise ValueError(f"a key of more than {_LONGEST_KEY} parts")
+    check.add(keys)
 
 
 class _Mark:
@@ -157,6 +172,8 @@ class _Machine:
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._may_copy = _MOST_COPIED + 8 * len(stream)
+        self._may_make = self._most = _MOST_MADE + len(stream) // _BYTES_EACH
+        self._keys = KeyCheck()
 
     def run(self) -> Any:
         while True:
@@ -196,6 +213,17 @@ class _Machine:
     def _push(self, value: Any) -> None:
         self._stack.append(value)
 
+    def _push_new(self, value: Any) -> None:
+        """Pushes something that takes more memory than the bytes that say it."""
+        self._may_make -= 1
+        if self._may_make < 0:
+            raise UnsupportedError(
+                "pickled data of too many lists, tuples, dicts, sets and calls",
+                expected=f"{self._most} or fewer in {len(self._in)} bytes",
+                remedy="save long lists as tensors",
+            )
+        self._push(value)
+
     def _number(self, form: str) -> Any:
         return struct.unpack(form, self._in.take(struct.calcsize(form)))[0]
 
@@ -208,13 +236,13 @@ class _Machine:
 
     def _global(self) -> None:
         module = self._in.line()
-        self._push(self._in.name(Name(module, self._in.line())))
+        self._push_new(self._in.name(Name(module, self._in.line())))
 
     def _stack_global(self) -> None:
         name, module = self._pop(), self._pop()
         if not isinstance(name, str) or not isinstance(module, str):
             raise TypeError("a name that is no text")
-        self._push(self._in.name(Name(module, name)))
+        self._push_new(self._in.name(Name(module, name)))
 
     def _reduce(self) -> None:
         arguments, function = self._pop(), self._pop()
@@ -223,7 +251,7 @@ class _Machine:
         if not isinstance(function, Name):
             raise TypeError("a call of something that has no name")
         self._count(arguments)
-        self._push(self._in.call(function, arguments))
+        self._push_new(self._in.call(function, arguments))
 
     def _build_state(self) -> None:
         state = self._pop()
@@ -236,7 +264,7 @@ class _Machine:
             raise ValueError("calls that copy far more than there is")
 
     def _persistent(self) -> None:
-        self._push(self._in.resolve(self._pop()))
+        self._push_new(self._in.resolve(self._pop()))
 
     def _text(self, form: str) -> None:
         self._push(str(self._in.take(self._number(form)), "utf-8", "surrogatepass"))
@@ -264,7 +292,7 @@ class _Machine:
 
     def _tuple(self, count: int) -> None:
         values = [self._pop() for _ in range(count)]
-        self._push(tuple(reversed(values)))
+        self._push_new(tuple(reversed(values)))
 
     def _append(self) -> None:
         value = self._pop()
@@ -282,14 +310,14 @@ class _Machine:
 
     def _set_item(self) -> None:
         value, key = self._pop(), self._pop()
-        check_keys((key,))
+        check_keys((key,), self._keys)
         self._dict()[key] = value
 
     def _set_items(self) -> None:
         values = self._pop_to_mark()
         if len(values) % 2:
             raise ValueError("a key without a value")
-        check_keys(values[::2])
+        check_keys(values[::2], self._keys)
         self._dict().update(zip(values[::2], values[1::2], strict=True))
 
     def _dict(self) -> dict[Any, Any]:
@@ -300,21 +328,21 @@ class _Machine:
 
     def _new_dict(self) -> None:
         values = self._pop_to_mark()
-        check_keys(values[::2])
-        self._push(dict(zip(values[::2], values[1::2], strict=True)))
+        check_keys(values[::2], self._keys)
+        self._push_new(dict(zip(values[::2], values[1::2], strict=True)))
 
     def _add_items(self) -> None:
         values = self._pop_to_mark()
         target = self._stack[-1]
         if type(target) is not set:
             raise TypeError("no set to add to")
-        check_keys(values)
+        check_keys(values, self._keys)
         target.update(values)
 
     def _frozen_set(self) -> None:
         values = self._pop_to_mark()
-        check_keys(values)
-        self._push(frozenset(values))
+        check_keys(values, self._keys)
+        self._push_new(frozenset(values))
 
     def _decimal(self) -> None:
         text = self._in.line()
@@ -358,19 +386,19 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x8E: lambda m: m._bytes("<Q"),
     0x96: lambda m: m._push(bytearray(m._in.take(m._number("<Q")))),
     ord(")"): _pushes(()),
-    ord("t"): lambda m: m._push(tuple(m._pop_to_mark())),
+    ord("t"): lambda m: m._push_new(tuple(m._pop_to_mark())),
     0x85: lambda m: m._tuple(1),
     0x86: lambda m: m._tuple(2),
     0x87: lambda m: m._tuple(3),
-    ord("]"): lambda m: m._push([]),
-    ord("l"): lambda m: m._push(m._pop_to_mark()),
+    ord("]"): lambda m: m._push_new([]),
+    ord("l"): lambda m: m._push_new(m._pop_to_mark()),
     ord("a"): _Machine._append,
     ord("e"): _Machine._appends,
-    ord("}"): lambda m: m._push({}),
+    ord("}"): lambda m: m._push_new({}),
     ord("d"): _Machine._new_dict,
     ord("s"): _Machine._set_item,
     ord("u"): _Machine._set_items,
-    0x8F: lambda m: m._push(set()),
+    0x8F: lambda m: m._push_new(set()),
     0x90: _Machine._add_items,
     0x91: _Machine._frozen_set,
     ord("p"): lambda m: m._put(int(m._in.line())),

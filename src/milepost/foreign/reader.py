@@ -39,7 +39,7 @@ class ForeignReader:
         self.prefix = source.path
         self._source = source
         self._stored: dict[str, Stored] = {}
-        self._plain: dict[str, Array] = {}
+        self._plain: dict[str, Any] = {}
         try:
             self.root: Item = items_of(source.tree, dotted=source.dotted)
         except MilepostError as error:
@@ -48,10 +48,8 @@ class ForeignReader:
         for item in leaves(self.root):
             if isinstance(item.value, Stored):
                 self._stored[item.key] = item.value
-            else:
-                array = as_value(item.value)
-                if array is not None:
-                    self._plain[item.key] = array
+            elif _is_value(item.value):
+                self._plain[item.key] = item.value
 
     @property
     def kind(self) -> str:
@@ -185,17 +183,24 @@ class ForeignReader:
         self.close()
 
     def _plain_array(self, key: str) -> Array:
-        array = self._plain.get(key)
+        array = as_value(self._plain.get(key))
         if array is None:
             raise no_such_key(key, self.keys(), self.prefix)
         return array
+
+
+def _is_value(value: Any) -> bool:
+    """Whether `as_value` makes an array of it; most plain values are never asked for, and would take more memory so."""
+    if type(value) is int:
+        return value in _INT64
+    return type(value) in NUMBERS or isinstance(value, (str, bytes, np.ndarray, np.generic))
 
 
 def as_value(value: Any) -> Array | None:
     """A plain value as an array, or None if no array says the same."""
     if isinstance(value, np.ndarray):
         return value
-    if type(value) is int and value not in _INT64:
+    if not _is_value(value):
         return None
     if type(value) in NUMBERS:
         return np.array(value, NUMBERS[type(value)].numpy)
@@ -203,4 +208,4 @@ def as_value(value: Any) -> Array | None:
         array = np.empty((), object)
         array[()] = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
         return array
-    return np.asarray(value) if isinstance(value, np.generic) else None
+    return np.asarray(value)

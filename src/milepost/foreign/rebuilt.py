@@ -8,6 +8,7 @@ Source: PyTorch 2.13, ``torch/_weights_only_unpickler.py``, ``torch/_utils.py``.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.pickled import Name, check_keys, needs_code
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.plain_keys import KeyCheck
 from milepost.tensor import DType, TensorSpec
 
 _MOST_REPEATED: Final = 64 << 20
@@ -279,7 +281,8 @@ def _collection(kind: type[Any]) -> Callable[..., Any]:
         if len(arguments) > 1 or (arguments and not isinstance(arguments[0], (list, tuple, dict, set, frozenset))):
             raise TypeError(f"no {kind.__name__}")
         if kind is not tuple and arguments and isinstance(arguments[0], (list, tuple)):
-            check_keys(pair[0] for pair in arguments[0]) if kind is OrderedDict else check_keys(arguments[0])
+            keys = (pair[0] for pair in arguments[0]) if kind is OrderedDict else arguments[0]
+            check_keys(keys, KeyCheck())
         return kind(*arguments)
 
     return make
@@ -340,6 +343,13 @@ class _NumPyArray:
 
     def with_state(self, state: Any) -> Any:
         _, shape, dtype, fortran, data = state
+        if isinstance(dtype, _NumPyType) and isinstance(data, list):
+            raise UnsupportedError(
+                "arrays of Python objects are not read from PyTorch files",
+                expected="arrays of numbers",
+                found=f"shape {reprlib.repr(shape)}",
+                remedy="load the file with torch.load where it was made, turn the array into a list or numbers, and save it again",
+            )
         if not isinstance(dtype, _NumPyType) or not isinstance(data, bytes) or not _are_counts(shape):
             raise TypeError("no array of NumPy")
         array = np.frombuffer(data, dtype.numpy()).reshape(shape, order="F" if fortran else "C")

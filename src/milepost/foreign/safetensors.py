@@ -9,12 +9,12 @@
 
 Offsets count from the begin of the data; tensors lie there without gaps or overlaps, row-major, little-endian. Where two
 names had one tensor, Hugging Face's ``save_model`` leaves one out and notes ``{left out: kept}`` in the metadata. Nothing in
-these files tells whether bytes are damaged. Source: the safetensors 0.5 format description.
+these files tells whether bytes are damaged. A header has at most 100 MB, by the format's own rule, and is parsed within the limits of
+`json_data`; a tensor has at most 254 dimensions. Source: the safetensors 0.5 format description.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import reprlib
 import sys
@@ -22,6 +22,7 @@ from typing import Any, Final, TypeGuard
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.json_data import parse_object
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.storage import ReadableFile
@@ -116,33 +117,11 @@ def _header(file: ReadableFile) -> tuple[dict[str, Any], int]:
             expected=f"a header of at most {most} bytes",
             found=f"{length} bytes",
         )
-    header = parse_json(file.read(_LENGTH, length), "the header of the safetensors file")
+    header = parse_object(file.read(_LENGTH, length), "the header of the safetensors file")
     metadata = header.get(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise CorruptCheckpointError("metadata of a safetensors file is text by name", found=reprlib.repr(metadata))
     return header, _LENGTH + length
-
-
-def parse_json(data: bytes, what: str) -> dict[str, Any]:
-    """Parses a JSON object.
-
-    Raises:
-        CorruptCheckpointError: It is none, or names something twice.
-    """
-    try:
-        found = json.loads(data.decode(), object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise CorruptCheckpointError(f"{what} is not JSON", found=f"{error!s:.200}") from None
-    if not isinstance(found, dict):
-        raise CorruptCheckpointError(f"{what} is not a JSON object", found=reprlib.repr(found))
-    return found
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name that comes twice")
-    return found
 
 
 def _tensors(header: dict[str, Any], start: int, size: int) -> dict[str, Stored]:
@@ -181,9 +160,9 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
     if not isinstance(entry, dict):
         raise CorruptCheckpointError("not the entry of a tensor", found=reprlib.repr(entry))
     name, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
+    if not _are_counts(shape, _MOST_DIMENSIONS):
         raise CorruptCheckpointError("not a tensor's shape", found=reprlib.repr(shape))
-    if not _are_counts(offsets) or len(offsets) != 2:
+    if not _are_counts(offsets, 2) or len(offsets) != 2:
         raise CorruptCheckpointError("not the place of a tensor", expected="[begin, end]", found=reprlib.repr(offsets))
     local = VARIABLE_VALUE
     if isinstance(name, str) and name in _DTYPES:
@@ -204,10 +183,11 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
     return Stored(spec, start + offsets[0], local), length
 
 
-def _are_counts(value: Any) -> TypeGuard[list[int]]:
+def _are_counts(value: Any, longest: int) -> TypeGuard[list[int]]:
     most = 1 << 63
     return (
         isinstance(value, list)
+        and len(value) <= longest  # before a product that takes time in proportion to the square of it
         and all(type(each) is int and 0 <= each < most for each in value)
         and math.prod(each for each in value if each) < most
     )

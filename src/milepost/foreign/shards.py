@@ -5,15 +5,13 @@ from __future__ import annotations
 import posixpath
 import reprlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from milepost.bundle.memory import Array
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
-from milepost.foreign.safetensors import parse_json
+from milepost.foreign.json_data import LONGEST, parse_object
 from milepost.foreign.stored import Source, Stored
 from milepost.storage import ReadableFile
-
-_LONGEST: Final = 256 << 20
 
 
 class ShardedModel:
@@ -90,9 +88,9 @@ class ShardedModel:
 
 def _weight_map(index: ReadableFile) -> dict[str, str]:
     """Name to file, sorted by neither."""
-    if index.size > _LONGEST:
-        raise CorruptCheckpointError("not the index of a model", expected=f"{_LONGEST} bytes or less", found=index.size)
-    files = parse_json(index.read(0, index.size), "the index of a model").get("weight_map")
+    if index.size > LONGEST:
+        raise CorruptCheckpointError("not the index of a model", expected=f"{LONGEST} bytes or less", found=index.size)
+    files = parse_object(index.read(0, index.size), "the index of a model").get("weight_map")
     if not isinstance(files, dict) or not files:
         raise CorruptCheckpointError(
             "not the index of a model", expected="a weight_map, the file of each tensor", found=reprlib.repr(files)

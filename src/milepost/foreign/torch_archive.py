@@ -11,10 +11,8 @@ Source: PyTorch 2.13, ``torch/serialization.py``.
 
 from __future__ import annotations
 
-import io
 import struct
 import sys
-import zipfile
 import zlib
 from typing import Any, Final
 
@@ -25,17 +23,13 @@ from milepost.foreign.pickled import PickledData
 from milepost.foreign.rebuilt import Storage
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, Storages, wrong_checksum
+from milepost.foreign.zip_directory import read_directory
 from milepost.storage import ReadableFile
 
 _MAGIC: Final = b"PK\x03\x04"
 _DATA: Final = "data.pkl"
 _LOCAL_HEADER: Final = 30
 """Bytes before the name of a record; two lengths at its end say how long the name and the extra field are."""
-_MALFORMED: Final = (
-    *(zipfile.BadZipFile, struct.error, ValueError, LookupError, OverflowError),
-    *(NotImplementedError, EOFError, OSError, MemoryError, TypeError),
-)
-"""What comes of an archive that is not one."""
 
 
 def looks_like(file: ReadableFile) -> bool:
@@ -43,7 +37,7 @@ def looks_like(file: ReadableFile) -> bool:
     if file.size < len(_MAGIC) or file.read(0, len(_MAGIC)) != _MAGIC:
         return False
     try:
-        names = _entries(file)
+        names = read_directory(file)
     except CorruptCheckpointError:
         return True
     return any(name.endswith(f"/{_DATA}") for name in names)
@@ -60,7 +54,7 @@ class TorchArchive:
         self.paths = [file.path]
         self._file = file
         try:
-            self._entries = _entries(file)
+            self._entries = read_directory(file)
             folder = next(name for name in self._entries if name.endswith(f"/{_DATA}")).removesuffix(_DATA)
             if f"{folder}constants.pkl" in self._entries:
                 raise UnsupportedError(
@@ -100,12 +94,12 @@ class TorchArchive:
         info = self._entries.get(name)
         if info is None:
             return None
-        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+        if not info.is_plain:
             raise UnsupportedError(
                 "a compressed or encrypted record, which PyTorch does not write", found=f"{name!r:.80}"
             )
-        lengths = self._file.read(info.header_offset, _LOCAL_HEADER)[-4:]
-        return Record(info.header_offset + _LOCAL_HEADER + sum(struct.unpack("<HH", lengths)), info.file_size, info.CRC)
+        lengths = self._file.read(info.offset, _LOCAL_HEADER)[-4:]
+        return Record(info.offset + _LOCAL_HEADER + sum(struct.unpack("<HH", lengths)), info.size, info.crc)
 
     def _read(self, name: str) -> bytes:
         """A whole record, checked."""
@@ -115,49 +109,3 @@ class TorchArchive:
         if record.crc not in (UNKNOWN, crc := zlib.crc32(data)):
             raise wrong_checksum(record, crc)
         return data
-
-
-class _Bytes(io.RawIOBase):
-    """A file of a storage as one of Python's."""
-
-    def __init__(self, file: ReadableFile) -> None:
-        self._of = file
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._of.size}[whence]
-        if base + offset < 0:
-            raise ValueError("a place before the file")
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        count = max(0, min(len(buffer), self._of.size - self._position))
-        if count:
-            self._of.read_into(self._position, memoryview(buffer)[:count])
-            self._position += count
-        return count
-
-
-def _entries(file: ReadableFile) -> dict[str, zipfile.ZipInfo]:
-    """The records of an archive by name."""
-    try:
-        with zipfile.ZipFile(io.BufferedReader(_Bytes(file))) as archive:
-            return {info.filename: info for info in archive.infolist()}
-    except MilepostError:
-        raise
-    except _MALFORMED as error:
-        raise CorruptCheckpointError(
-            "the PyTorch file is cut off or damaged: it begins as an archive, but has no table of its records",
-            file=file.path,
-            found=f"{type(error).__name__}: {error!s:.200}",
-        ) from None

@@ -15,10 +15,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from milepost.errors import UntrackableError
+
 ATTRIBUTES: Final = "/.ATTRIBUTES/"
 SLOT: Final = "/.OPTIMIZER_SLOT/"
 VARIABLE_VALUE: Final = "VARIABLE_VALUE"
 """Local name of the only tensor of a variable or array."""
+LONGEST_PATH: Final = 1 << 15
+"""Characters in the path of an object that is saved."""
+_SHOWN: Final = 60
+"""Characters of such a path, at either end, that an error shows."""
 OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """Key under which a checkpoint holds its object graph."""
 
@@ -48,8 +54,22 @@ def unescape(name: str) -> str:
 
 
 def child_path(parent: str, name: str, *, is_root: bool) -> str:
-    """The path of a child reached by the edge ``name``; ``is_root`` tells an empty name from the root's path."""
-    return escape(name) if is_root else f"{parent}/{escape(name)}"
+    """The path of a child reached by the edge ``name``; ``is_root`` tells an empty name from the root's path.
+
+    Raises:
+        UntrackableError: The path is longer than 32,768 characters. Without a bound, the paths of a chain of n objects
+            would take memory in proportion to n squared.
+    """
+    path = escape(name) if is_root else f"{parent}/{escape(name)}"
+    if len(path) > LONGEST_PATH:
+        raise UntrackableError(
+            "an object is reached by too long a path",
+            key=f"{path[:_SHOWN]}...{path[-_SHOWN:]}",
+            expected=f"at most {LONGEST_PATH} characters from the root to an object",
+            found=f"{len(path)} characters, {path.count('/') + 1} levels",
+            remedy="hold a long chain of objects in one list; if it waits from a restore, call expect_partial() on the status",
+        )
+    return path
 
 
 def tensor_key(path: str, local_name: str) -> str:

@@ -103,6 +103,8 @@ class Node(NamedTuple):
 
 
 _EMPTY: Final[tuple[Any, ...]] = ()
+_BARE: Final = Node()
+"""Every node of which nothing is known, so that very many of them take little memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,9 @@ class ObjectGraph:
             if saved.private:
                 values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in saved.private]
             slots = saved.slot_variables
+            if not (children or values or slots or saved.HasField("registered_saver")):
+                nodes.append(_BARE)
+                continue
             nodes.append(
                 Node(
                     tuple([Edge(edge.local_name, edge.node_id) for edge in children]) if children else _EMPTY,
@@ -196,13 +201,13 @@ class ObjectGraph:
         Computed rather than read: files written before TensorFlow 2.9 lack it, and a wrong one would hide values.
         """
         holds = [bool(node.values or node.slots or node.saver) for node in self.nodes]
-        parents: list[list[int]] = [[] for _ in self.nodes]
+        parents: dict[int, list[int]] = {}
         for number, node in enumerate(self.nodes):
             for edge in node.children:
-                parents[edge.node].append(number)
+                parents.setdefault(edge.node, []).append(number)
         reached = [number for number, value in enumerate(holds) if value]
         for number in reached:
-            for parent in parents[number]:
+            for parent in parents.get(number, ()):
                 if not holds[parent]:
                     holds[parent] = True
                     reached.append(parent)

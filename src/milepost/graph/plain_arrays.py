@@ -6,6 +6,7 @@ those of this machine; the type they had is named beside them, as NumPy does: ``
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Final
 
@@ -74,6 +75,20 @@ def dtype_of(name: Any) -> np.dtype[Any]:
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """A name that `dtype_of` knows, with the byte order."""
     return DType.of(dtype).name if dtype.kind == "V" else dtype.str
+
+
+def shaped(items: list[Any], shape: list[int]) -> Array:
+    """Items as an array of objects.
+
+    Raises:
+        CorruptCheckpointError: There are not as many as the shape has.
+    """
+    if math.prod(shape) != len(items):
+        raise CorruptCheckpointError("an array of another shape", expected=shape, found=f"{len(items)} elements")
+    array = np.empty(len(items), object)
+    for number, item in enumerate(items):  # not at once, which would look into items that are lists
+        array[number] = item
+    return array.reshape(shape)
 
 
 def _encoded_text(array: Array) -> Array:

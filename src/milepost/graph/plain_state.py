@@ -40,7 +40,8 @@ import numpy as np
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.graph.adapter import Array, import_adapters
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
-from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, to_stored
+from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, shaped, to_stored
+from milepost.graph.plain_keys import KeyCheck
 from milepost.tensor import DType
 
 TEXT: Final = "py_state"
@@ -48,6 +49,7 @@ TEXT: Final = "py_state"
 
 _DEEPEST: Final = 64
 _LONGEST_NAME: Final = 200
+_LONGEST_PATH: Final = 1000
 _LONG_INT: Final = 2048
 """Bits from which on an int is written as hexadecimal digits; Python refuses to read long decimal ones."""
 _LONG_BYTES: Final = 1 << 10
@@ -67,14 +69,8 @@ _COLLECTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "Counter": lambda items: Counter(dict(items)),
 }
 _MALFORMED: Final = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    RecursionError,
-    MemoryError,
-    struct.error,
+    *(ValueError, TypeError, LookupError, ArithmeticError),
+    *(AttributeError, RecursionError, MemoryError, struct.error),
 )
 """What comes of taking for granted that a text is one that was written here."""
 
@@ -139,9 +135,10 @@ def pack(state: Any, key: str = "") -> dict[str, Array]:
         array([0, 1])
     """
     entries: dict[str, Array] = {TEXT: np.empty((), object)}
+    numbers: dict[str, int] = {}
 
     def store(array: Array, path: str) -> dict[str, Any]:
-        name = _entry_name(path, entries)
+        name = _entry_name(path, entries, numbers)
         entries[name] = array
         return {"entry": name}
 
@@ -361,12 +358,17 @@ class _Decoder:
         if form is None:
             return {name: self.decode(each, depth + 1) for name, each in value.items()}
         if form in _COLLECTIONS:
-            return _COLLECTIONS[form](self.decode(value["items"], depth + 1))
+            if form in ("dict", "OrderedDict", "Counter"):
+                return _COLLECTIONS[form](self._pairs(value["items"], depth + 1))
+            items = self.decode(value["items"], depth + 1)
+            if form != "tuple":
+                KeyCheck().add(items)
+            return _COLLECTIONS[form](items)
         if form == "deque":
             return deque(self.decode(value["items"], depth + 1), value["maxlen"])
         if form == "defaultdict":
             factory = None if value["factory"] is None else _FACTORIES[value["factory"]]
-            return defaultdict(factory, map(tuple, self.decode(value["items"], depth + 1)))
+            return defaultdict(factory, self._pairs(value["items"], depth + 1))
         if form == "int":
             return int(value["hex"], 16)
         if form == "float":
@@ -380,10 +382,15 @@ class _Decoder:
         if form == "array":
             return self._array(value)
         if form == "objects":
-            return _shaped(self.decode(value["items"], depth + 1), value["shape"])
+            return shaped(self.decode(value["items"], depth + 1), value["shape"])
         if form == "scalar":
             return self._scalar(value, depth)
         return self._registered(form, value, depth)
+
+    def _pairs(self, items: Any, depth: int) -> list[Any]:
+        pairs: list[Any] = self.decode(items, depth)
+        KeyCheck().add(pair[0] for pair in pairs)
+        return pairs
 
     def _registered(self, form: Any, value: dict[str, Any], depth: int) -> Any:
         if form == "tensor":  # as first written, for PyTorch alone
@@ -428,7 +435,7 @@ class _Decoder:
             raw = base64.b64decode(value["base64"], validate=True)
             array = np.frombuffer(raw, dtype_of(value["dtype"])).reshape(value["shape"]).copy()
         elif "items" in value:
-            array = _shaped([self._bytes(each) for each in value["items"]], value["shape"])
+            array = shaped([self._bytes(each) for each in value["items"]], value["shape"])
         else:
             array = self._entry(value["entry"])
         return from_stored(array, value["as"]) if "as" in value else array
@@ -445,15 +452,6 @@ class _Decoder:
         if dtype.kind in "mM":
             return np.array(value["value"], np.int64).view(dtype)[()]
         return np.array(self.decode(value["value"], depth + 1), dtype)[()]
-
-
-def _shaped(items: list[Any], shape: list[int]) -> Array:
-    if math.prod(shape) != len(items):
-        raise CorruptCheckpointError("an array of another shape", expected=shape, found=f"{len(items)} elements")
-    array = np.empty(len(items), object)
-    for number, item in enumerate(items):  # not at once, which would look into items that are lists
-        array[number] = item
-    return array.reshape(shape)
 
 
 def _float_members(value: float) -> dict[str, str]:
@@ -486,15 +484,14 @@ def _is_text(value: str) -> bool:
 
 
 def _join(path: str, name: str) -> str:
-    return f"{path}/{name}" if path else name
+    # Else long names would make the paths below them take more time and memory than the state.
+    return f"{path[-_LONGEST_PATH:]}/{name}" if path else name
 
 
-def _entry_name(path: str, taken: Mapping[str, Any]) -> str:
-    """A name for an entry, which is its path where that can be."""
-    readable = "".join(each if each.isprintable() else "_" for each in path)
-    base = name = readable[-_LONGEST_NAME:] or "value"
-    number = 1
+def _entry_name(path: str, taken: Mapping[str, Any], numbers: dict[str, int]) -> str:
+    """A name for an entry, which is its path where that can be; ``numbers`` are those that names were last given."""
+    base = name = "".join(each if each.isprintable() else "_" for each in path[-_LONGEST_NAME:]) or "value"
     while name in taken:
+        numbers[base] = number = numbers.get(base, 0) + 1
         name = f"{base}_{number}"
-        number += 1
     return name

@@ -1,0 +1,60 @@
+"""Parses JSON that others wrote, with limits of time and memory.
+
+A text may have 256 MiB and 4,000,000 lists and objects, of any depth that Python's parser takes: some hundred or some thousand
+levels, by its version. More is refused. An object takes at least 64 bytes of memory for the 2 that write it, so a text takes at
+most 256 MiB for these and some 20 times its own length.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from typing import Any, Final
+
+from milepost.errors import CorruptCheckpointError, UnsupportedError
+
+LONGEST: Final = 256 << 20
+_MOST: Final = 4_000_000
+
+
+def parse_json(data: bytes, what: str) -> Any:
+    """Parses a JSON text.
+
+    Args:
+        data: The text, UTF-8.
+        what: What the text is, for the error.
+
+    Raises:
+        CorruptCheckpointError: It is none, names something twice, or has too many levels.
+        UnsupportedError: It is longer, or has more lists and objects, than any that libraries write.
+
+    Example:
+        >>> parse_json(b'{"a": [1, 2]}', "the header")
+        {'a': [1, 2]}
+    """
+    count = data.count(b"[") + data.count(b"{")
+    if count > _MOST or len(data) > LONGEST:
+        raise UnsupportedError(
+            f"{what} is too large",
+            expected=f"{_MOST} lists and objects or fewer, in {LONGEST} bytes or less",
+            found=f"{count} in {len(data)} bytes",
+        )
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise CorruptCheckpointError(f"{what} is not JSON", found=f"{error!s:.200}") from None
+
+
+def parse_object(data: bytes, what: str) -> dict[str, Any]:
+    """Parses a JSON text that is an object; arguments and errors as for `parse_json`."""
+    found = parse_json(data, what)
+    if not isinstance(found, dict):
+        raise CorruptCheckpointError(f"{what} is not a JSON object", found=reprlib.repr(found))
+    return found
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name that comes twice")
+    return found

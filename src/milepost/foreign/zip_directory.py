@@ -1,0 +1,150 @@
+"""Reads the directory of a zip archive: which records there are, and where.
+
+::
+
+    archive  := {local header  data}  {entry}  zip64 end?  locator?  end       the entries are the directory
+    entry    := "PK\\1\\2"  versions u16 u16  flags u16  method u16  time u32  crc u32  compressed size u32  size u32
+                lengths of name, extra and comment u16 u16 u16  disk u16  attributes u16 u32  offset u32  name  extra  comment
+    extra    := {id u16  length u16  data}                       id 1: those of size, compressed size, offset, each u64,
+                                                                 that are all ones in the entry
+    end      := "PK\\5\\6"  disks u16 u16  entries u16 u16  size u32  offset u32  length of comment u16  comment
+    locator  := "PK\\6\\7"  disk u32  place of the zip64 end u64  disks u32
+    zip64 end:= "PK\\6\\6"  length u64  versions u16 u16  disks u32 u32  entries u64 u64  size u64  offset u64
+
+Integers are little-endian. A directory may name at most 500,000 records, each once, which must not overlap: so the time and
+memory that an archive takes stay in proportion to its size. Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.storage import ReadableFile
+
+MOST_RECORDS: Final = 500_000
+
+_END: Final = struct.Struct("<4s4H2LH")
+_LOCATOR: Final = struct.Struct("<4sLQL")
+_END64: Final = struct.Struct("<4sQ2H2L4Q")
+_ENTRY: Final = struct.Struct("<4s4HL3L5H2L")
+_LOCAL_HEADER: Final = 30
+_LONGEST_COMMENT: Final = 0xFFFF
+_ALL_ONES: Final = 0xFFFFFFFF
+_IN_ZIP64: Final = 1
+_STORED: Final = 0
+_ENCRYPTED: Final = 1
+
+
+class ZipRecord(NamedTuple):
+    """A record of an archive.
+
+    Attributes:
+        offset: Where its local header is.
+        size: Its bytes.
+        crc: Their CRC-32.
+        is_plain: Whether they are neither compressed nor encrypted.
+    """
+
+    offset: int
+    size: int
+    crc: int
+    is_plain: bool
+
+
+def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:
+    """The records of an archive by name.
+
+    Raises:
+        CorruptCheckpointError: The file is no archive, is cut off or damaged, or names a record twice.
+        UnsupportedError: It has more than 500,000 records.
+    """
+    try:
+        count, size, start = _find(file)
+        if count > MOST_RECORDS:
+            raise UnsupportedError(
+                "an archive of too many records", file=file.path, expected=f"{MOST_RECORDS} or fewer", found=count
+            )
+        return _records(file.read(start, size), count, start)
+    except struct.error as error:
+        raise _damaged(str(error)).with_context(file=file.path) from None
+    except CorruptCheckpointError as error:
+        raise error.with_context(file=file.path) from None
+
+
+def _find(file: ReadableFile) -> tuple[int, int, int]:
+    """How many entries the directory has, its length, and where it begins."""
+    length = min(file.size, _END.size + _LONGEST_COMMENT)
+    tail = file.read(file.size - length, length)
+    at = tail.rfind(b"PK\5\6")
+    if at < 0:
+        raise _damaged("no end of a directory")
+    _, _, _, _, count, size, start, _ = _END.unpack_from(tail, at)
+    limit = file.size - length + at
+    if limit >= _LOCATOR.size:
+        signature, _, place, _ = _LOCATOR.unpack(file.read(limit - _LOCATOR.size, _LOCATOR.size))
+        if signature == b"PK\6\7":
+            if place + _END64.size > limit:
+                raise _damaged("the end of its directory lies outside it")
+            signature, *_, count, size, start = _END64.unpack(file.read(place, _END64.size))
+            if signature != b"PK\6\6":
+                raise _damaged("its directory has no end")
+            limit = place
+    if start + size > limit:
+        raise _damaged(f"a directory of {size} bytes at byte {start} of {limit}")
+    return count, size, start
+
+
+def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
+    found: dict[str, ZipRecord] = {}
+    places: list[tuple[int, int]] = []
+    position = 0
+    for _ in range(count):
+        entry = _ENTRY.unpack_from(directory, position)
+        signature, _, _, flags, method, _, crc, stored, size, name_length, extra_length, comment, *_, offset = entry
+        begin = position + _ENTRY.size
+        position = begin + name_length + extra_length + comment
+        if signature != b"PK\1\2" or position > len(directory):
+            raise _damaged(f"no entry at byte {begin - _ENTRY.size} of its directory")
+        if _ALL_ONES in (size, stored, offset):
+            extra = directory[begin + name_length : begin + name_length + extra_length]
+            size, stored, offset = _from_zip64(extra, size, stored, offset)
+        try:
+            name = directory[begin : begin + name_length].decode()
+        except UnicodeDecodeError:
+            raise _damaged("a name that is not UTF-8") from None
+        if name in found:
+            raise _damaged(f"two records are called {name!r:.80}")
+        if method == _STORED and size != stored and not flags & _ENCRYPTED:
+            raise _damaged(f"the record {name!r:.80} has {size} bytes, of which {stored} are stored")
+        found[name] = ZipRecord(offset, size, crc, method == _STORED and not flags & _ENCRYPTED)
+        places.append((offset, offset + _LOCAL_HEADER + name_length + stored))
+    if position != len(directory):
+        raise _damaged(f"{count} entries of {position} bytes in a directory of {len(directory)}")
+    end = 0
+    for offset, after in sorted(places):
+        if offset < end or after > limit:
+            raise _damaged(f"a record from byte {offset} to byte {after} is not between {end} and {limit}")
+        end = after
+    return found
+
+
+def _from_zip64(extra: bytes, *fields: int) -> list[int]:
+    position = 0
+    while position + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, position)
+        position += 4
+        if kind == _IN_ZIP64:
+            wide = iter(struct.unpack_from(f"<{fields.count(_ALL_ONES)}Q", extra, position))
+            return [next(wide) if field == _ALL_ONES else field for field in fields]
+        position += length
+    return list(fields)
+
+
+def _damaged(found: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        "the PyTorch file is cut off or damaged: it begins as an archive, but has no sound table of its records",
+        expected="a zip archive whose records have names of their own and do not overlap",
+        found=found,
+    )

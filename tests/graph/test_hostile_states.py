@@ -1,0 +1,48 @@
+"""Plain state that nobody would write: refused by milepost's errors, within bounds of time and memory."""
+
+import tracemalloc
+
+import pytest
+
+from milepost import CorruptCheckpointError
+from milepost.graph.plain_keys import KeyCheck
+from milepost.graph.plain_state import from_text
+
+ALIKE = ",".join(str(number * ((1 << 61) - 1)) for number in range(20_000))
+PAIRS = ",".join(f"[{number * ((1 << 61) - 1)},1]" for number in range(20_000))
+
+HOSTILE = {
+    "very many levels": "[" * 200_000 + "]" * 200_000,
+    "a set of one hash": '{"!":"set","items":[' + ALIKE + "]}",
+    "a frozen set of one hash": '{"!":"frozenset","items":[' + ALIKE + "]}",
+    "keys of one hash": '{"!":"dict","items":[' + PAIRS + "]}",
+    "ordered keys of one hash": '{"!":"OrderedDict","items":[' + PAIRS + "]}",
+    "counted keys of one hash": '{"!":"Counter","items":[' + PAIRS + "]}",
+    "default keys of one hash": '{"!":"defaultdict","factory":"int","items":[' + PAIRS + "]}",
+    "a number of thousands of digits": "9" * 100_000,
+    "objects of a shape of exabytes": '{"!":"objects","shape":[1000000000,1000000000],"items":[]}',
+    "text of gigabytes": '{"!":"array","dtype":"<U1000000000","shape":[1],"base64":""}',
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_every_hostile_text_is_refused(text):
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptCheckpointError) as caught:
+            from_text(text, {})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value)) < 1000
+    assert peak < 64 << 20
+
+
+def test_ordinary_keys_of_any_number_are_allowed():
+    check = KeyCheck()
+    check.add(range(100_000))
+    check.add(str(number) for number in range(100_000))
+    check.add((1 << 61) + number for number in range(100_000))
+    check.add(number / 7 for number in range(100_000))
+    check.add((number, number + 1) for number in range(100_000))
+    check.add([None, True, 1.5] * 1000)

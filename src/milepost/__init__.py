@@ -35,6 +35,7 @@ from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy
 from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
 from milepost.errors import (
+    AdapterError,
     CheckpointExistsError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -58,6 +59,7 @@ from milepost.tensor import DType
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdapterError",
     "Checkpoint",
     "CheckpointExistsError",
     "CheckpointLoadStatus",

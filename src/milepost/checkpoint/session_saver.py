@@ -21,6 +21,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.save import execute_save, plan_save
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import LoadStatus, View
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.traversal import walk
 
 _KEPT: Final = 5
@@ -74,6 +75,7 @@ class SessionSaver:
         Returns:
             The checkpoint's path.
         """
+        import_adapters()
         from milepost.adapters.tensorflow import session as sessions
 
         options = options or CheckpointOptions()
@@ -108,6 +110,7 @@ class SessionSaver:
         Raises:
             UnmatchedError: A variable that can be reached was not saved.
         """
+        import_adapters()
         from milepost.adapters.tensorflow import session as sessions
 
         with sessions.use(session):

@@ -13,6 +13,7 @@ from milepost.engine.restore import Restoration
 from milepost.engine.status import CheckpointLoadStatus, ForeignStatus, LoadStatus, NameBasedStatus, View
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.places import places_in_use
@@ -69,7 +70,9 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: It does not fit the live objects; nothing was changed.
+        AdapterError: The adapter of an imported framework cannot be imported; nothing was changed.
     """
+    import_adapters()
     reader = open_any(storage_of(options), prefix)
     if isinstance(reader, ForeignReader):
         return _load_foreign(reader, view, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
@@ -11,6 +10,7 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import Restoration
 from milepost.errors import UnmatchedError
+from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.traversal import walk
 
 View = Callable[[], tuple[Any, Sequence[tuple[str, Any]]]]
@@ -75,7 +75,8 @@ class LoadStatus(abc.ABC):
         Raises:
             UnsupportedError: There are such variables, but there is no session.
         """
-        if "tensorflow" in sys.modules:
+        if imported("tensorflow"):
+            import_adapters()
             from milepost.adapters.tensorflow import session as sessions
 
             objects = walk(*self._view()).objects
@@ -93,7 +94,8 @@ class LoadStatus(abc.ABC):
         Raises:
             UnsupportedError: There are such variables, but there is no session.
         """
-        if "tensorflow" in sys.modules:
+        if imported("tensorflow"):
+            import_adapters()
             from milepost.adapters.tensorflow import session as sessions
 
             sessions.restore(walk(*self._view()).objects, session)

@@ -38,8 +38,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.graph.adapter import Array, import_adapters
+from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.frameworks import import_adapters, register_registry
 from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, to_stored
 from milepost.tensor import DType
 
@@ -113,6 +114,19 @@ def register_kind(
         {'rows': slice(2, None, None)}
     """
     _kinds[name] = _Kind(handles, to_plain, from_plain)
+
+
+def _snapshot() -> Callable[[], None]:
+    kinds = dict(_kinds)
+
+    def put_back() -> None:
+        _kinds.clear()
+        _kinds.update(kinds)
+
+    return put_back
+
+
+register_registry(_snapshot)
 
 
 def pack(state: Any, key: str = "") -> dict[str, Array]:

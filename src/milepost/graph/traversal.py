@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from milepost.errors import UnsupportedError, UntrackableError, UntrackedWarning, warn
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.containers import find_trackable
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.places import Node, placed
@@ -91,7 +92,9 @@ def walk(
     Raises:
         UntrackableError: The root is not trackable, or a dict holds a trackable object under a key that is no string.
         UnsupportedError: A slot variable is also an ordinary child, or has children.
+        AdapterError: The adapter of an imported framework cannot be imported.
     """
+    import_adapters()  # asking for the adapters of types that are known would not
     graph = LiveGraph()
     adapter = adapter_of(root)
     if adapter is None:

@@ -81,10 +81,16 @@ def _flatten_dict(obj: Any) -> tuple[Any, Any]:
     return [(jax.tree_util.DictKey(key), obj[key]) for key in keys], keys
 
 
-# They are no subclasses to JAX, but leaves, unless it is told what they hold.
-jax.tree_util.register_pytree_with_keys(ListWrapper, _flatten_list, lambda _, items: ListWrapper(items))
-for _kind in (DictWrapper, OrderedDictWrapper):
-    jax.tree_util.register_pytree_with_keys(
-        _kind, _flatten_dict, lambda keys, items, kind=_kind: kind(zip(keys, items, strict=True))
-    )
+def _register_wrappers() -> None:
+    """Tells JAX what milepost's lists and dicts hold: they are no subclasses to it, but leaves."""
+    for kind, flatten, make in (
+        (ListWrapper, _flatten_list, lambda _, items: ListWrapper(items)),
+        (DictWrapper, _flatten_dict, lambda keys, items: DictWrapper(zip(keys, items, strict=True))),
+        (OrderedDictWrapper, _flatten_dict, lambda keys, items: OrderedDictWrapper(zip(keys, items, strict=True))),
+    ):
+        if kind not in _TYPES:  # JAX refuses a second time, as after an import of this package that failed later on
+            jax.tree_util.register_pytree_with_keys(kind, flatten, make)
+
+
+_register_wrappers()
 register(PytreeAdapter(), last=True)

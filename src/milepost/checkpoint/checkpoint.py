@@ -15,6 +15,7 @@ from milepost.engine.background import BackgroundWriter
 from milepost.engine.identity import last_restore
 from milepost.engine.load import load_into, saved_model_variables, storage_of
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.processes import claim_path
 from milepost.engine.save import execute_save, plan_save, snapshot
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
@@ -121,12 +122,14 @@ class Checkpoint(Tracked):
         Raises:
             CheckpointExistsError: That checkpoint exists, and this one neither wrote nor restored anything.
             UntrackableError: Something cannot be saved as it is held.
+            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved there.
             StorageError: The files could not be written; what was there before still is.
         """
         if is_session(file_prefix):
             return self._session_saver.save(file_prefix, options, **of_session)  # type: ignore[arg-type]
         if of_session:
             raise TypeError(f"save() takes no argument {next(iter(of_session))!r} without a session")
+        claim_path(os.path.dirname(os.path.abspath(os.fspath(file_prefix))), options)
         counter = self.save_counter
         self.sync()
         counter.assign_add(1)
@@ -150,8 +153,10 @@ class Checkpoint(Tracked):
 
         Raises:
             UntrackableError: Something cannot be saved as it is held.
+            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved there.
             StorageError: The files could not be written; what was there before still is.
         """
+        claim_path(file_prefix, options)
         return self._write(os.fspath(file_prefix), options or CheckpointOptions(), lambda path: None)
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:

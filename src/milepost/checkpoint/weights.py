@@ -11,6 +11,7 @@ from typing import Any, Final
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.processes import claim_path
 from milepost.engine.save import execute_save, plan_save
 from milepost.engine.status import LoadStatus
 from milepost.errors import UnsupportedError
@@ -31,7 +32,8 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         ``filepath`` as a string. It becomes the latest checkpoint of its directory.
 
     Raises:
-        UnsupportedError: The path has the ending of another format, which Keras writes.
+        UnsupportedError: The path has the ending of another format, which Keras writes, or another process of
+            `torch.distributed` or `jax.distributed` has saved there.
         UntrackableError: The model is not trackable, or something in it cannot be saved as it is held.
         StorageError: The files could not be written; what was there before still is.
 
@@ -48,6 +50,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     """
     options = options or CheckpointOptions()
     path = _checked(filepath)
+    claim_path(path, options)
     plan, arrays = plan_save(model, (), options)
     execute_save(plan, arrays, storage_of(options), path, options)
     Checkpoint._publish(path, options)

@@ -32,6 +32,9 @@ class CheckpointOptions:
             what the optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore. Those of Keras 2.11 and
             later refuse such files.
         storage: Where files live; by default those of this machine.
+        process_local: Say that this process alone saves to the path, as on a disk of its own machine. Otherwise, where
+            `torch.distributed` or `jax.distributed` connects several processes, the first that saves to a path has it,
+            and a save of another one there is refused.
     """
 
     experimental_io_device: str | None = None
@@ -45,6 +48,7 @@ class CheckpointOptions:
     overwrite: bool = False
     legacy_keras_optimizers: bool = False
     storage: Storage | None = None
+    process_local: bool = False
 
     @property
     def is_async(self) -> bool:

@@ -22,6 +22,7 @@ from milepost.bundle import index_path
 from milepost.engine.directory import Verification, good_checkpoints, remove_bundle, skipped_message
 from milepost.engine.leftovers import Temporary, new_token, sweep_leftovers, temporaries
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.processes import claim_path
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, get_checkpoint_state, record_state
 from milepost.errors import (
     CheckpointNotFoundError,
@@ -191,6 +192,7 @@ class CheckpointManager:
         Raises:
             CheckpointExistsError: That checkpoint exists, and ``checkpoint`` neither wrote nor restored anything.
             UntrackableError: Something cannot be saved as it is held.
+            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved there.
             StorageError: The files could not be written; what was there before still is.
         """
         step = None
@@ -198,6 +200,7 @@ class CheckpointManager:
             step = _integer(self._step_counter)
             if self._is_too_early(step, check_interval):
                 return None
+        claim_path(self._directory, self._with(options))
         self._checkpoint.sync()
         durable = False
         announcement: WritableFile | None = None

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import jax
 import numpy as np
-from jax._src import tree_util as _private
 
+from milepost.adapters.jax.private import PYTREE_TYPES
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, adapter_of, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
@@ -19,7 +19,6 @@ from milepost.graph.numbers import NUMBERS
 from milepost.graph.trees import is_container
 
 _NODES: Final = jax.tree_util.default_registry
-_TYPES: Final[Mapping[type, Any]] = _private._registry  # nothing public says whether objects of a type are nodes
 
 
 class PytreeAdapter(Adapter):
@@ -30,7 +29,7 @@ class PytreeAdapter(Adapter):
     may_refuse = False
 
     def handles(self, kind: type) -> bool:
-        return kind in _TYPES and kind is not type(None) and not is_container(kind)
+        return kind in PYTREE_TYPES and kind is not type(None) and not is_container(kind)
 
     def tracks(self, obj: Any) -> bool:
         return any(_is_data(leaf) for leaf in jax.tree_util.tree_leaves(obj))
@@ -88,7 +87,9 @@ def _register_wrappers() -> None:
         (DictWrapper, _flatten_dict, lambda keys, items: DictWrapper(zip(keys, items, strict=True))),
         (OrderedDictWrapper, _flatten_dict, lambda keys, items: OrderedDictWrapper(zip(keys, items, strict=True))),
     ):
-        if kind not in _TYPES:  # JAX refuses a second time, as after an import of this package that failed later on
+        if (
+            kind not in PYTREE_TYPES
+        ):  # JAX refuses a second time, as after an import of this package that failed later on
             jax.tree_util.register_pytree_with_keys(kind, flatten, make)
 
 

@@ -23,6 +23,7 @@ from milepost.errors import CheckpointExistsError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import wrap
+from milepost.graph.remedies import forgotten_init, remedy_for
 from milepost.graph.traversal import live_children
 from milepost.graph.trees import is_empty_tree, is_functional
 from milepost.graph.waiting import admit
@@ -236,7 +237,9 @@ class Checkpoint(Tracked):
 
     @property
     def _private(self) -> _State:
-        state: _State = self.__dict__[_PRIVATE]
+        state: _State | None = self.__dict__.get(_PRIVATE)
+        if state is None:
+            raise forgotten_init(self)
         return state
 
     def _view(self) -> tuple[Any, Sequence[tuple[str, Any]]]:
@@ -329,5 +332,5 @@ def _not_trackable(name: str, value: Any) -> UntrackableError:
         key=name,
         expected="a Module, Variable, array, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy="hold numbers in milepost.Variable, and other state in a milepost.PythonState",
+        remedy=remedy_for(value),
     )

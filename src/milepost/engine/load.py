@@ -11,7 +11,7 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
 from milepost.engine.status import CheckpointLoadStatus, ForeignStatus, LoadStatus, NameBasedStatus, View
-from milepost.errors import MilepostError
+from milepost.errors import MilepostError, UntrackableError
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
@@ -71,9 +71,19 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: It does not fit the live objects; nothing was changed.
         AdapterError: The adapter of an imported framework cannot be imported; nothing was changed.
+        UntrackableError: A live object does not say what it holds; nothing was changed.
     """
     import_adapters()
-    reader = open_any(storage_of(options), prefix)
+    try:
+        return _load(open_any(storage_of(options), prefix), view, options)
+    except UntrackableError as error:
+        if error.key is None:  # matching knows saved paths; a walk over the live objects names the one that fails
+            for _ in walk(*view(), slots=False).values():
+                pass
+        raise
+
+
+def _load(reader: BundleReader, view: View, options: CheckpointOptions) -> LoadStatus:
     if isinstance(reader, ForeignReader):
         return _load_foreign(reader, view, options)
     graph = read_object_graph(reader)

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from milepost.bundle import index_path
 from milepost.engine.directory import Verification, good_checkpoints, remove_bundle, skipped_message
@@ -32,6 +32,7 @@ from milepost.errors import (
     StorageError,
     warn,
 )
+from milepost.graph.remedies import forgotten_init
 from milepost.retention import ManagedCheckpoint, RetentionPolicy, recover
 from milepost.storage import LocalStorage, Storage, WritableFile
 
@@ -134,6 +135,13 @@ class CheckpointManager:
         self._must_look = False
         self._recover()
         self._take_up()
+
+    if not TYPE_CHECKING:  # type checkers would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("_checkpoint", "_checkpoint_interval", "_directory", "_managed", "_series"):
+                raise forgotten_init(self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @property
     def checkpoint(self) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from milepost.adapters.processes import ProcessGroup
-from milepost.adapters.torch import private
+from milepost.adapters.torch.private import default_store
 
 
 def torch_process_group() -> ProcessGroup | None:
@@ -15,5 +15,5 @@ def torch_process_group() -> ProcessGroup | None:
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
         return None
-    store: Any = private.default_store()
+    store: Any = default_store() if default_store is not None else None
     return ProcessGroup("torch.distributed", distributed.get_rank(), distributed.get_world_size(), store, store)

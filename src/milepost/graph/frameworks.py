@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from milepost.errors import AdapterError
 
+_T = TypeVar("_T")
 Snapshot = Callable[[], Callable[[], None]]
 """Takes a copy of a registry; what it returns puts that copy back."""
 
@@ -54,6 +55,22 @@ def register_framework(framework: str, module: str, tried: str = "") -> None:
 def register_registry(snapshot: Snapshot) -> None:
     """Names something that modules of adapters add to when they are imported, and which a failed import must not change."""
     _registries.append(snapshot)
+
+
+def registry(kinds: dict[str, _T]) -> dict[str, _T]:
+    """The same dict, which a failed import leaves as it was."""
+
+    def snapshot() -> Callable[[], None]:
+        before = dict(kinds)
+
+        def put_back() -> None:
+            kinds.clear()
+            kinds.update(before)
+
+        return put_back
+
+    register_registry(snapshot)
+    return kinds
 
 
 def imported(framework: str) -> ModuleType | None:

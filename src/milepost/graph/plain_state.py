@@ -40,7 +40,7 @@ import numpy as np
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
-from milepost.graph.frameworks import import_adapters, register_registry
+from milepost.graph.frameworks import import_adapters, registry
 from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, to_stored
 from milepost.tensor import DType
 
@@ -89,7 +89,7 @@ class _Kind(NamedTuple):
     from_plain: Callable[[Any], Any]
 
 
-_kinds: Final[dict[str, _Kind]] = {}
+_kinds: Final[dict[str, _Kind]] = registry({})
 
 
 def register_kind(
@@ -114,19 +114,6 @@ def register_kind(
         {'rows': slice(2, None, None)}
     """
     _kinds[name] = _Kind(handles, to_plain, from_plain)
-
-
-def _snapshot() -> Callable[[], None]:
-    kinds = dict(_kinds)
-
-    def put_back() -> None:
-        _kinds.clear()
-        _kinds.update(kinds)
-
-    return put_back
-
-
-register_registry(_snapshot)
 
 
 def pack(state: Any, key: str = "") -> dict[str, Array]:

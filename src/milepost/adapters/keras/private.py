@@ -32,6 +32,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAda
 # The lists and dicts that Keras makes of those that are assigned, and the functions that look into nested structures.
 from keras.src.tree import register_tree_node_class as register_tree_node_class
 from keras.src.utils import tracking as _tracking
+from keras.src.utils.torch_utils import TorchModuleWrapper as TorchModuleWrapper  # layers that hold modules
 
 TrackedList: Any = _tracking.TrackedList
 TrackedDict: Any = _tracking.TrackedDict
@@ -41,11 +42,10 @@ if keras.backend.backend() == "torch":
     # Where new tensors are to be, when a value comes before its variable has one.
     from keras.src.backend.torch.core import DEFAULT_DEVICE as DEFAULT_DEVICE
 
-    # Batches for fit(), and layers that hold modules of PyTorch.
+    # Batches for fit().
     from keras.src.backend.torch.core import convert_to_tensor as convert_to_tensor
     from keras.src.backend.torch.core import device_scope as device_scope
     from keras.src.backend.torch.core import get_device as get_device
-    from keras.src.utils.torch_utils import TorchModuleWrapper as TorchModuleWrapper
 
 ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "keras.Variable": {

@@ -216,8 +216,10 @@ class _Encoder:
         if kind is str:
             return value if _is_text(value) else {"!": "str", "escaped": value.encode("unicode_escape").decode()}
         if kind is complex:
-            real, imag = (self.encode(part, path, depth) for part in (value.real, value.imag))
-            return {"!": "complex", "real": real, "imag": imag}
+            return {
+                "!": "complex",
+                **{part: self.encode(getattr(value, part), path, depth) for part in ("real", "imag")},
+            }
         if kind in (bytes, bytearray):
             return {"!": kind.__name__, **self._bytes(bytes(value), path)}
         if isinstance(value, np.generic):

@@ -166,10 +166,10 @@ def unpack(arrays: Mapping[str, Array]) -> Any:
     """
     text = arrays.get(TEXT)
     content = text.item() if isinstance(text, np.ndarray) and text.shape == () else None
-    if not isinstance(content, (bytes, str)):
-        found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
-        raise CorruptCheckpointError("no plain state", expected=f"a scalar string {TEXT!r}", found=found)
-    return from_text(content, arrays)
+    if isinstance(content, (bytes, str)):
+        return from_text(content, arrays)
+    found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
+    raise CorruptCheckpointError("no plain state", expected=f"a scalar string {TEXT!r}", found=found)
 
 
 def to_text(state: Any, key: str, store: Store) -> str:
@@ -216,15 +216,11 @@ class _Encoder:
         if kind is str:
             return value if _is_text(value) else {"!": "str", "escaped": value.encode("unicode_escape").decode()}
         if kind is complex:
-            return {
-                "!": "complex",
-                **{part: self.encode(getattr(value, part), path, depth) for part in ("real", "imag")},
-            }
+            real, imag = (self.encode(part, path, depth) for part in (value.real, value.imag))
+            return {"!": "complex", "real": real, "imag": imag}
         if kind in (bytes, bytearray):
             return {"!": kind.__name__, **self._bytes(bytes(value), path)}
-        if isinstance(value, np.generic):
-            return self._scalar(value, path, depth)
-        return self._nested(value, path, depth)
+        return (self._scalar if isinstance(value, np.generic) else self._nested)(value, path, depth)
 
     def _nested(self, value: Any, path: str, depth: int) -> Any:
         if id(value) in self._open:

@@ -35,6 +35,7 @@ from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy
 from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
 from milepost.errors import (
+    AdapterError,
     AfterCommitError,
     CheckpointExistsError,
     CheckpointNotFoundError,
@@ -60,6 +61,7 @@ from milepost.tensor import DType
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdapterError",
     "AfterCommitError",
     "Checkpoint",
     "CheckpointExistsError",

@@ -13,6 +13,7 @@
     ├── UntrackableError         (ValueError)         an object that cannot take part in a checkpoint
     ├── UnmatchedError           (AssertionError)     a status assertion does not hold
     ├── CheckpointExistsError    (FileExistsError)    a save would replace a checkpoint it knows nothing of
+    ├── AdapterError             (ImportError)        the installed version of a framework is one that milepost cannot use
     └── StorageError             (OSError)            the disk refused: full, read-only, failing
         └── AfterCommitError                          a checkpoint is saved, but something that comes after it failed
 
@@ -192,6 +193,27 @@ class UnmatchedError(MilepostError, AssertionError):
 
 class CheckpointExistsError(MilepostError, FileExistsError):
     """A save would replace checkpoints, or join a series of them, that this process neither wrote nor restored."""
+
+
+class AdapterError(MilepostError, ImportError):
+    """The adapter of an imported framework cannot be imported, mostly because the framework no longer has a private name.
+
+    Nothing is saved or restored then, since the framework's objects would be left out.
+
+    Args:
+        problem: One sentence: what is wrong.
+        framework: Name of the framework's package.
+        version: Its installed version.
+        tried: The versions that the adapter was tried with.
+        **facts: As for `MilepostError`; ``key`` is the name that is gone, where that is known.
+    """
+
+    def __init__(self, problem: str, *, framework: str = "", version: str = "", tried: str = "", **facts: Any) -> None:
+        super().__init__(problem, **facts)
+        self.framework = framework
+        self.version = version
+        self.tried = tried
+        self.name = facts.get("key")
 
 
 class StorageError(MilepostError, OSError):

@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 import keras as _keras
 
 from milepost.callbacks.checkpoints import FitCheckpoints as _FitCheckpoints
+from milepost.graph.frameworks import import_adapters as _import_adapters
+from milepost.graph.frameworks import whole_import as _whole_import
 
 if TYPE_CHECKING:
     _Base = _FitCheckpoints
-elif int(_keras.__version__.partition(".")[0]) >= 3:
-    from milepost.callbacks.keras3 import Keras3Checkpoints as _Base
 else:
-    from milepost.callbacks.keras2 import keras2_checkpoints as _keras2_checkpoints
+    _import_adapters()  # in their order, before the callback needs one of them
+    with _whole_import("keras"):
+        if int(_keras.__version__.partition(".")[0]) >= 3:
+            from milepost.callbacks.keras3 import Keras3Checkpoints as _Base
+        else:
+            from milepost.callbacks.keras2 import keras2_checkpoints as _keras2_checkpoints
 
-    _Base = _keras2_checkpoints(_keras)
+            _Base = _keras2_checkpoints(_keras)
 
 __all__ = ["CheckpointCallback"]
 

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import tf_keras as _keras
 
 from milepost.callbacks.checkpoints import FitCheckpoints as _FitCheckpoints
-from milepost.callbacks.keras2 import keras2_checkpoints as _keras2_checkpoints
+from milepost.graph.frameworks import whole_import as _whole_import
 
 if TYPE_CHECKING:
     _Base = _FitCheckpoints
 else:
-    _Base = _keras2_checkpoints(_keras)
+    with _whole_import("tf_keras"):
+        from milepost.callbacks.keras2 import keras2_checkpoints as _keras2_checkpoints
+
+        _Base = _keras2_checkpoints(_keras)
 
 __all__ = ["CheckpointCallback"]
 

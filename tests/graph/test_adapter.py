@@ -9,7 +9,9 @@ import pytest
 
 from milepost import Checkpoint
 from milepost.graph import adapter as contract
-from milepost.graph.adapter import Adapter, Value, adapter_of, register, register_framework
+from milepost.graph import frameworks
+from milepost.graph.adapter import Adapter, Value, adapter_of, register
+from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.waiting import admit
 from milepost.tensor import DType
@@ -62,7 +64,8 @@ class LayerAdapter(Adapter):
 @pytest.fixture(autouse=True)
 def adapters(monkeypatch):
     monkeypatch.setattr(contract, "_adapters", list(contract._adapters))
-    monkeypatch.setattr(contract, "_awaited", {})
+    monkeypatch.setattr(frameworks, "_awaited", {})
+    monkeypatch.setattr(frameworks, "_tried", {})
     monkeypatch.setattr(contract, "_by_type", {})
     register(WeightAdapter())
     register(LayerAdapter())

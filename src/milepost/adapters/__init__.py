@@ -3,11 +3,11 @@
 from milepost.adapters import numpy as numpy  # always there: milepost depends on it
 from milepost.adapters import random_state as random_state
 from milepost.adapters import stateful as stateful  # of no library in particular
-from milepost.graph.adapter import register_framework
+from milepost.graph.frameworks import register_framework
 
 # Keras comes after PyTorch, and so is asked before: its layers may be modules of PyTorch.
-register_framework("torch", "milepost.adapters.torch")
-register_framework("jax", "milepost.adapters.jax")
-register_framework("flax.nnx", "milepost.adapters.flax")
-register_framework("tensorflow", "milepost.adapters.tensorflow")
-register_framework("keras", "milepost.adapters.keras")
+register_framework("torch", "milepost.adapters.torch", tried="2.13")
+register_framework("jax", "milepost.adapters.jax", tried="0.10")
+register_framework("flax.nnx", "milepost.adapters.flax", tried="0.12")
+register_framework("tensorflow", "milepost.adapters.tensorflow", tried="2.15 and 2.21")
+register_framework("keras", "milepost.adapters.keras", tried="3.15")

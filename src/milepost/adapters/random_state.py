@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from milepost.adapters.stateful import PackedAdapter, python_state, set_python_s
 from milepost.errors import MismatchError, UnrestoredWarning, UntrackableError, warn
 from milepost.graph.adapter import adapter_of, register
 from milepost.graph.containers import NoDependency
+from milepost.graph.frameworks import imported
 from milepost.graph.module import Tracked
 from milepost.graph.native import AttributeAdapter
 
@@ -80,8 +80,8 @@ class RandomStateAdapter(PackedAdapter, AttributeAdapter):
 def global_state() -> dict[str, Any]:
     """The state of all global generators of what is imported, as plain data: by library, and by device."""
     state: dict[str, Any] = {"python": python_state(random), "numpy": np.random.get_state(legacy=False)}
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "get_rng_state"):
+    torch = imported("torch")
+    if torch is not None:
         state["torch"] = {"cpu": torch.get_rng_state().numpy()}
         for device in _DEVICES:
             generators = _generators(torch, device)
@@ -116,8 +116,8 @@ def _set(state: Mapping[str, Any]) -> dict[str, Any]:
     np.random.set_state(state["numpy"])
     if "torch" not in state:
         return {}
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "get_rng_state"):
+    torch = imported("torch")
+    if torch is None:
         warn(
             "PyTorch is not imported, so its saved random state was not restored; import it before restoring",
             UnrestoredWarning,

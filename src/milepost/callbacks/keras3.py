@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras.src.random.seed_generator import global_seed_generator
-from keras.src.trainers.data_adapters import data_adapter_utils
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from milepost.adapters.keras.private import DataAdapter, data_adapter_utils, global_seed_generator
 from milepost.callbacks.checkpoints import FitCheckpoints
 from milepost.callbacks.feed import PLACEHOLDER, Feed
 from milepost.callbacks.resumable import Trainer
@@ -31,7 +29,7 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
         return found
 
     def get_torch_dataloader(self) -> Iterator[Any]:
-        from keras.src.backend.torch.core import convert_to_tensor
+        from milepost.adapters.keras.private import convert_to_tensor
 
         for batch in self._feed:
             yield batch if batch is PLACEHOLDER else keras.tree.map_structure(convert_to_tensor, batch)

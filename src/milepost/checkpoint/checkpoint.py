@@ -18,6 +18,7 @@ from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
 from milepost.engine.load import load_into, saved_model_variables, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.save import plan_save, snapshot
 from milepost.engine.series import list_announced
@@ -27,6 +28,7 @@ from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import wrap
+from milepost.graph.remedies import forgotten_init, remedy_for
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees import is_empty_tree, is_functional
 from milepost.graph.waiting import admit
@@ -161,7 +163,8 @@ class Checkpoint(Tracked):
         Raises:
             CheckpointExistsError: The directory has checkpoints of this name, and this one has restored none of them.
             UntrackableError: Something cannot be saved as it is held.
-            UnsupportedError: This is called inside a ``tf.function``.
+            UnsupportedError: This is called inside a ``tf.function``, or another process of `torch.distributed` or
+                `jax.distributed` has saved there.
             StorageError: The files could not be written; what was there before still is.
             AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
@@ -172,6 +175,7 @@ class Checkpoint(Tracked):
         with self._exclusive():
             counter = self.save_counter
             save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", options, record_latest)
+            claim_path(save.directory, save.options)
             counter.assign_add(1)
             try:
                 return self._write_numbered(save)
@@ -195,6 +199,7 @@ class Checkpoint(Tracked):
 
         Raises:
             UntrackableError: Something cannot be saved as it is held.
+            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved there.
             StorageError: The files could not be written; what was there before still is.
         """
         options = resolved(options)
@@ -203,7 +208,9 @@ class Checkpoint(Tracked):
 
             objects = walk(*self._view()).objects
             return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
-        return self._write(Save(plain_path(file_prefix), options))
+        save = Save(plain_path(file_prefix), options)
+        claim_path(save.place, save.options)
+        return self._write(save)
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
@@ -289,7 +296,9 @@ class Checkpoint(Tracked):
 
     @property
     def _private(self) -> _State:
-        state: _State = self.__dict__[_PRIVATE]
+        state: _State | None = self.__dict__.get(_PRIVATE)
+        if state is None:
+            raise forgotten_init(self)
         return state
 
     def _view(self) -> tuple[Any, Sequence[tuple[str, Any]]]:
@@ -356,18 +365,5 @@ def _not_trackable(name: str, value: Any) -> UntrackableError:
         key=name,
         expected="a Module, Variable, array, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy=_how_to_track(value),
-    )
-
-
-def _how_to_track(value: Any) -> str:
-    if isinstance(value, (bool, int, float, complex, str, bytes)):
-        return f"hold it in a milepost.Variable({value!r:.40})"
-    if isinstance(value, type):
-        return "pass an object rather than its class"
-    if type(value).__module__ == "builtins" or callable(value):
-        return "leave it out, or hold what it stands for in a milepost.PythonState"
-    return (
-        f"derive {type(value).__name__} from milepost.Module, give it state_dict() and load_state_dict(), or hold its state "
-        "in a milepost.PythonState"
+        remedy=remedy_for(value),
     )

@@ -22,6 +22,7 @@ from milepost.engine.save import execute_save, plan_save
 from milepost.engine.series import is_inside, is_of_series, split_number
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import LoadStatus, View
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.traversal import walk
 from milepost.storage.paths import plain_path
 
@@ -76,6 +77,7 @@ class SessionSaver:
         Returns:
             The checkpoint's path.
         """
+        import_adapters()
         from milepost.adapters.tensorflow import session as sessions
 
         options = resolved(options)
@@ -115,6 +117,7 @@ class SessionSaver:
         Raises:
             UnmatchedError: A variable that can be reached was not saved.
         """
+        import_adapters()
         from milepost.adapters.tensorflow import session as sessions
 
         with sessions.use(session):

@@ -13,6 +13,7 @@ from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.checkpoint.views import TrackableView
 from milepost.engine.load import load_into
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, record_latest
 from milepost.engine.save import plan_save
 from milepost.engine.state_file import check_recordable
@@ -37,7 +38,8 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         ``filepath`` as a string. It becomes the latest checkpoint of its directory.
 
     Raises:
-        UnsupportedError: The path has the ending of another format, which Keras writes.
+        UnsupportedError: The path has the ending of another format, which Keras writes, or another process of
+            `torch.distributed` or `jax.distributed` has saved there.
         UntrackableError: The model is not trackable, or something in it cannot be saved as it is held.
         StorageError: The files could not be written; what was there before still is.
         AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
@@ -58,6 +60,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     path = _checked(filepath)
     check_recordable(path)
     save = ListedSave(path, options, record_latest)
+    claim_path(save.place, save.options)
     save.run(*plan_save(model, (), options))
     return path
 

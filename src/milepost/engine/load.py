@@ -11,8 +11,9 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
 from milepost.engine.status import CheckpointLoadStatus, ForeignStatus, LoadStatus, NameBasedStatus, View
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UntrackableError
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.places import places_in_use
@@ -71,16 +72,25 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: It does not fit the live objects; nothing was changed.
+        AdapterError: The adapter of an imported framework cannot be imported; nothing was changed.
+        UntrackableError: A live object does not say what it holds; nothing was changed.
     """
-    for _ in range(_TRIES):
-        reader = open_any(storage_of(options), prefix)
-        try:
-            return _load(reader, view, options)
-        except (CorruptCheckpointError, CheckpointNotFoundError):
-            # Of very many data files some are opened late, and may be another checkpoint's by then.
-            if not reader.is_replaced():
-                raise
-    return _load(open_any(storage_of(options), prefix), view, options)
+    import_adapters()
+    try:
+        for _ in range(_TRIES):
+            reader = open_any(storage_of(options), prefix)
+            try:
+                return _load(reader, view, options)
+            except (CorruptCheckpointError, CheckpointNotFoundError):
+                # Of very many data files some are opened late, and may be another checkpoint's by then.
+                if not reader.is_replaced():
+                    raise
+        return _load(open_any(storage_of(options), prefix), view, options)
+    except UntrackableError as error:
+        if error.key is None:  # matching knows saved paths; a walk over the live objects names the one that fails
+            for _ in walk(*view(), slots=False).values():
+                pass
+        raise
 
 
 def _load(reader: BundleReader, view: View, options: CheckpointOptions) -> LoadStatus:

@@ -24,7 +24,7 @@ from milepost.engine.plan import PlannedRead, RestorePlan
 from milepost.graph.adapter import Adapter, Value, adapter_of
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.traversal import live_children
+from milepost.graph.traversal import live_children, values_of
 from milepost.graph.waiting import SlotKey
 from milepost.tensor import TensorSpec
 
@@ -205,7 +205,7 @@ class Matcher:
             match.waits.append(wait)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
-        values = self._whatever_was_saved(saved) if adapter.open_ended and saved else adapter.values(obj)
+        values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
         if not values:
             if saved:
                 match.unused[node] = {unescape(value.name) for value in saved}

@@ -38,6 +38,9 @@ class CheckpointOptions:
             what the optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore. Those of Keras 2.11 and
             later refuse such files.
         storage: Where files live; by default those of this machine.
+        process_local: Say that this process alone saves to the path, as on a disk of its own machine. Otherwise, where
+            `torch.distributed` or `jax.distributed` connects several processes, the first that saves to a path has it,
+            and a save of another one there is refused.
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback takes more than the path, or is no function.
@@ -61,6 +64,7 @@ class CheckpointOptions:
     overwrite: bool = False
     legacy_keras_optimizers: bool = False
     storage: Storage | None = None
+    process_local: bool = False
 
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)

@@ -19,7 +19,7 @@ from milepost.engine.series import list_saved
 from milepost.engine.state_file import STATE_FILE
 from milepost.errors import AfterCommitError, MilepostError
 from milepost.graph.adapter import Array
-from milepost.storage import Storage, anchored
+from milepost.storage import LocalStorage, Storage, anchored
 
 
 class Save:
@@ -40,6 +40,17 @@ class Save:
         # The save ends where it began, even if the current directory changes meanwhile.
         self.options.storage = anchored(storage_of(self.options), path)
         self._callbacks = self.options.write_callbacks
+
+    @property
+    def place(self) -> str:
+        """The path from the root of the file system on, where the storage has such paths."""
+        storage = storage_of(self.options)
+        return storage.absolute(self.path) if isinstance(storage, LocalStorage) else self.path
+
+    @property
+    def directory(self) -> str:
+        """The directory of `place`."""
+        return os.path.dirname(self.place)
 
     def run(self, plan: SavePlan, arrays: Sequence[Array]) -> None:
         """Writes and commits; then does what comes after.

@@ -22,6 +22,7 @@ from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.places import places_in_use
+from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
 from milepost.tensor import DType
@@ -75,6 +76,8 @@ def plan_save(
             read[number] = [(value, value.read()) for value in values]
         except MilepostError as error:
             raise error.with_context(key=live.paths[number]) from None
+        except Exception as error:
+            raise cannot_be_read(live.objects[number], error).with_context(key=live.paths[number]) from error
     nodes = []
     writes: list[PlannedWrite] = []
     arrays: list[Array] = []

@@ -12,6 +12,7 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import Restoration
 from milepost.errors import UnmatchedError
+from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.traversal import walk
 
 View = Callable[[], tuple[Any, Sequence[tuple[str, Any]]]]
@@ -106,7 +107,8 @@ class LoadStatus(abc.ABC):
         Raises:
             UnsupportedError: There are such variables, but there is no session.
         """
-        if "tensorflow" in sys.modules:
+        if imported("tensorflow"):
+            import_adapters()
             from milepost.adapters.tensorflow import session as sessions
 
             objects = walk(*self._view()).objects
@@ -124,7 +126,8 @@ class LoadStatus(abc.ABC):
         Raises:
             UnsupportedError: There are such variables, but there is no session.
         """
-        if "tensorflow" in sys.modules:
+        if imported("tensorflow"):
+            import_adapters()
             from milepost.adapters.tensorflow import session as sessions
 
             sessions.restore(walk(*self._view()).objects, session)

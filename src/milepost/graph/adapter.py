@@ -7,14 +7,13 @@ how is one told that it has a new child. Adapters hold no state of their own: th
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
 import numpy as np
 
+from milepost.graph.frameworks import import_adapters, register_registry
 from milepost.tensor import DType, TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -230,7 +229,6 @@ saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots",
 """Set during a save for Keras' oldest optimizers, which know slot variables and hyperparameters only."""
 
 _adapters: list[Adapter] = []
-_awaited: dict[str, str] = {}
 _by_type: dict[type, Adapter | None] = {}
 _functional: Final = [False]
 _MISSING: Final = object()
@@ -244,18 +242,8 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
         last: Whether it is asked after all others instead, as one of objects that nobody else knows.
     """
     _adapters.insert(len(_adapters) if last else 0, adapter)
-    _by_type.clear()
+    _forget_answers()
     _functional[0] |= adapter.functional
-
-
-def register_framework(framework: str, module: str) -> None:
-    """Names the module that registers a framework's adapter; it is imported once the user has imported the framework.
-
-    Args:
-        framework: Top-level name of the framework's package.
-        module: Full name of the module that calls `register` when imported.
-    """
-    _awaited[framework] = module
 
 
 def is_anything_functional() -> bool:
@@ -263,20 +251,19 @@ def is_anything_functional() -> bool:
     return _functional[0]
 
 
-def import_adapters() -> None:
-    """Imports the adapters of all frameworks that the user has imported by now."""
-    for framework in [name for name in _awaited if name in sys.modules]:
-        importlib.import_module(_awaited.pop(framework))
-
-
 def adapter_of_type(kind: type) -> Adapter | None:
-    """The adapter for objects of exactly this type, or None if they are not trackable."""
+    """The adapter for objects of exactly this type, or None if they are not trackable.
+
+    Raises:
+        AdapterError: The adapter of an imported framework cannot be imported.
+    """
     known = _by_type.get(kind, _MISSING)
     if known is not _MISSING:
         return known  # type: ignore[return-value]
     import_adapters()
+    answers = _by_type
     found = next((adapter for adapter in _adapters if adapter.handles(kind)), None)
-    _by_type[kind] = found
+    answers[kind] = found
     return found
 
 
@@ -286,3 +273,23 @@ def adapter_of(obj: object) -> Adapter | None:
     if adapter is not None and adapter.conditional and not adapter.tracks(obj):
         return None
     return adapter
+
+
+def _forget_answers() -> None:
+    """Lets every type be asked about again; what a thread has found out meanwhile goes to the old answers."""
+    global _by_type
+    _by_type = {}
+
+
+def _snapshot() -> Callable[[], None]:
+    adapters, functional = list(_adapters), _functional[0]
+
+    def put_back() -> None:
+        _adapters[:] = adapters
+        _functional[0] = functional
+        _forget_answers()
+
+    return put_back
+
+
+register_registry(_snapshot)

@@ -270,7 +270,7 @@ def wrap(value: Any) -> Any:
         return value
     if kind in _WRAPPERS:
         return _wrap_container(value, {})
-    if isinstance(value, tuple) and is_tuple(kind):
+    if issubclass(kind, tuple) and is_tuple(kind):
         return _wrap_tuple(value, {})
     return value
 
@@ -279,7 +279,7 @@ def _wrap_member(value: Any, wrapped: dict[int, Any]) -> Any:
     kind = type(value)
     if kind in _WRAPPERS:
         return wrapped[id(value)] if id(value) in wrapped else _wrap_container(value, wrapped)
-    if isinstance(value, tuple) and is_tuple(kind):
+    if issubclass(kind, tuple) and is_tuple(kind):
         return _wrap_tuple(value, wrapped)
     return value.value if kind is NoDependency else value
 
@@ -308,16 +308,24 @@ def _wrap_tuple(value: tuple[Any, ...], wrapped: dict[int, Any]) -> tuple[Any, .
     return make_tuple(type(value), members)
 
 
+def _field(obj: Any, name: str) -> Any:
+    try:
+        return object.__getattribute__(obj, name)
+    except AttributeError:
+        return None
+
+
 def find_trackable(value: Any, _seen: frozenset[int] = frozenset()) -> Any:
     """A trackable object that is no mere container, somewhere inside a value of any kind of container; else None."""
     if id(value) in _seen:
         return None
-    if isinstance(value, Mapping):
+    kind = type(value)  # an object may answer to ``__class__`` with any code of its own
+    if issubclass(kind, Mapping):
         members: Iterable[Any] = value.values()
-    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+    elif issubclass(kind, (list, tuple, set, frozenset, deque)):
         members = value
-    elif is_dataclass(value) and not isinstance(value, type) and adapter_of(value) is None:
-        members = [getattr(value, each.name, None) for each in fields(value)]
+    elif is_dataclass(kind) and adapter_of(value) is None:
+        members = [_field(value, each.name) for each in fields(kind)]
     else:
         return value if adapter_of(value) is not None else None
     seen = _seen | {id(value)}

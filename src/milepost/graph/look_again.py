@@ -29,9 +29,10 @@ def look_again(holder: Any) -> list[str]:
         return []
     found, given = False, []
     successors = {}
-    for name, child in list(live_children(adapter, holder)):
+    stand_ins = adapter.stand_ins(holder, [name for name in edges if isinstance(name, str)])
+    for name, child in [*live_children(adapter, holder), *stand_ins]:
         if name in edges or ANY in edges:
-            found = found or name in edges
+            found = True
             if not all(each.superseded or each.is_settled() for each in edges.get(name, ())):
                 given.append(name)
             successor = admit(holder, name, child)

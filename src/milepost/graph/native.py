@@ -40,7 +40,8 @@ class SlotAdapter(Adapter):
     """Any object that has ``get_slot_names()`` and ``get_slot(variable, name)``."""
 
     def has_slots(self, obj: Any) -> bool:
-        return hasattr(obj, "get_slot_names") and hasattr(obj, "get_slot")
+        # Of the class, since a __getattr__ may have an answer to every name.
+        return hasattr(type(obj), "get_slot_names") and hasattr(type(obj), "get_slot")
 
     def slot_names(self, obj: Any) -> Sequence[str]:
         names: Sequence[str] = obj.get_slot_names()
@@ -53,13 +54,11 @@ class SlotAdapter(Adapter):
             return None
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
-        make = getattr(obj, "add_slot", None)
-        return make(variable, name) if make is not None else None
+        return obj.add_slot(variable, name) if hasattr(type(obj), "add_slot") else None
 
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
-        drop = getattr(obj, "drop_slot", None)
-        if drop is not None:
-            drop(variable, name)
+        if hasattr(type(obj), "drop_slot"):
+            obj.drop_slot(variable, name)
 
 
 class AttributeAdapter(SlotAdapter):

@@ -38,8 +38,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.graph.adapter import Array, import_adapters
+from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.frameworks import import_adapters, registry
 from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, shaped, to_stored
 from milepost.graph.plain_keys import KeyCheck
 from milepost.tensor import DType
@@ -84,7 +85,7 @@ class _Kind(NamedTuple):
     from_plain: Callable[[Any], Any]
 
 
-_kinds: Final[dict[str, _Kind]] = {}
+_kinds: Final[dict[str, _Kind]] = registry({})
 
 
 def register_kind(
@@ -162,10 +163,10 @@ def unpack(arrays: Mapping[str, Array]) -> Any:
     """
     text = arrays.get(TEXT)
     content = text.item() if isinstance(text, np.ndarray) and text.shape == () else None
-    if not isinstance(content, (bytes, str)):
-        found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
-        raise CorruptCheckpointError("no plain state", expected=f"a scalar string {TEXT!r}", found=found)
-    return from_text(content, arrays)
+    if isinstance(content, (bytes, str)):
+        return from_text(content, arrays)
+    found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
+    raise CorruptCheckpointError("no plain state", expected=f"a scalar string {TEXT!r}", found=found)
 
 
 def to_text(state: Any, key: str, store: Store) -> str:
@@ -216,9 +217,7 @@ class _Encoder:
             return {"!": "complex", "real": real, "imag": imag}
         if kind in (bytes, bytearray):
             return {"!": kind.__name__, **self._bytes(bytes(value), path)}
-        if isinstance(value, np.generic):
-            return self._scalar(value, path, depth)
-        return self._nested(value, path, depth)
+        return (self._scalar if isinstance(value, np.generic) else self._nested)(value, path, depth)
 
     def _nested(self, value: Any, path: str, depth: int) -> Any:
         if id(value) in self._open:

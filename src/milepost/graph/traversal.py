@@ -7,15 +7,17 @@ after all others: for each optimizer in id order, for each of its slot names, fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from milepost.errors import UnsupportedError, UntrackableError, UntrackedWarning, warn
+from milepost.errors import MilepostError, UnsupportedError, UntrackableError, UntrackedWarning, warn
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.containers import find_trackable
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.places import Node, placed
+from milepost.graph.remedies import cannot_be_read, remedy_for
 
 _NO_EDGES: Final[list[Edge]] = []
 
@@ -58,17 +60,43 @@ class LiveGraph:
     def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
         """Every node that has values of its own, with them."""
         for number, obj in enumerate(self.objects):
-            values = self.adapters[number].values(obj)
+            try:
+                values = values_of(self.adapters[number], obj)
+            except UntrackableError as error:
+                raise error.with_context(key=self.paths[number]) from error.__cause__
             if values:
                 yield number, values
 
 
 def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
-    """The trackable children of one object."""
-    for name, child in adapter.children(obj):
-        found = adapter_of_type(type(child))
-        if found is not None and (not found.conditional or found.tracks(child)):
-            yield name, child if type(obj) is Node else placed(obj, name, child)
+    """The trackable children of one object.
+
+    Raises:
+        UntrackableError: The object does not say what it holds.
+    """
+    try:
+        for name, child in adapter.children(obj):
+            found = adapter_of_type(type(child))
+            if found is not None and (not found.conditional or found.tracks(child)):
+                yield name, child if type(obj) is Node else placed(obj, name, child)
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise cannot_be_read(obj, error) from error
+
+
+def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
+    """The values of one object.
+
+    Raises:
+        UntrackableError: The object does not say what it holds.
+    """
+    try:
+        return adapter.values(obj)
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise cannot_be_read(obj, error) from error
 
 
 def reachable(root: Any) -> list[Any]:
@@ -91,7 +119,9 @@ def walk(
     Raises:
         UntrackableError: The root is not trackable, or a dict holds a trackable object under a key that is no string.
         UnsupportedError: A slot variable is also an ordinary child, or has children.
+        AdapterError: The adapter of an imported framework cannot be imported.
     """
+    import_adapters()  # asking for the adapters of types that are known would not
     graph = LiveGraph()
     adapter = adapter_of(root)
     if adapter is None:
@@ -148,7 +178,11 @@ def walk(
                     paths.append(child_path(path, name, is_root=number == 0))
                 own.append(Edge(name, target))
         except UntrackableError as error:
-            raise error.with_context(key=path) from None
+            raise error.with_context(key=path) from error.__cause__
+        except MilepostError:
+            raise
+        except Exception as error:
+            raise cannot_be_read(obj, error).with_context(key=path) from error
         if complain:
             _complain_of_changes(complain, path, obj)
         edges.append(own or _NO_EDGES)
@@ -167,42 +201,52 @@ def _walk_slots(graph: LiveGraph, ids: dict[int, int], complain: str | None) -> 
         return
     candidates = [number for number, adapter in enumerate(adapters) if adapter.leaf]
     for owner in owners:
-        adapter, optimizer = adapters[owner], objects[owner]
-        references = graph.slots[owner] = []
-        for name in adapter.slot_names(optimizer):
-            for variable in candidates:
-                slot = adapter.slot(optimizer, objects[variable], name)
-                if slot is None:
-                    continue
-                path = slot_path(paths[variable], paths[owner], name)
-                slot_adapter = adapter_of(slot)
-                if slot_adapter is None:
-                    raise UntrackableError(
-                        "a slot variable is not trackable", key=path, found=f"a {type(slot).__name__}"
-                    )
-                known = ids.get(id(slot))
-                if known is not None and adapter.slots_are_children:
-                    references.append(SlotReference(variable, name, known))
-                    continue
-                if known is not None or next(live_children(slot_adapter, slot), None) is not None:
-                    raise UnsupportedError(
-                        "a slot variable is also reachable as an ordinary child, or has children",
-                        key=path,
-                        remedy="let only get_slot() lead to it: hold it in no attribute, list or dict but one in NoDependency",
-                    )
-                ids[id(slot)] = len(objects)
-                references.append(SlotReference(variable, name, len(objects)))
-                objects.append(slot)
-                adapters.append(slot_adapter)
-                paths.append(path)
-                graph.edges.append(_NO_EDGES)
-        if complain and not references and adapter.slot_names(optimizer):
-            _say(
-                complain,
-                paths[owner],
-                f"the state that this {type(optimizer).__name__} has for each variable, for none of them is in the checkpoint",
-                "put the model that it trains into the checkpoint too",
-            )
+        try:
+            _walk_slots_of(graph, owner, candidates, ids, complain)
+        except MilepostError:
+            raise
+        except Exception as error:
+            raise cannot_be_read(objects[owner], error).with_context(key=paths[owner]) from error
+
+
+def _walk_slots_of(
+    graph: LiveGraph, owner: int, candidates: Sequence[int], ids: dict[int, int], complain: str | None
+) -> None:
+    objects, adapters, paths = graph.objects, graph.adapters, graph.paths
+    adapter, optimizer = adapters[owner], objects[owner]
+    references = graph.slots[owner] = []
+    for name in adapter.slot_names(optimizer):
+        for variable in candidates:
+            slot = adapter.slot(optimizer, objects[variable], name)
+            if slot is None:
+                continue
+            path = slot_path(paths[variable], paths[owner], name)
+            slot_adapter = adapter_of(slot)
+            if slot_adapter is None:
+                raise UntrackableError("a slot variable is not trackable", key=path, found=f"a {type(slot).__name__}")
+            known = ids.get(id(slot))
+            if known is not None and adapter.slots_are_children:
+                references.append(SlotReference(variable, name, known))
+                continue
+            if known is not None or next(live_children(slot_adapter, slot), None) is not None:
+                raise UnsupportedError(
+                    "a slot variable is also reachable as an ordinary child, or has children",
+                    key=path,
+                    remedy="let only get_slot() lead to it: hold it in no attribute, list or dict but one in NoDependency",
+                )
+            ids[id(slot)] = len(objects)
+            references.append(SlotReference(variable, name, len(objects)))
+            objects.append(slot)
+            adapters.append(slot_adapter)
+            paths.append(path)
+            graph.edges.append(_NO_EDGES)
+    if complain and not references and adapter.slot_names(optimizer):
+        _say(
+            complain,
+            paths[owner],
+            f"the state that this {type(optimizer).__name__} has for each variable, for none of them is in the checkpoint",
+            "put the model that it trains into the checkpoint too",
+        )
 
 
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
@@ -220,18 +264,7 @@ def _complain(how: str, path: str, value: Any) -> None:
             reason = f"a {type(value).__name__} is not tracked, but holds a {type(held).__name__}"
     if reason is None:
         return
-    _say(how, path, reason, _remedy(value, has_adapter=adapter is not None))
-
-
-def _remedy(value: Any, *, has_adapter: bool) -> str:
-    if has_adapter:
-        return "wrap it in NoDependency if it is not to be saved"
-    if is_dataclass(value):
-        return (
-            f"derive {type(value).__name__} from milepost.Module, hold what is in it in a list, dict, OrderedDict, tuple or "
-            "named tuple, or wrap it in NoDependency"
-        )
-    return "use a list, dict, OrderedDict, tuple or named tuple instead, or wrap it in NoDependency"
+    _say(how, path, reason, remedy_for(value, has_adapter=adapter is not None))
 
 
 def _say(how: str, path: str, reason: str, remedy: str) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import UntrackableError
-from milepost.graph.adapter import adapter_of_type, import_adapters, is_anything_functional
+from milepost.graph.adapter import adapter_of_type, is_anything_functional
+from milepost.graph.frameworks import import_adapters
 
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
 

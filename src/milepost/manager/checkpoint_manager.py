@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from milepost.checkpoint.tracing import as_written
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.processes import claim_path
 from milepost.engine.removal import is_left, remove_bundles
 from milepost.engine.run_save import ListedSave
 from milepost.engine.series import list_announced, numbered
@@ -33,6 +34,7 @@ from milepost.errors import (
     warn,
 )
 from milepost.forks import ForkableLock
+from milepost.graph.remedies import forgotten_init
 from milepost.manager.listing import Listing
 from milepost.retention import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE, Storage, anchored
@@ -157,6 +159,13 @@ class CheckpointManager:
         self._listing.load()
         self._warn_of_unlisted()
 
+    if not TYPE_CHECKING:  # type checkers would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("_checkpoint", "_checkpoint_interval", "_directory", "_listing", "_status"):
+                raise forgotten_init(self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
     @property
     def checkpoint(self) -> Any:
         """The `Checkpoint` that is managed."""
@@ -219,6 +228,7 @@ class CheckpointManager:
         Raises:
             CheckpointExistsError: There are checkpoints of this name, and ``checkpoint`` has restored none of this directory.
             UntrackableError: Something cannot be saved as it is held.
+            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved there.
             StorageError: The files could not be written; what was there before still is.
             AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
@@ -235,12 +245,14 @@ class CheckpointManager:
                 return None  # Another thread has just saved.
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
-        path = f"{self._prefix}-{_integer(counter if checkpoint_number is None else checkpoint_number)}"
-        save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
+        save: ListedSave | None = None
         try:
+            path = f"{self._prefix}-{_integer(counter if checkpoint_number is None else checkpoint_number)}"
+            save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
+            claim_path(save.directory, save.options)
             self._checkpoint._write_numbered(save)
         except BaseException:
-            if save.is_committed:
+            if save is not None and save.is_committed:
                 self._last_checkpoint_step = step
             else:
                 counter.assign_sub(1)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import jax
 import numpy as np
-from jax._src import tree_util as _private
 
+from milepost.adapters.jax.private import PYTREE_TYPES
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, adapter_of, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
@@ -19,7 +19,6 @@ from milepost.graph.numbers import NUMBERS
 from milepost.graph.trees import is_container
 
 _NODES: Final = jax.tree_util.default_registry
-_TYPES: Final[Mapping[type, Any]] = _private._registry  # nothing public says whether objects of a type are nodes
 
 
 class PytreeAdapter(Adapter):
@@ -30,7 +29,7 @@ class PytreeAdapter(Adapter):
     may_refuse = False
 
     def handles(self, kind: type) -> bool:
-        return kind in _TYPES and kind is not type(None) and not is_container(kind)
+        return kind in PYTREE_TYPES and kind is not type(None) and not is_container(kind)
 
     def tracks(self, obj: Any) -> bool:
         return any(_is_data(leaf) for leaf in jax.tree_util.tree_leaves(obj))
@@ -81,10 +80,18 @@ def _flatten_dict(obj: Any) -> tuple[Any, Any]:
     return [(jax.tree_util.DictKey(key), obj[key]) for key in keys], keys
 
 
-# They are no subclasses to JAX, but leaves, unless it is told what they hold.
-jax.tree_util.register_pytree_with_keys(ListWrapper, _flatten_list, lambda _, items: ListWrapper(items))
-for _kind in (DictWrapper, OrderedDictWrapper):
-    jax.tree_util.register_pytree_with_keys(
-        _kind, _flatten_dict, lambda keys, items, kind=_kind: kind(zip(keys, items, strict=True))
-    )
+def _register_wrappers() -> None:
+    """Tells JAX what milepost's lists and dicts hold: they are no subclasses to it, but leaves."""
+    for kind, flatten, make in (
+        (ListWrapper, _flatten_list, lambda _, items: ListWrapper(items)),
+        (DictWrapper, _flatten_dict, lambda keys, items: DictWrapper(zip(keys, items, strict=True))),
+        (OrderedDictWrapper, _flatten_dict, lambda keys, items: OrderedDictWrapper(zip(keys, items, strict=True))),
+    ):
+        if (
+            kind not in PYTREE_TYPES
+        ):  # JAX refuses a second time, as after an import of this package that failed later on
+            jax.tree_util.register_pytree_with_keys(kind, flatten, make)
+
+
+_register_wrappers()
 register(PytreeAdapter(), last=True)

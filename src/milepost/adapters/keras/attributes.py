@@ -10,11 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
-from keras.src.backend import Variable
-from keras.src.layers import InputLayer
-from keras.src.random.seed_generator import SeedGenerator
-from keras.src.saving.keras_saveable import KerasSaveable
 
+from milepost.adapters.keras.private import InputLayer, KerasSaveable, SeedGenerator, Variable
 from milepost.graph.adapter import adapter_of_type
 
 OWN: Final = ("_trainable_variables", "_non_trainable_variables", "_layers", "_metrics", "_seed_generators")

@@ -93,7 +93,7 @@ class Torch(Backend):
         return memory.memory(value)
 
     def eagerly(self) -> AbstractContextManager[Any]:
-        from keras.src.backend.torch.core import DEFAULT_DEVICE, device_scope, get_device
+        from milepost.adapters.keras.private import DEFAULT_DEVICE, device_scope, get_device
 
         device = get_device()
         scope: AbstractContextManager[Any] = device_scope(DEFAULT_DEVICE if device == "meta" else device)

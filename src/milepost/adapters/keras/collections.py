@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from keras.src.utils import tracking
-
 from milepost.adapters.keras.attributes import is_state
+from milepost.adapters.keras.private import TrackedDict, TrackedList, TrackedOrderedDict, register_tree_node_class
 from milepost.graph.adapter import adapter_of_type, register
 from milepost.graph.native import DictAdapter, ListAdapter
 from milepost.graph.waiting import admit, waiting_on
-
-TrackedList: Any = tracking.TrackedList
-TrackedDict: Any = tracking.TrackedDict
-TrackedOrderedDict: Any = getattr(tracking, "TrackedOrderedDict", tracking.TrackedDict)
 
 
 class WaitingList(TrackedList):  # type: ignore[misc]
@@ -66,10 +61,8 @@ def _stop_waiting(obj: Any, kind: type) -> None:
 
 def _register_with_tree() -> None:
     """Makes Keras' tree functions look into the waiting collections as into the others."""
-    from keras.src import tree
-
     for kind in _WAITING.values():
-        tree.register_tree_node_class(kind)
+        register_tree_node_class(kind)
 
 
 class TrackedListAdapter(ListAdapter):

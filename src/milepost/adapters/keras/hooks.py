@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.adapters.attributes import watch_attributes
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, adapter_of
-from milepost.graph.traversal import live_children
-from milepost.graph.waiting import ANY, admit, forget_settled, waiting_on
+from milepost.graph.adapter import Adapter
+from milepost.graph.look_again import look_again
+from milepost.graph.waiting import waiting_on
 
 _AFTER: Final = ("build", "_build")
 _BEFORE: Final = ("call", "apply", "update_state")
@@ -31,10 +31,6 @@ class HookedAdapter(Adapter):
     def watch(self, obj: Any) -> None:
         hook(obj)
         watch_attributes(obj)
-
-    def slot_variables(self, obj: Any) -> Iterable[Any]:
-        """The variables that this optimizer has made slots for."""
-        return ()
 
 
 def hook(obj: Any) -> None:
@@ -61,38 +57,12 @@ def deliver(obj: Any) -> None:
     """
     if waiting_on(obj):
         try:
-            _deliver(obj)
+            look_again(obj)
         except MilepostError as error:
             error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
             raise
     if not waiting_on(obj):
         _unhook(obj)
-
-
-def _deliver(obj: Any) -> None:
-    edges = waiting_on(obj)
-    adapter = adapter_of(obj)
-    assert adapter is not None, "values wait on trackable objects only"
-    changed = False
-    for name, child in list(_candidates(adapter, obj)):
-        if ANY in edges or name in edges:
-            admit(obj, name, child)
-            changed = True
-    if isinstance(adapter, HookedAdapter):
-        for variable in adapter.slot_variables(obj):
-            for key in [key for key in edges if isinstance(key, tuple) and key[0] == id(variable)]:
-                slot = adapter.slot(obj, variable, key[1])
-                if slot is not None:
-                    admit(obj, key, slot)
-                    changed = True
-    if changed:
-        adapter.settled(obj)
-        forget_settled(obj)
-
-
-def _candidates(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
-    yield from live_children(adapter, obj)
-    yield from adapter.stand_ins(obj, [name for name in waiting_on(obj) if isinstance(name, str)])
 
 
 def _wrapper(reference: weakref.ref[Any], method: Callable[..., Any], *, first: bool) -> Callable[..., Any]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from keras.src.backend import Variable
-from keras.src.layers import Layer, Normalization
-from keras.src.optimizers.schedules.learning_rate_schedule import LearningRateSchedule
-from keras.src.random.seed_generator import SeedGenerator
-from keras.src.saving.keras_saveable import KerasSaveable
-
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.hooks import HookedAdapter
+from milepost.adapters.keras.private import (
+    KerasSaveable,
+    Layer,
+    LearningRateSchedule,
+    Normalization,
+    SeedGenerator,
+    Variable,
+)
 from milepost.graph.adapter import register
 
 _COMPILED: Final = frozenset({"_loss_tracker", "_compile_metrics", "_compile_loss"})

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from keras.src.layers import Discretization
-from keras.src.layers.preprocessing.index_lookup import IndexLookup
 
 from milepost.adapters.keras.layers import LayerAdapter
+from milepost.adapters.keras.private import Discretization, IndexLookup
 from milepost.graph.adapter import Array, Value, register
 from milepost.graph.variable import as_array
 from milepost.tensor import DType

@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from keras.src.models.functional import Functional
-from keras.src.models.sequential import Sequential
-
 from milepost.adapters.keras.layers import LayerAdapter
+from milepost.adapters.keras.private import Functional, Sequential
 from milepost.graph.adapter import register
 
 

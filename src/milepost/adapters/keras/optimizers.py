@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.hooks import HookedAdapter
 from milepost.adapters.keras.hyperparameters import hyperparameters
+from milepost.adapters.keras.private import BaseOptimizer, LossScaleOptimizer
 from milepost.graph.adapter import register, saving_legacy_slots
 from milepost.graph.waiting import waiting_on
 
@@ -95,9 +93,6 @@ class OptimizerAdapter(HookedAdapter):
             if own is variable:
                 return slots[number] if number < len(slots) else None
         return None
-
-    def slot_variables(self, obj: Any) -> Iterable[Any]:
-        return list(obj._trainable_variables)
 
 
 class LossScaleOptimizerAdapter(OptimizerAdapter):

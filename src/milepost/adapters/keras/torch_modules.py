@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras.src.utils.torch_utils import TorchModuleWrapper
-
 from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.layers import LayerAdapter
+from milepost.adapters.keras.private import TorchModuleWrapper
 from milepost.adapters.torch.memory import write
 from milepost.graph.adapter import Array, Value, register
 from milepost.tensor import DType

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import keras
 import numpy as np
-from keras.src.backend import Variable
 
 from milepost.adapters.keras.backends import backend
+from milepost.adapters.keras.private import Variable
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE

@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import tensorflow as tf
-
+from milepost.adapters.tensorflow.private import DictWrapper, ListWrapper
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, register
-
-ListWrapper: Any = type(tf.__internal__.tracking.wrap([]))
-DictWrapper: Any = type(tf.__internal__.tracking.wrap({}))
 
 
 class ListWrapperAdapter(TrackableAdapter):

@@ -10,14 +10,12 @@ import types
 import weakref
 from typing import Any, Final
 
-import tensorflow as tf
-
+from milepost.adapters.tensorflow.private import DelegatingTrackableMixin
 from milepost.errors import MilepostError
 from milepost.graph.waiting import admit, waiting_on
 
 _CHILD: Final = "_handle_deferred_dependencies"
 _SLOT: Final = "_restore_slot_variable"
-_Delegating: Any = tf.__internal__.tracking.DelegatingTrackableMixin
 
 
 class _Hook:
@@ -87,7 +85,7 @@ def hook(obj: Any) -> None:
 
 def tracked_for(obj: Any) -> Any:
     """The object that does the tracking, as optimizers do for the loss scaling that is wrapped around them."""
-    while isinstance(obj, _Delegating):
+    while isinstance(obj, DelegatingTrackableMixin):
         obj = obj._trackable
     return obj
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from milepost.adapters.tensorflow.hooks import tracked_for
 from milepost.adapters.tensorflow.kinds import is_keras_2
+from milepost.adapters.tensorflow.private import AutoTrackable
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import register
 from milepost.graph.traversal import reachable
@@ -21,7 +22,6 @@ from milepost.tensor import TensorSpec
 
 _FLAT: Final = ("_variables", "_index_dict")
 _KERAS_3_ONLY: Final = "_trainable_variables"
-_AutoTrackable: Any = tf.__internal__.tracking.AutoTrackable
 
 
 class SlotOptimizerAdapter(TrackableAdapter):
@@ -67,7 +67,7 @@ class ListOptimizerAdapter(TrackableAdapter):
         if any(hasattr(variable, "_sharded_container") for variable in optimizer._variables):
             return super().children(obj)
         with tf.init_scope():  # what the optimizer itself returns is what it had when it was first asked
-            children: Mapping[str, Any] = _AutoTrackable._trackable_children(optimizer, "checkpoint")
+            children: Mapping[str, Any] = AutoTrackable._trackable_children(optimizer, "checkpoint")
         named = [pair for pair in children.items() if pair[0] not in _FLAT]
         found = {id(each) for _, child in named for each in reachable(child)}
         return named if all(id(variable) in found for variable in optimizer._variables) else list(children.items())

@@ -11,11 +11,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.checkpoint import saveable_compat
-from tensorflow.python.data.ops import dataset_ops, iterator_ops
-from tensorflow.python.saved_model import registration
-from tensorflow.python.training.saving import saveable_object, saveable_object_util
 
+from milepost.adapters.tensorflow.private import (
+    IteratorBase,
+    NumpyIterator,
+    Trackable,
+    registration,
+    saveable_compat,
+    saveable_object,
+    saveable_object_util,
+)
 from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array, Value
@@ -24,10 +29,9 @@ from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
 PythonState: Any = tf.train.experimental.PythonState
-Trackable: Any = tf.__internal__.tracking.Trackable
 _VARIANT: Final = DType.of("variant")
 _STATE: Final = "_STATE"
-_ITERATORS: Final = (iterator_ops.IteratorBase, getattr(dataset_ops, "NumpyIterator", iterator_ops.IteratorBase))
+_ITERATORS: Final = (IteratorBase, NumpyIterator)
 
 
 def registered_saver(obj: Any) -> str:

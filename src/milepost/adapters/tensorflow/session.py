@@ -19,7 +19,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from milepost.adapters.tensorflow.variables import ShardedVariable, is_of_session, unwrapped
+from milepost.adapters.tensorflow.private import ShardedVariable
+from milepost.adapters.tensorflow.variables import is_of_session, unwrapped
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
 

@@ -13,11 +13,11 @@ from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.tensorflow import serialization
 from milepost.adapters.tensorflow.hooks import hook
 from milepost.adapters.tensorflow.kinds import is_keras_2, is_of_keras_3
+from milepost.adapters.tensorflow.private import Trackable
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Array, Value, adapter_of_type, register
 from milepost.graph.native import SlotAdapter
 
-Trackable: Any = tf.__internal__.tracking.Trackable
 _PLAIN: Final = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type, list, dict, OrderedDict, type(lambda: None)}
 )

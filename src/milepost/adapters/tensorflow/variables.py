@@ -9,11 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from milepost.adapters.tensorflow.kinds import is_of_keras_3
+from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
-
-ShardedVariable: Any = tf.__internal__.distribute.ShardedVariable
 
 
 class VariableAdapter(Adapter):

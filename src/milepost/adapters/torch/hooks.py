@@ -17,10 +17,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
-from torch.nn.modules import module as registration
-from torch.nn.parameter import UninitializedTensorMixin
 from torch.overrides import TorchFunctionMode
 
+from milepost.adapters.torch.private import UninitializedTensorMixin, hide_from_compilers, registration
 from milepost.errors import UnmatchedError
 from milepost.graph.adapter import adapter_of
 from milepost.graph.look_again import look_again
@@ -162,8 +161,8 @@ def _add_hooks(module: Any, watch: _Watch) -> None:
 
 def _untraced(function: _F) -> _F:
     """Makes compilers leave their graph for a call, for what it does is not theirs to record."""
-    untraced: _F = torch._disable_dynamo(function)
-    return untraced
+    hidden: _F = hide_from_compilers(function)
+    return hidden
 
 
 # The test comes first and by itself: compilers follow it at no cost, and leave only where there is something to do.

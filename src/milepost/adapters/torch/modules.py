@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
 
 from milepost.adapters.torch.hooks import watch_module
+from milepost.adapters.torch.private import UninitializedTensorMixin, save_to_state_dict
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of_type, register
@@ -111,7 +111,7 @@ def _extra_state(module: Any) -> Part:
 
 def _written_otherwise(module: Any) -> Iterator[tuple[str, Any]]:
     """What a module of a class that writes its own ``state_dict`` adds to it."""
-    if type(module)._save_to_state_dict is torch.nn.Module._save_to_state_dict:
+    if type(module)._save_to_state_dict is save_to_state_dict:
         return
     written: dict[str, Any] = {}
     module._save_to_state_dict(written, "", True)

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from milepost.adapters.torch.memory import as_array, as_tensor, changed, memory, stored_as, stored_shape, write
+from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceable_wrapper_subclass, swap_tensors
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.plain_state import register_kind
@@ -103,7 +102,7 @@ def _materialised(tensor: torch.Tensor, array: Array) -> torch.Tensor:
         value = torch.empty_strided(tensor.shape, tensor.stride(), dtype=value.dtype, device=value.device).copy_(value)
     value.requires_grad_(tensor.requires_grad)
     # Exchanges what is inside; class, attributes and weak references stay with the object.
-    torch._C._swap_tensor_impl(tensor, value)
+    swap_tensors(tensor, value)
     return tensor
 
 

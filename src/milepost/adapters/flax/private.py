@@ -1,0 +1,13 @@
+"""Every private name of Flax that milepost uses, each with what for. Tried with the version in `milepost.adapters`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "flax.nnx.Variable": {
+        "_can_update": "whether the variable may be changed where it is being traced",
+    },
+}
+"""Private attributes of objects, by class and name, each with what for."""

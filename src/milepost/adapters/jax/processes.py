@@ -1,0 +1,29 @@
+"""The processes that `jax.distributed.initialize` connected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.adapters.jax.private import DISTRIBUTED
+from milepost.adapters.processes import ProcessGroup
+
+
+class _Counters:
+    """The store of JAX's coordination service."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def add(self, key: str, amount: int) -> int:
+        return int(self._client.key_value_increment(key, amount))
+
+
+def jax_process_group() -> ProcessGroup | None:
+    """The group, if it is initialized and has more than one process.
+
+    `jax.process_count` would initialize the devices, and wait for all processes to do the same.
+    """
+    client, size = DISTRIBUTED.client, DISTRIBUTED.num_processes
+    if client is None or size is None or size < 2:
+        return None
+    return ProcessGroup("jax.distributed", DISTRIBUTED.process_id, size, _Counters(client), client)

@@ -1,0 +1,76 @@
+"""Every private name of Keras 3 that milepost imports, each with what for. Tried with the version in `milepost.adapters`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import keras
+
+# What objects are: the classes that their adapters handle.
+from keras.src.backend import Variable as Variable
+from keras.src.layers import Discretization as Discretization
+from keras.src.layers import InputLayer as InputLayer
+from keras.src.layers import Layer as Layer
+from keras.src.layers import Normalization as Normalization
+from keras.src.layers.preprocessing.index_lookup import IndexLookup as IndexLookup
+from keras.src.models.functional import Functional as Functional
+from keras.src.models.sequential import Sequential as Sequential
+from keras.src.optimizers.base_optimizer import BaseOptimizer as BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer as LossScaleOptimizer
+from keras.src.optimizers.schedules.learning_rate_schedule import LearningRateSchedule as LearningRateSchedule
+from keras.src.random.seed_generator import SeedGenerator as SeedGenerator
+
+# The seeds of layers that were given none: a run of fit() that resumes draws as if it had not been interrupted.
+from keras.src.random.seed_generator import global_seed_generator as global_seed_generator
+from keras.src.saving.keras_saveable import KerasSaveable as KerasSaveable
+
+# How fit() reads data: what it must be given in place of data that is to be resumed.
+from keras.src.trainers.data_adapters import data_adapter_utils as data_adapter_utils
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
+
+# The lists and dicts that Keras makes of those that are assigned, and the functions that look into nested structures.
+from keras.src.tree import register_tree_node_class as register_tree_node_class
+from keras.src.utils import tracking as _tracking
+from keras.src.utils.torch_utils import TorchModuleWrapper as TorchModuleWrapper  # layers that hold modules
+
+TrackedList: Any = _tracking.TrackedList
+TrackedDict: Any = _tracking.TrackedDict
+TrackedOrderedDict: Any = getattr(_tracking, "TrackedOrderedDict", _tracking.TrackedDict)  # not in every Keras 3
+
+if keras.backend.backend() == "torch":
+    # Where new tensors are to be, when a value comes before its variable has one.
+    from keras.src.backend.torch.core import DEFAULT_DEVICE as DEFAULT_DEVICE
+
+    # Batches for fit().
+    from keras.src.backend.torch.core import convert_to_tensor as convert_to_tensor
+    from keras.src.backend.torch.core import device_scope as device_scope
+    from keras.src.backend.torch.core import get_device as get_device
+
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "keras.Variable": {
+        "_value": "the tensor, without tracing",
+        "_dtype": "element type, without autocasting",
+        "_shape": "shape",
+        "_initializer": "what a variable without a value is to be made with",
+        "_direct_assign": "puts a tensor in place, without conversion",
+    },
+    "keras.optimizers.Optimizer": {
+        "_variables": "all its variables",
+        "_trainable_variables": "the variables that it trains",
+        "_iterations": "the counter of steps",
+        "_learning_rate": "the rate, as the variable or schedule that it is",
+    },
+    "keras.layers.StringLookup": {
+        "_token_start_index": "where the vocabulary begins",
+    },
+    "keras.Model": {
+        "_initial_epoch": "the epoch that fit() begins with",
+    },
+    "optional": {
+        "_jax_state_synced": "whether a trainer's state is in its variables, with JAX",
+        "_direction": "whether more is better, of metrics",
+        "_keras_call_info_injected": "a mark on exceptions that Keras would replace",
+    },
+}
+"""Private attributes of objects, by class and name, each with what for."""

@@ -1,0 +1,72 @@
+"""Every private name of TensorFlow that milepost imports, each with what for. Tried with the versions in `milepost.adapters`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import tensorflow as tf
+
+# The names under which values are saved that are no variables, for what TensorFlow before 2.12 saved.
+from tensorflow.python.checkpoint import saveable_compat as saveable_compat
+
+# The classes of iterators; those of NumPy are not in every version.
+from tensorflow.python.data.ops import dataset_ops as _dataset_ops
+from tensorflow.python.data.ops import iterator_ops as _iterator_ops
+
+# Whether an object is saved by a saver of its own, into other files.
+from tensorflow.python.saved_model import registration as registration
+
+# What objects such as tables and iterators say that is to be saved of them.
+from tensorflow.python.training.saving import saveable_object as saveable_object
+from tensorflow.python.training.saving import saveable_object_util as saveable_object_util
+
+IteratorBase: Any = _iterator_ops.IteratorBase
+NumpyIterator: Any = getattr(_dataset_ops, "NumpyIterator", IteratorBase)
+
+# Whatever TensorFlow tracks, and how it does so.
+Trackable: Any = tf.__internal__.tracking.Trackable
+AutoTrackable: Any = tf.__internal__.tracking.AutoTrackable
+DelegatingTrackableMixin: Any = tf.__internal__.tracking.DelegatingTrackableMixin
+ListWrapper: Any = type(tf.__internal__.tracking.wrap([]))
+DictWrapper: Any = type(tf.__internal__.tracking.wrap({}))
+ShardedVariable: Any = tf.__internal__.distribute.ShardedVariable
+
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "tf.Module": {
+        "_trackable_children": "the named children of whatever is tracked",
+        "_gather_saveables_for_checkpoint": "what older classes say that is to be saved of them",
+    },
+    "tf.lookup.experimental.MutableHashTable": {
+        "_serialize_to_tensors": "the values of objects that are no variables",
+        "_restore_from_tensors": "gives such values back",
+    },
+    "optional": {
+        "_self_saveable_object_factories": "what TensorFlow before 2.12 calls for the values of an object",
+        "_self_unconditional_checkpoint_dependencies": "the list that names children",
+        "_self_unconditional_dependency_names": "whether a name is in it",
+        "_trackable": "the object that a delegating one stands for",
+        "_variables": "the variables of optimizers",
+        "_slots": "slot variables of TensorFlow 1's optimizers",
+        "_zeros_slot": "makes such a slot variable",
+        "_create_or_restore_slot_variable": "whether an optimizer has slot variables",
+        "_sharded_container": "marks parts of a sharded variable",
+        "_graph_element": "the tensor of a graph's variable",
+        "_in_graph_mode": "whether a variable is a graph's",
+        "_primary": "the first copy of a mirrored variable",
+        "_get_cross_replica": "the value over all copies",
+        "_v": "the variable inside one that aggregates",
+        "_variable": "the variable inside one that casts",
+        "_save_slice_info": "which part of another a variable is",
+        "_shared_name": "the name of a variable in eager mode",
+        "_keras_call_info_injected": "a mark on exceptions that Keras would replace",
+        "_flatten_layers": "all layers of a model of Keras 2",
+        "_training_state": "the epoch that its fit() begins with",
+        "_random_generator": "the generator of a layer of Keras 2",
+        "_rng_type": "its kind",
+        "_inputs": "the datasets that a dataset is made of",
+        "_reshuffle_each_iteration": "whether a shuffle has another order in each pass",
+        "_seed2": "its seed",
+    },
+}
+"""Private attributes of objects, by class and name, each with what for."""

@@ -1,0 +1,62 @@
+"""Every private name of PyTorch that milepost imports, each with what for. Tried with the version in `milepost.adapters`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+
+# Hooks that tell of every parameter, buffer and module before it is put in place.
+from torch.nn.modules import module as registration
+
+# What parameters and buffers of lazy modules are before the first call.
+from torch.nn.parameter import UninitializedTensorMixin
+
+# Whether a tensor is one of others, as distributed and quantized ones are.
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+__all__ = [
+    "ATTRIBUTES",
+    "UninitializedTensorMixin",
+    "default_store",
+    "hide_from_compilers",
+    "is_traceable_wrapper_subclass",
+    "registration",
+    "save_to_state_dict",
+    "swap_tensors",
+]
+
+swap_tensors: Callable[[Any, Any], None] = torch._C._swap_tensor_impl
+"""Makes a tensor on the meta device a real one that stays the same object; the public function refuses tensors with weak references."""
+
+hide_from_compilers: Callable[..., Any] = torch._disable_dynamo
+"""Keeps compilers out of a hook without importing them, as `torch.compiler.disable` would."""
+
+save_to_state_dict: Final[Any] = torch.nn.Module._save_to_state_dict
+"""What a class overrides that writes more than its parameters and buffers."""
+
+default_store: Callable[[], Any] | None = None
+"""The store by which the processes of the default group met; returns None where it has none, as with MPI."""
+
+if torch.distributed.is_available():
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    default_store = _get_default_store
+
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "torch.nn.Module": {
+        "_parameters": "parameters, without the modules' own lookup",
+        "_buffers": "buffers",
+        "_modules": "modules inside",
+        "_non_persistent_buffers_set": "buffers that a state_dict leaves out",
+        "_save_to_state_dict": "whether a class writes what is no parameter or buffer",
+    },
+    "torch.Tensor": {
+        "_version": "whether a value was changed since it was restored",
+    },
+    "torch.optim.Optimizer": {
+        "_optimizer_step_pre_hooks": "whether a hook before the step is there already",
+    },
+}
+"""Private attributes of objects, by class and name, each with what for."""

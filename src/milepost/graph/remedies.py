@@ -1,0 +1,92 @@
+"""What to do about an object that a checkpoint cannot take, in words that fit the object."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import is_dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final
+
+from milepost.errors import UntrackableError
+
+_FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
+_LEAVE: Final = "or wrap it in milepost.NoDependency if it need not be saved"
+
+
+def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
+    """How to have the state of an object saved that is not trackable.
+
+    Args:
+        value: The object.
+        has_adapter: Whether objects of its type can be saved, and this very one cannot.
+
+    Example:
+        >>> remedy_for({1, 2})
+        'hold its members in a list, tuple or dict instead, or wrap it in milepost.NoDependency if it need not be saved'
+    """
+    kind = type(value)
+    name = kind.__name__
+    if has_adapter:
+        return "wrap it in milepost.NoDependency if it need not be saved"
+    if kind.__module__.startswith("torch.utils.data") and "DataLoader" in name:
+        return "use torchdata.stateful_dataloader.StatefulDataLoader, which can say where in the data it is"
+    if issubclass(kind, (Set, deque, list, tuple)):
+        return f"hold its members in a list, tuple or dict instead, {_LEAVE}"
+    if issubclass(kind, Mapping):
+        return f"hold its members in a dict or OrderedDict instead, {_LEAVE}"
+    if issubclass(kind, type):
+        return f"give an object of {value.__name__}, not the class itself"
+    if issubclass(kind, _FUNCTIONS):
+        return "give the objects that the function uses; a function itself has no state that can be saved"
+    if value is None:
+        return "leave the argument out"
+    if issubclass(kind, (bool, int, float, complex)):
+        return "hold the number in a milepost.Variable"
+    if issubclass(kind, (str, bytes)):
+        return "hold the text in a milepost.Variable, or in the state that a milepost.PythonState returns"
+    if issubclass(kind, Iterator):
+        return (
+            "count in a milepost.Variable how far it is, or iterate with an object that has state_dict() and "
+            "load_state_dict(state)"
+        )
+    own = "make it a subclass of milepost.Module" if is_dataclass(kind) else "derive it from milepost.Module"
+    return (
+        f"if {name} is a class of your own, {own}, so that its attributes are saved, or give it state_dict() and "
+        f"load_state_dict(state); otherwise hold what is to be saved of it in milepost.Variable, {_LEAVE}"
+    )
+
+
+def cannot_be_read(obj: Any, error: Exception) -> UntrackableError:
+    """The error for an object of a known kind that fails when it is asked what it holds.
+
+    Args:
+        obj: The object.
+        error: What it raised.
+    """
+    kind = type(obj)
+    own = vars(kind)
+    lookup = next((name for name in ("__getattr__", "__getattribute__") if name in own), None)
+    if lookup is not None:
+        remedy = f"let {kind.__name__}.{lookup}() raise AttributeError for names that it does not know"
+    elif "__init__" in own:
+        remedy = f"let {kind.__name__}.__init__() call super().__init__() first"
+    else:
+        remedy = f"see what {kind.__name__} needs before it can be used, {_LEAVE}"
+    return UntrackableError(
+        "an object does not say what it holds",
+        expected=f"a complete {kind.__name__}",
+        found=f"{type(error).__name__}: {error}",
+        remedy=remedy,
+    )
+
+
+def forgotten_init(obj: Any) -> UntrackableError:
+    """The error for an object of a subclass of milepost's own that was not initialized."""
+    name = type(obj).__name__
+    return UntrackableError(
+        f"this {name} was not initialized",
+        expected=f"super().__init__(...) in {name}.__init__()",
+        found="an __init__() without it",
+        remedy=f"let {name}.__init__() call super().__init__(...) first",
+    )

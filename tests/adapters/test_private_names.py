@@ -1,0 +1,171 @@
+"""Private names of frameworks are in one module a framework; these tests say which of them a new version has no longer."""
+
+import ast
+import functools
+import importlib
+from pathlib import Path
+
+import pytest
+
+import milepost
+
+SOURCE = Path(milepost.__file__).parent
+FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "tf_keras")
+ALIASES = {"tf": "tensorflow", "jnp": "jax", "nnx": "flax", "_jax": "jax", "_keras": "keras"}
+PRIVATE = {each: SOURCE / "adapters" / each / "private.py" for each in ("torch", "jax", "flax", "tensorflow", "keras")}
+SEARCHED = [*(SOURCE / "adapters").rglob("*.py"), *(SOURCE / "callbacks").rglob("*.py"), *SOURCE.glob("*.py")]
+
+
+def is_private(dotted):
+    """Whether a framework makes no promise about a name."""
+    first, *rest = dotted.split(".")
+    return ALIASES.get(first, first) in FRAMEWORKS and any(
+        part in ("src", "python") or (part.startswith("_") and (part == "__internal__" or not part.endswith("__")))
+        for part in rest
+    )
+
+
+def dotted(node):
+    """The text of a chain of attributes, or an empty one."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return ""
+
+
+def imported(tree):
+    """Every name that is imported, with its module, and every chain of attributes of a framework."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.Attribute):
+            yield dotted(node.value), node.attr
+
+
+def own_names():
+    """Names that milepost's own classes and modules define."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                yield node.name
+            elif isinstance(node, ast.Attribute) and dotted(node.value) in ("self", "cls"):
+                yield node.attr
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+
+
+def attributes(tree):
+    """Private attributes of any objects that are read, set or asked for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and dotted(node.value) != "sys":
+            name = node.attr
+        elif isinstance(node, ast.Call) and dotted(node.func) in ("getattr", "hasattr", "setattr"):
+            name = getattr(node.args[1], "value", "")
+        else:
+            continue
+        if isinstance(name, str) and name.startswith("_") and not name.startswith("__"):
+            yield name
+
+
+def test_private_names_are_imported_in_one_module_a_framework():
+    found = [
+        f"{path.relative_to(SOURCE)}: {module}.{name}"
+        for path in SEARCHED
+        if path not in PRIVATE.values()
+        for module, name in imported(ast.parse(path.read_text()))
+        if is_private(f"{module}.{name}")
+    ]
+    assert not found
+
+
+def test_the_search_finds_private_names():
+    for text in ("from keras.src.x import y", "import torch._C", "tf.__internal__.tracking", "from jax import _src"):
+        assert [module for module, name in imported(ast.parse(text)) if is_private(f"{module}.{name}")], text
+
+
+def test_private_attributes_are_listed_in_one_module_a_framework():
+    listed = set(own_names())
+    for path in PRIVATE.values():
+        tree = ast.parse(path.read_text())
+        listed |= {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+    found = [
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in SEARCHED
+        if path not in PRIVATE.values()
+        for name in attributes(ast.parse(path.read_text()))
+        if name not in listed
+    ]
+    assert not found
+
+
+def imports():
+    for framework, path in PRIVATE.items():
+        for module, name in imported(ast.parse(path.read_text())):
+            if is_private(f"{module}.{name}"):
+                yield framework, module, name
+
+
+@pytest.mark.parametrize(("framework", "module", "name"), sorted(set(imports())), ids=lambda part: part)
+def test_the_installed_version_has_the_name(framework, module, name):
+    pytest.importorskip(framework)
+    if module.startswith("keras.src.backend.torch") or module == "keras.src.utils.torch_utils":
+        pytest.importorskip("torch")
+    first, *rest = module.split(".")
+    module = ".".join([ALIASES.get(first, first), *rest])
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError:  # a chain of attributes
+        found = functools.reduce(getattr, rest, importlib.import_module(framework))
+    if not hasattr(found, name):
+        importlib.import_module(f"{module}.{name}")
+
+
+def torch_objects(torch):
+    yield "torch.nn.Module", torch.nn.Linear(1, 1)
+    yield "torch.Tensor", torch.ones(1)
+    yield "torch.optim.Optimizer", torch.optim.SGD([torch.ones(1)])
+
+
+def keras_objects(keras):
+    optimizer = keras.optimizers.Adam()
+    optimizer.build([keras.Variable([1.0])])
+    yield "keras.Variable", keras.Variable([1.0])
+    yield "keras.optimizers.Optimizer", optimizer
+    yield "keras.layers.StringLookup", keras.layers.StringLookup(vocabulary=["a"])
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    yield "keras.Model", model
+
+
+def tensorflow_objects(tf):
+    yield "tf.Module", tf.Module()
+    yield "tf.lookup.experimental.MutableHashTable", tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+
+
+def flax_objects(flax):
+    from flax import nnx
+
+    yield "flax.nnx.Variable", nnx.Param(1.0)
+
+
+@pytest.mark.parametrize(
+    ("framework", "objects"),
+    [
+        ("torch", torch_objects),
+        ("keras", keras_objects),
+        ("tensorflow", tensorflow_objects),
+        ("flax", flax_objects),
+    ],
+)
+def test_objects_of_the_installed_version_have_the_attributes(framework, objects):
+    library = pytest.importorskip(framework)
+    listed = importlib.import_module(f"milepost.adapters.{framework}.private").ATTRIBUTES
+    found = dict(objects(library))
+    assert set(found) == set(listed) - {"optional"}
+    gone = [f"{kind}.{name}" for kind, obj in found.items() for name in listed[kind] if not hasattr(obj, name)]
+    assert not gone

@@ -211,7 +211,7 @@ class MilepostUnsynced(Milepost):
 
         class Storage(LocalStorage):
             def create(self, path: str) -> Writer:
-                return Writer(path)
+                return Writer(path, path)
 
             def sync_directory(self, path: str) -> None:
                 pass

@@ -26,7 +26,7 @@ def is_clean(text):
     return all(letter.isprintable() or letter in "\n\t" for letter in text)
 
 
-@pytest.fixture(params=NASTY.values(), ids=NASTY.keys())
+@pytest.fixture(params=list(NASTY.values()), ids=list(NASTY))
 def nasty(request):
     return request.param
 

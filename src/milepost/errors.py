@@ -42,6 +42,8 @@ from milepost.tensorflow_errors import made_again, tensorflow_kind
 _ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() passes over damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
 _NAMES = ("key", "file")
+_HEAP_TYPE: Final = 1 << 9
+"""Of ``type.__flags__``: the class was made by a ``class`` statement."""
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
@@ -84,7 +86,11 @@ class MilepostError(Exception):
     """
 
     def __new__(cls, problem: str = "", *, errno: int | None = None, **facts: Any) -> Self:
-        return super().__new__(tensorflow_kind(cls, errno), problem)
+        kind = tensorflow_kind(cls, errno)
+        made_by: type = kind
+        while made_by.__flags__ & _HEAP_TYPE:  # classes of Python are made by the built-in one whose memory they have
+            made_by = made_by.__base__ or object
+        return made_by.__new__(kind, problem)  # type: ignore[return-value]
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from milepost import Checkpoint, Module, Outcome, Variable
+from milepost import Checkpoint, MismatchError, Module, Outcome, Variable
 from tests.objects import module
 
 
@@ -131,3 +131,19 @@ def test_a_failed_assertion_lists_some_of_each_kind(tmp_path):
     assert "old/v0" in text
     assert "new/v0" in text
     assert text.count("\n    and 34 more") == 2
+
+
+def test_the_report_of_a_restore_that_is_refused_is_complete(tmp_path):
+    """What is missing and what nobody takes is in it too, and nothing is said to have been given."""
+    path = Checkpoint(a=Variable(1.0), b=Variable([1.0]), lost=Variable(2.0), sub={"x": Variable(3.0)}).write(
+        tmp_path / "ckpt"
+    )
+    live = Checkpoint(a=Variable(5.0), b=Variable([1.0, 2.0]), new=Variable(6.0))
+    with pytest.raises(MismatchError) as caught:
+        live.read(path)
+    counts = caught.value.report.counts()
+    assert {name: count for name, count in counts.items() if count} == {"deferred": 2, "missing": 1, "wrong shape": 1}
+    assert [entry.key.split("/")[0] for entry in caught.value.report.missing] == ["new"]
+    assert float(live.a) == 5
+    status = live.read(Checkpoint(a=Variable(7.0), b=Variable([0.0, 0.0]), new=Variable(8.0)).write(tmp_path / "good"))
+    status.assert_consumed()

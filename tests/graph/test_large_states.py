@@ -1,5 +1,7 @@
 """Plain state of very many parts: the work grows with their number, and not with its square."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,7 +68,7 @@ def test_names_that_cannot_be_shown_get_numbers_of_their_own(name):
     assert {key: value.item() for key, value in unpack(arrays).items()} == dict(zip(state, range(50), strict=True))
 
 
-class CountedLookups(dict):
+class CountedLookups(dict[Any, Any]):
     """Counts how often it is asked for a key."""
 
     lookups = 0

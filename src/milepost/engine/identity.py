@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -54,6 +55,11 @@ class Bindings:
         return len(self._references)
 
 
+def next_uid() -> int:
+    """The number of a new restore. Later ones win over earlier ones."""
+    return next(_uids)
+
+
 class Kept:
     """Objects that one restore gave values to and that allow no weak reference; kept for as long as this is.
 
@@ -76,6 +82,7 @@ class Kept:
                 del _kept[identity]
 
 
+_uids: Final = itertools.count(1)
 _kept: Final[dict[int, tuple[weakref.ref[Kept], int]]] = {}
 _restored: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
 

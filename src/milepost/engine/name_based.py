@@ -12,10 +12,9 @@ from typing import Any
 from milepost.bundle import BundleReader
 from milepost.engine import unasked
 from milepost.engine.deliver import Take, check, deliver, live_spec
-from milepost.engine.identity import Reference, last_restore, remember_restore, weak_reference_to
+from milepost.engine.identity import Reference, last_restore, next_uid, remember_restore, weak_reference_to
 from milepost.engine.match import SAVE_COUNTER
-from milepost.engine.report import Entry, Outcome, Report
-from milepost.engine.restore import next_uid
+from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import user_place
 from milepost.graph.adapter import Value, adapter_of
@@ -106,9 +105,7 @@ class NameBasedRestoration:
             for key in self.reader.keys()  # noqa: SIM118 - a reader is no mapping
             if key not in used
         ]
-        order = list(Outcome)
-        entries.sort(key=lambda entry: (order.index(entry.outcome), entry.key))
-        return Report(self.reader.prefix, tuple(entries))
+        return sorted_report(self.reader.prefix, entries)
 
     def _run(self, live: LiveGraph, path: str) -> dict[int, Any]:
         takes: list[Take] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
 
@@ -141,6 +141,12 @@ class Report:
                 lines.append(f"{outcome.value} ({_EXPLAINED[outcome]}):")
                 lines += [f"  {entry}" for entry in entries]
         return "\n".join(lines)
+
+
+def sorted_report(prefix: str, entries: Iterable[Entry]) -> Report:
+    """A report whose entries are sorted by outcome and key."""
+    order = {outcome: place for place, outcome in enumerate(Outcome)}
+    return Report(prefix, tuple(sorted(entries, key=lambda entry: (order[entry.outcome], entry.key))))
 
 
 _EXPLAINED = {

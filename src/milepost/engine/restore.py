@@ -10,9 +10,8 @@ restore that nobody asks about any more, and that nothing waits for, is gone at 
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -26,6 +25,7 @@ from milepost.engine.identity import (
     Kept,
     Reference,
     last_restore,
+    next_uid,
     remember_restore,
     undo_remembering,
     weak_reference_to,
@@ -33,10 +33,10 @@ from milepost.engine.identity import (
 from milepost.engine.match import SAVE_COUNTER, Match, Matcher
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
-from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.undo import Undo, raise_explained
 from milepost.engine.waiting_nodes import WaitingNodes
-from milepost.errors import UnrestoredWarning, user_place, warn
+from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, user_place, warn
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
@@ -46,14 +46,8 @@ from milepost.graph.traversal import live_children, walk
 from milepost.graph.waiting import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
 from milepost.tensor import TensorSpec
 
-_uids: Final = itertools.count(1)
 _MOST_LISTED: Final = 10
 _NONE: Final[frozenset[str]] = frozenset()
-
-
-def next_uid() -> int:
-    """The number of a new restore. Later ones win over earlier ones."""
-    return next(_uids)
 
 
 class RestoredPosition:
@@ -177,7 +171,12 @@ class Restoration:
         """
         match = self._match(0, root, attached)
         self._root = weak_reference_to(root)
-        self._run(match)
+        try:
+            self._run(match)
+        except MismatchError as error:
+            with suppress(MilepostError):  # what does not fit is known, whatever the rest says of itself
+                error.report = self._report_of_refused(error.report, match, root, attached)
+            raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.waiting.release_if_unneeded()
 
@@ -354,10 +353,8 @@ class Restoration:
         """An account of every saved value, and of every live value reachable from ``root`` now."""
         look_again_below(root, attached)
         self._follow_exchanges()
-        entries = [*self._account_of_saved(), *self._account_of_live(root, attached)]
-        order = list(Outcome)
-        entries.sort(key=lambda entry: (order.index(entry.outcome), entry.key))
-        return Report(self.reader.prefix, tuple(entries))
+        entries = [*self._account_of_saved(self._waiting_nodes()), *self._account_of_live(root, attached)]
+        return sorted_report(self.reader.prefix, entries)
 
     def _follow_exchanges(self) -> None:
         """Binds what has been exchanged since it was restored: buffers, say, and slot variables, to what is there now."""
@@ -376,8 +373,7 @@ class Restoration:
                 if slot in self._bound and (present := adapter.slot(obj, self.bound(variable), name)) is not None:
                     self._bound[slot] = present
 
-    def _account_of_saved(self) -> list[Entry]:
-        waiting = self._waiting_nodes()
+    def _account_of_saved(self, waiting: Collection[int]) -> list[Entry]:
         entries = []
         for number, node in enumerate(self.graph.nodes):
             if self._is_skipped(number):
@@ -426,19 +422,24 @@ class Restoration:
 
     def _waiting_nodes(self) -> set[int]:
         """Nodes that an object may still take: those that wait, what lies below them, and slots of both."""
-        nodes = list(self.waiting)
-        waiting = set(nodes)
-        for node in nodes:
-            for edge in self.graph.nodes[node].children:
-                if edge.node not in waiting and self.bound(edge.node) is None:
-                    waiting.add(edge.node)
-                    nodes.append(edge.node)
+        waiting = self._with_below(self.waiting)
         for variable, slots in self._matcher.slots_of_variable.items():
             for owner, _, slot in slots:
                 may_come = owner in waiting or self._may_make_slots(owner)
                 if may_come and (variable in waiting or variable in self._bound):
                     waiting.add(slot)
         return waiting
+
+    def _with_below(self, waiting: Iterable[int]) -> set[int]:
+        """Nodes that wait, and those below them that no object has taken."""
+        nodes = list(waiting)
+        found = set(nodes)
+        for node in nodes:
+            for edge in self.graph.nodes[node].children:
+                if edge.node not in found and self.bound(edge.node) is None:
+                    found.add(edge.node)
+                    nodes.append(edge.node)
+        return found
 
     def _may_make_slots(self, node: int) -> bool:
         owner = self.bound(node)
@@ -447,6 +448,21 @@ class Restoration:
 
     def _is_skipped(self, node: int) -> bool:
         return self._skip_slots and node in self._matcher.slot_nodes
+
+    def _report_of_refused(
+        self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]
+    ) -> Report:
+        """What does not fit, and what would have been left over on either side."""
+        before = [(take.obj, last_restore(take.obj)) for take in match.takes]
+        self._remember(match, {})
+        try:
+            saved = self._account_of_saved(self._with_below(each.node for each in match.waits))
+            live = self._account_of_live(root, attached)
+        finally:
+            self._forget(match, before, [])
+        named = {entry.key for entry in misfits}
+        others = [each for each in (*saved, *live) if each.outcome is not Outcome.MATCHED and each.key not in named]
+        return sorted_report(self.reader.prefix, [*misfits, *others])
 
     def _describe(self, node: int) -> str:
         values = self.graph.nodes[node].values

@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from milepost.graph.by_identity import forgetting
+
 Reference = Callable[[], Any]
 """Returns the object, or None once it is gone."""
 
@@ -102,7 +104,7 @@ def remember_restore(obj: Any, uid: int, kept: Kept | None = None) -> None:
     """Records that restore number ``uid`` gave this object its values; without ``kept``, only if it can be weakly."""
     identity = id(obj)
     try:
-        reference = weakref.ref(obj, lambda _: _restored.pop(identity, None))
+        reference = weakref.ref(obj, forgetting(_restored, identity))
     except TypeError:
         if kept is not None:
             kept.objects[identity] = obj

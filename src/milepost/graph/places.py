@@ -20,6 +20,7 @@ import numpy as np
 
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
+from milepost.graph.by_identity import forgetting
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.trees import is_container, is_functional, members, with_members
 
@@ -235,7 +236,7 @@ def is_final(obj: Tree | Node) -> bool:
 def _reference_to(holder: Any) -> Callable[[], Any]:
     number = id(holder)
     try:
-        return weakref.ref(holder, lambda _: _roots.pop(number, None))
+        return weakref.ref(holder, forgetting(_roots, number))
     except TypeError:
         return lambda: holder
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from milepost.forks import ForkableLock
 from milepost.graph.adapter import adapter_of
+from milepost.graph.by_identity import forgetting
 from milepost.graph.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
 from milepost.graph.trees import is_functional
 from milepost.tensor import TensorSpec
@@ -99,7 +100,7 @@ def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
         if entry is None:
             number = id(holder)
             try:
-                reference = weakref.ref(holder, lambda _: _entries.pop(number, None))
+                reference = weakref.ref(holder, forgetting(_entries, number))
             except TypeError:
                 return False
             entry = _entries[number] = (reference, {})

@@ -15,6 +15,7 @@ from typing import Any, Final
 from milepost.adapters.attributes import watch_attributes
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter
+from milepost.graph.by_identity import forgetting
 from milepost.graph.look_again import look_again
 from milepost.graph.waiting import waiting_on
 
@@ -46,7 +47,7 @@ def hook(obj: Any) -> None:
             before[name] = vars(obj).get(name, _MISSING)
             # Into the dict itself: Keras would track, and PyTorch would refuse.
             vars(obj)[name] = _wrapper(weakref.ref(obj), method, first=name in _BEFORE)
-    _wrapped[identity] = (weakref.ref(obj, lambda _: _wrapped.pop(identity, None)), before)
+    _wrapped[identity] = (weakref.ref(obj, forgetting(_wrapped, identity)), before)
 
 
 def deliver(obj: Any) -> None:

@@ -23,6 +23,7 @@ from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.variables import is_of_session, unwrapped
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
+from milepost.graph.by_identity import forgetting
 
 _Assigned = tuple[Any, Array]
 
@@ -89,7 +90,7 @@ def assign(variable: Any, array: Array) -> None:
         scope.assigned.append((variable, array))
         return
     number = id(variable)
-    _postponed[number] = weakref.ref(variable, lambda _: _postponed.pop(number, None)), array
+    _postponed[number] = weakref.ref(variable, forgetting(_postponed, number)), array
     session = tf.compat.v1.get_default_session()
     if session is not None and session.graph is variable.graph:
         _assign(session, [(variable, array)])

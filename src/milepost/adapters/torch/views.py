@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from milepost.adapters.stateful import PackedAdapter
 from milepost.adapters.torch.memory import as_tensor
 from milepost.graph.adapter import Array, register
+from milepost.graph.by_identity import forgetting
 from milepost.graph.keys import VARIABLE_VALUE
 
 _T = TypeVar("_T")
@@ -25,7 +26,7 @@ def view_of(owner: Any, key: Hashable, make: Callable[[], _T]) -> _T:
     identity = id(owner)
     entry = _views.get(identity)
     if entry is None or entry[0]() is not owner:
-        entry = _views[identity] = (weakref.ref(owner, lambda _: _views.pop(identity, None)), {})
+        entry = _views[identity] = (weakref.ref(owner, forgetting(_views, identity)), {})
     found: _T | None = entry[1].get(key)
     if found is None:
         found = entry[1][key] = make()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from milepost.bundle import index_path
 from milepost.engine.series import numbered, place_of, split_number
 from milepost.errors import CheckpointExistsError
-from milepost.storage import Storage
+from milepost.storage import LocalStorage, Storage
 
 _MOST_LISTED = 3
 
@@ -69,5 +69,5 @@ class SeriesGuard:
         return place_of(storage, os.path.dirname(path)), os.path.basename(stem)
 
     def _keep(self, storage: Storage) -> None:
-        if not any(each is storage for each in self._storages):
+        if not isinstance(storage, LocalStorage) and not any(each is storage for each in self._storages):
             self._storages.append(storage)

@@ -32,7 +32,7 @@ class Announcement:
         >>> storage, announcement = MemoryStorage(), Announcement()
         >>> announcement.make(storage, "run/ckpt-1", "0123456789abcdef", b"index")
         >>> storage.list("run")
-        ['ckpt-1.milepost-0123456789abcdef-index-24f7aca4e83b4a10.tmp']
+        ['ckpt-1.milepost-0123456789abcdef-index-590407b549d6e3b4.tmp']
         >>> announcement.withdraw()
         >>> storage.list("run")
         []
@@ -86,7 +86,7 @@ def digest_of(index: bytes) -> str:
 
     Example:
         >>> digest_of(b"index")
-        '24f7aca4e83b4a10'
+        '590407b549d6e3b4'
     """
     return hashlib.blake2b(index, digest_size=_DIGEST_BYTES).hexdigest()
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import milepost
 from milepost import DType
+from tests.adapters.tensorflow.frameworks import tf
 
 
 @pytest.mark.parametrize("dtype", DType.all(), ids=str)

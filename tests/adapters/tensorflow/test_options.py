@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions
+from tests.adapters.tensorflow.frameworks import tf
 
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
 

@@ -1,9 +1,9 @@
 """Saves inside a ``tf.function``."""
 
 import pytest
-import tensorflow as tf
 
 import milepost
+from tests.adapters.tensorflow.frameworks import tf
 
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
 

@@ -7,11 +7,12 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 
 import milepost
 from milepost import Checkpoint, CheckpointOptions, Variable
 from milepost.errors import StorageError
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 COUNTERPARTS = [
     (milepost.CheckpointNotFoundError, tf.errors.NotFoundError, FileNotFoundError),

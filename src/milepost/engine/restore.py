@@ -175,7 +175,7 @@ class Restoration:
             self._run(match)
         except MismatchError as error:
             with suppress(MilepostError):  # what does not fit is known, whatever the rest says of itself
-                error.report = self._report_of_refused(error.report, match, root, attached)
+                error.report = error.report and self._report_of_refused(error.report, match, root, attached)
             raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.waiting.release_if_unneeded()

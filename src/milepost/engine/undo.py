@@ -17,6 +17,7 @@ ROOM: Final = 8 << 20
 _MIXTURE: Final = (
     "some objects hold restored values now and others their old ones: restore again before anything is done with them"
 )
+_UNCHANGED: Final = "; nothing was changed"
 _BUILT_IN: Final = (
     MemoryError,
     OSError,
@@ -100,10 +101,11 @@ def raise_explained(error: BaseException, file: str, *, complete: bool) -> NoRet
         raise error
     arriving = error if isinstance(error, MilepostError) else refused(error)
     if not complete:
+        arriving.problem = arriving.problem.removesuffix(_UNCHANGED)
         arriving.remedy = _MIXTURE
         arriving.add_note(f"milepost: {_MIXTURE}")
     elif isinstance(arriving, RefusedError):
-        arriving.problem += "; nothing was changed"
+        arriving.problem += _UNCHANGED
     arriving.with_context(file=file)
     if arriving is error:
         raise error

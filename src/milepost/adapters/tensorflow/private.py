@@ -42,6 +42,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_restore_from_tensors": "gives such values back",
     },
     "optional": {
+        "_variable_creator_stack": "whether variables are being made in somebody's scope",
         "_self_saveable_object_factories": "what TensorFlow before 2.12 calls for the values of an object",
         "_self_unconditional_checkpoint_dependencies": "the list that names children",
         "_self_unconditional_dependency_names": "whether a name is in it",

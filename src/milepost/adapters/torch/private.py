@@ -50,6 +50,8 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_buffers": "buffers",
         "_modules": "modules inside",
         "_non_persistent_buffers_set": "buffers that a state_dict leaves out",
+        "_compiled_call_impl": "what a compiled module is called by, in place of `_call_impl`",
+        "_call_impl": "a call with its hooks",
         "_save_to_state_dict": "whether a class writes what is no parameter or buffer",
     },
     "torch.Tensor": {

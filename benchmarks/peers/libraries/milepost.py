@@ -71,7 +71,9 @@ class Milepost(Peer):
             return str(error.report)
 
     def save_next(self, live: Live, folder: Path, number: int) -> None:
-        milepost.CheckpointManager(live, folder, max_to_keep=5).save(checkpoint_number=number)
+        # All saves stand for those of one run, although each has objects of its own.
+        options = milepost.CheckpointOptions(overwrite=True)
+        milepost.CheckpointManager(live, folder, max_to_keep=5, options=options).save(checkpoint_number=number)
 
     def restore_newest(self, live: Live, folder: Path) -> None:
         if milepost.CheckpointManager(live, folder, max_to_keep=5).restore_or_initialize() is None:

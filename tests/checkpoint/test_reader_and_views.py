@@ -91,11 +91,11 @@ def test_the_lists_of_a_state_are_lists(tmp_path):
 @pytest.mark.parametrize(
     ("value", "remedy"),
     [
-        (3, r"Variable\(3\)"),
-        ("text", r"Variable\('text'\)"),
-        (Module, "rather than its class"),
-        (print, "PythonState"),
-        (type("Own", (), {})(), "derive Own from milepost.Module"),
+        (3, "hold the number in a milepost.Variable"),
+        ("text", "hold the text in a milepost.Variable"),
+        (Module, "not the class itself"),
+        (print, "objects that the function uses"),
+        (type("Own", (), {})(), "Own is a class of your own, derive it from milepost.Module"),
     ],
 )
 def test_the_remedy_for_what_is_not_trackable_fits_it(value, remedy):
@@ -106,6 +106,6 @@ def test_the_remedy_for_what_is_not_trackable_fits_it(value, remedy):
 def test_the_remedy_for_a_container_in_an_attribute_is_another_container(tmp_path):
     net = Module()
     net.layers = frozenset([Module()])
-    with pytest.warns(milepost.UntrackedWarning, match="use a list, dict") as caught:
+    with pytest.warns(milepost.UntrackedWarning, match="hold its members in a list, tuple or dict") as caught:
         Checkpoint(net=net).write(tmp_path / "ckpt")
     assert "hold it in an attribute" not in str(caught[0].message)

@@ -123,7 +123,7 @@ class TestThreadThatCannotBeStarted:
             raise RuntimeError("can't start new thread")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(threading, "_start_new_thread", refuse)
+            patch.setattr(threading, START, refuse)
             yield patch
 
     def test_gives_the_number_back_and_poisons_nothing(self, tmp_path, refused):
@@ -248,6 +248,9 @@ class TestChangeOfTheCurrentDirectory:
 TRAINER = """
 import multiprocessing, os, signal, sys, threading, time
 import numpy as np, milepost
+
+# What `threading.Thread.start` calls, under its name since Python 3.13 or before.
+START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
 directory, delay = sys.argv[1], float(sys.argv[2])
 def load(pipe):
     pipe.send(os.getpid())

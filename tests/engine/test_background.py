@@ -15,6 +15,9 @@ from milepost.engine.collector import collection_paused
 from milepost.errors import MilepostWarning, StorageError
 from milepost.forks import ForkableLock
 
+# What `threading.Thread.start` calls, under its name since Python 3.13 or before.
+START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+
 
 @pytest.fixture
 def no_threads(monkeypatch):
@@ -24,7 +27,7 @@ def no_threads(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threading, "_start_new_thread", refuse)
+        patch.setattr(threading, START, refuse)
         yield patch.undo
 
 
@@ -71,15 +74,15 @@ class TestThreadThatCannotBeStarted:
 
     def test_some_threads_are_better_than_none(self, monkeypatch):
         """Those that were started before the system refused do their part, and are waited for."""
-        start, started = threading._start_new_thread, []
+        start, started = getattr(threading, START), []
 
-        def one_only(*arguments):
+        def one_only(*arguments, **options):
             if started:
                 raise RuntimeError("can't start new thread")
             started.append(1)
-            return start(*arguments)
+            return start(*arguments, **options)
 
-        monkeypatch.setattr(threading, "_start_new_thread", one_only)
+        monkeypatch.setattr(threading, START, one_only)
         both = threading.Barrier(2, timeout=30)
         for_each(lambda _: both.wait(), range(2), threads=4)
         assert not [each for each in threading.enumerate() if each.name.startswith("milepost")]

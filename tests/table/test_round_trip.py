@@ -147,8 +147,8 @@ def test_opening_reads_only_footer_and_index():
     """Nothing but what is asked for is read, and no block is read twice."""
     reads = []
     reader = open_bytes(write([(b"%05d" % n, b"") for n in range(2000)], block_size=4096))
-    read = reader._file.read
-    reader._file.read = lambda offset, length: reads.append(offset) or read(offset, length)
+    read = reader.file.read
+    reader.file.read = lambda offset, length: reads.append(offset) or read(offset, length)
     assert reader.get(b"01000") == b""
     assert reader.get(b"01001") == b""
     assert len(reads) == 1

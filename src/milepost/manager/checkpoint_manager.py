@@ -162,7 +162,7 @@ class CheckpointManager:
     if not TYPE_CHECKING:  # type checkers would take every name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            if name in ("_checkpoint", "_checkpoint_interval", "_directory", "_listing", "_status"):
+            if not name.startswith("__") and "_checkpoint" not in self.__dict__:
                 raise forgotten_init(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 

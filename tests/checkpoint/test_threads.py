@@ -23,6 +23,9 @@ from milepost.bundle import open_bundle
 from milepost.errors import MilepostError, StorageError
 from milepost.storage import LOCAL_STORAGE, LocalStorage
 
+# What `threading.Thread.start` calls, under its name since Python 3.13 or before.
+START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+
 ASYNC = CheckpointOptions(enable_async=True)
 
 
@@ -248,9 +251,6 @@ class TestChangeOfTheCurrentDirectory:
 TRAINER = """
 import multiprocessing, os, signal, sys, threading, time
 import numpy as np, milepost
-
-# What `threading.Thread.start` calls, under its name since Python 3.13 or before.
-START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
 directory, delay = sys.argv[1], float(sys.argv[2])
 def load(pipe):
     pipe.send(os.getpid())

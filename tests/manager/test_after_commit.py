@@ -26,6 +26,7 @@ from milepost import (
     StorageError,
     Variable,
     latest_checkpoint,
+    load_variable,
 )
 from milepost.engine.announcement import announced, digest_of
 from milepost.engine.temporary import Temporary, new_token
@@ -179,6 +180,28 @@ class TestFailures:
         assert manager.save() == f"{tmp_path}/ckpt-2"
         assert manager.checkpoints == [f"{tmp_path}/ckpt-1", f"{tmp_path}/ckpt-2"]
 
+    def test_an_interrupt_at_the_commit_itself_lists_the_checkpoint(self, tmp_path: Path) -> None:
+        """Ctrl-C while the names are made durable; what was saved before it stays in its order."""
+
+        class Interrupted(LocalStorage):
+            def sync_directory(self, path: str) -> None:
+                super().sync_directory(path)
+                if self.now and os.path.exists(f"{path}/ckpt-2.index"):
+                    self.now = False
+                    raise KeyboardInterrupt
+
+            now = True
+
+        checkpoint = Checkpoint(v=Variable(np.zeros(10)))
+        manager = CheckpointManager(checkpoint, tmp_path, 3, options=CheckpointOptions(storage=Interrupted()))
+        manager.save()
+        with pytest.raises(KeyboardInterrupt):
+            manager.save()
+        assert manager.latest_checkpoint == latest_checkpoint(tmp_path) == f"{tmp_path}/ckpt-2"
+        manager.save()
+        names = [f"{tmp_path}/ckpt-{number}" for number in (1, 2, 3)]
+        assert manager.checkpoints == CheckpointManager(checkpoint, tmp_path, 3).checkpoints == names
+
 
 class TestKilled:
     @pytest.mark.parametrize("start", [plain, managed])
@@ -311,9 +334,24 @@ class TestReadersBesideAWriter:
             assert process.stdout
             process.stdout.readline()
             end = time.monotonic() + 5
-            while time.monotonic() < end:
-                path = latest_checkpoint(tmp_path)
-                assert path is not None
-                found.add(path)
-            process.kill()
+            try:
+                while time.monotonic() < end:
+                    path = latest_checkpoint(tmp_path)
+                    assert path is not None
+                    found.add(path)
+            finally:
+                process.kill()
         assert len(found) > 1
+
+    def test_a_directory_is_read_by_its_name(self, tmp_path: Path) -> None:
+        """What is the latest when it is looked up may be gone when it is opened, and there is a newer one."""
+        command = [sys.executable, "-c", textwrap.dedent(self.CODE), str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()
+            end = time.monotonic() + 5
+            try:
+                while time.monotonic() < end:
+                    assert load_variable(tmp_path, "v/.ATTRIBUTES/VARIABLE_VALUE")[0] == 1
+            finally:
+                process.kill()

@@ -15,7 +15,14 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, latest_checkpoint
 from milepost.engine.state_file import update_checkpoint_state
-from milepost.errors import CheckpointExistsError, CheckpointNotFoundError, MilepostWarning, SkippedCheckpointWarning
+from milepost.errors import (
+    CheckpointExistsError,
+    CheckpointNotFoundError,
+    MilepostWarning,
+    SkippedCheckpointWarning,
+    StateFileError,
+    UnsupportedError,
+)
 from milepost.storage import MemoryStorage
 
 
@@ -77,6 +84,40 @@ class TestRunsThatDidNotRestore:
         with pytest.raises(CheckpointExistsError):
             CheckpointManager(new(), tmp_path, 1).save(checkpoint_number=100)
         assert indexes(tmp_path) == ["ckpt-1", "ckpt-2"]
+
+    @pytest.mark.parametrize("number", [10**18, 2**63, 10**30])
+    def test_a_number_of_any_length_is_one_of_the_series(self, tmp_path: Path, number: int) -> None:
+        """Such as a time in nanoseconds."""
+        run(tmp_path, 2)
+        with pytest.raises(CheckpointExistsError):
+            CheckpointManager(new(), tmp_path, 1).save(checkpoint_number=number)
+        manager = CheckpointManager(new(), tmp_path, 1)
+        manager.restore_or_initialize()
+        manager.save(checkpoint_number=number)
+        again = CheckpointManager(new(), tmp_path, 1)
+        assert again.checkpoints == [f"{tmp_path}/ckpt-{number}"]
+        assert again.restore_or_initialize() == f"{tmp_path}/ckpt-{number}"
+
+    @pytest.mark.parametrize("number", [-1, 3.7, "7", float("nan"), [4]])
+    def test_what_is_no_number_of_a_checkpoint_is_refused(self, tmp_path: Path, number: Any) -> None:
+        """Nothing is saved, and nothing counts."""
+        manager = CheckpointManager(new(), tmp_path, 1)
+        with pytest.raises(UnsupportedError, match="number"):
+            manager.save(checkpoint_number=number)
+        assert int(manager.checkpoint.save_counter) == 0
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_plain_save_beside_a_list_that_is_not_understood_is_refused(self, tmp_path: Path) -> None:
+        """It would replace the list, and with it what is known of the older run."""
+        run(tmp_path, 3)
+        text = (tmp_path / "checkpoint").read_bytes()[:-20]
+        (tmp_path / "checkpoint").write_bytes(text)
+        with pytest.raises(StateFileError):
+            new().save(tmp_path / "best")
+        with pytest.raises(StateFileError):
+            milepost.save_weights(new(), tmp_path / "weights")
+        assert (tmp_path / "checkpoint").read_bytes() == text
+        assert indexes(tmp_path) == ["ckpt-1", "ckpt-2", "ckpt-3"]
 
     def test_a_warm_start_from_elsewhere_turns_no_guard_off(self, tmp_path: Path) -> None:
         """What was restored counts for its directory."""
@@ -210,6 +251,23 @@ class TestListsThatLeadElsewhere:
         resumed.save()
         assert indexes(copy) == ["ckpt-4"]
         assert files(original) == before
+
+    @pytest.mark.parametrize("form", ["{}/original/ckpt-{}", "../original/ckpt-{}", "link/ckpt-{}"])
+    def test_a_copy_without_the_newest_restores_its_own(self, tmp_path: Path, form: str) -> None:
+        """The list names all of them where the original is, which is not the copy's."""
+        original, copy = tmp_path / "original", tmp_path / "copy"
+        run(original, 3)
+        copy.mkdir()
+        os.symlink("../original", copy / "link")
+        for path in original.glob("ckpt-[12].*"):
+            shutil.copy2(path, copy)
+        paths = [form.format(tmp_path, number) if "{}/" in form else form.format(number) for number in (1, 2, 3)]
+        update_checkpoint_state(copy, paths[-1], paths)
+        assert latest_checkpoint(copy) == f"{copy}/ckpt-2"
+        with pytest.warns(MilepostWarning, match="ever removed"):
+            manager = CheckpointManager(new(), copy, 2)
+        assert manager.restore_or_initialize() == f"{copy}/ckpt-2"
+        assert manager.save() == f"{copy}/ckpt-3"
 
     def test_another_prefix_is_read_and_never_removed(self, tmp_path: Path) -> None:
         """A checkpoint saved by hand is not swept by a manager of another name."""

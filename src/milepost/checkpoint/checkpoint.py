@@ -22,7 +22,7 @@ from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.save import plan_save, snapshot
 from milepost.engine.series import list_announced
-from milepost.engine.state_file import check_recordable
+from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
@@ -165,6 +165,7 @@ class Checkpoint(Tracked):
             UntrackableError: Something cannot be saved as it is held.
             UnsupportedError: This is called inside a ``tf.function``, or another process of `torch.distributed` or
                 `jax.distributed` has saved there.
+            StateFileError: The directory has a state file that is not understood.
             StorageError: The files could not be written; what was there before still is.
             AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
@@ -321,6 +322,7 @@ class Checkpoint(Tracked):
             guard.check(storage, save.path)
         if not guard.is_own(storage, save.path):
             list_announced(storage, os.path.dirname(save.path))
+            get_checkpoint_state(os.path.dirname(save.path), storage=storage)  # raises if nobody understands it
         save.committed = guard.on_commit(storage, save.path)
         return self._write(save)
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.series import no_checkpoint_error
-from milepost.errors import UnsupportedError
+from milepost.engine.state_file import read_state_file
+from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.foreign import is_foreign_directory
 from milepost.graph.adapter import Array
 from milepost.storage import LOCAL_STORAGE, Storage
@@ -18,6 +19,7 @@ from milepost.tensor.spec import format_shape
 
 PathLike = str | os.PathLike[str]
 _MOST_LISTED: Final = 5
+_MOST_ATTEMPTS: Final = 20
 
 
 class CheckpointReader:
@@ -133,7 +135,19 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
         CheckpointNotFoundError: There is no checkpoint.
         CorruptCheckpointError: It is damaged.
     """
-    return CheckpointReader(_resolve(ckpt_dir_or_file, storage or LOCAL_STORAGE), storage)
+    files, path = storage or LOCAL_STORAGE, plain_path(ckpt_dir_or_file)
+    for _ in range(_MOST_ATTEMPTS):
+        before = _list_of(files, path)
+        try:
+            reader = CheckpointReader(_resolve(path, files), storage)
+            if before is not None:
+                reader._bundle.hold()
+            return reader
+        except CheckpointNotFoundError:
+            if _list_of(files, path) == before:
+                raise
+            # A manager beside this reader has removed the checkpoint, and lists newer ones.
+    return CheckpointReader(_resolve(path, files), storage)
 
 
 def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
@@ -172,3 +186,8 @@ def _resolve(path: PathLike, storage: Storage) -> str:
     if latest is None:
         raise no_checkpoint_error(storage, path)
     return latest
+
+
+def _list_of(storage: Storage, path: str) -> bytes | None:
+    """The list of a directory as it is now; None if the path is no directory."""
+    return read_state_file(storage, path) if storage.is_directory(path) else None

@@ -16,7 +16,7 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, record_latest
 from milepost.engine.save import plan_save
-from milepost.engine.state_file import check_recordable
+from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.storage.paths import plain_path
@@ -59,6 +59,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     refuse_if_traced("save_weights()")
     path = _checked(filepath)
     check_recordable(path)
+    get_checkpoint_state(os.path.dirname(path), storage=options.storage)  # raises if nobody understands it
     save = ListedSave(path, options, record_latest)
     claim_path(save.place, save.options)
     save.run(*plan_save(model, (), options))

@@ -25,6 +25,7 @@ from milepost.errors import (
     MilepostError,
     SkippedCheckpointWarning,
     StorageError,
+    printable,
     warn,
 )
 from milepost.forks import ForkableLock
@@ -171,7 +172,7 @@ def newest_good(
 
 def skipped_message(prefix: str, problem: MilepostError) -> str:
     """Says which checkpoint was passed over, and why."""
-    return f"passed over the checkpoint {prefix}: {problem}"
+    return f"passed over the checkpoint {printable(prefix, one_line=True)}: {problem}"
 
 
 def latest_checkpoint(

@@ -81,9 +81,11 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
             reader = open_any(storage_of(options), prefix)
             try:
                 return _load(reader, view, options)
-            except (CorruptCheckpointError, CheckpointNotFoundError):
+            except BaseException as error:
                 # Of very many data files some are opened late, and may be another checkpoint's by then.
-                if not reader.is_replaced():
+                is_late = isinstance(error, (CorruptCheckpointError, CheckpointNotFoundError)) and reader.is_replaced()
+                reader.close()  # the error's traceback may keep the reader alive
+                if not is_late:
                     raise
         return _load(open_any(storage_of(options), prefix), view, options)
     except UntrackableError as error:

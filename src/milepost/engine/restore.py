@@ -210,7 +210,10 @@ class Restoration:
             match.takes, match.waits = [], []
             self._remember(match, {})
             return child
-        return self._run(match).get(id(child), child)
+        successor = self._run(match).get(id(child), child)
+        if self.partial_expected:
+            self.reader.release(for_good=False)
+        return successor
 
     def concerns(self, root: Any) -> bool:
         """Whether this object stands for the root of the checkpoint."""

@@ -100,6 +100,7 @@ class ListedSave(Save):
     def _commit(self, plan: SavePlan, arrays: Sequence[Array]) -> list[Exception]:
         storage, announcement = storage_of(self.options), Announcement()
         problems: list[Exception] = []
+        interrupt: BaseException | None = None
         try:
             try:
                 execute_save(plan, arrays, storage, self.path, self.options, announcement)
@@ -107,9 +108,8 @@ class ListedSave(Save):
                 if not announcement.is_committed():
                     announcement.withdraw()
                     raise
-                self._note_commit()
                 if not isinstance(error, Exception):
-                    raise
+                    interrupt = error
                 problems.append(error if isinstance(error, AfterCommitError) else self._committed_all_the_same(error))
             self._note_commit()
             try:
@@ -122,6 +122,8 @@ class ListedSave(Save):
                 announcement.withdraw()
         finally:
             announcement.leave()
+        if interrupt is not None:
+            raise interrupt
         return problems
 
     def _note_commit(self) -> None:
@@ -129,7 +131,7 @@ class ListedSave(Save):
             self.is_committed = True
             self.committed()
 
-    def _committed_all_the_same(self, error: Exception) -> AfterCommitError:
+    def _committed_all_the_same(self, error: BaseException) -> AfterCommitError:
         committed = AfterCommitError(
             f"the checkpoint is saved, but it may be lost in a power cut: {getattr(error, 'problem', error)}",
             errno=getattr(error, "errno", None),

@@ -27,12 +27,12 @@ from milepost.engine.state_file import (
     get_checkpoint_state,
     record_state,
 )
-from milepost.errors import CheckpointNotFoundError, StateFileError
+from milepost.errors import CheckpointNotFoundError
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.paths import plain_path
 
 _MOST_LISTED: Final = 5
-_NUMBERED: Final = re.compile(r"(.*)-([0-9]{1,18})", re.DOTALL)
+_NUMBERED: Final = re.compile(r"(.*)-([0-9]{1,1000})", re.DOTALL)
 
 
 def split_number(path: str) -> tuple[str, int] | None:
@@ -128,8 +128,10 @@ def with_checkpoint(storage: Storage, state: CheckpointState | None, path: str) 
         return CheckpointState(path, (path,), (saved,), saved - 1.0)
     paths, times = list(state.all_model_checkpoint_paths), list(state.all_model_checkpoint_timestamps)
     is_latest = saved >= _modified(storage, state.model_checkpoint_path)
-    place = len(paths) if is_latest else max(0, len(paths) - 1)
     timed = len(times) == len(paths)
+    place = len(paths) if is_latest else max(0, len(paths) - 1)
+    if timed and not is_latest:
+        place = min(place, sum(time <= saved for time in times))
     return dataclasses.replace(
         state,
         model_checkpoint_path=path if is_latest else state.model_checkpoint_path,
@@ -150,6 +152,15 @@ def list_announced(storage: Storage, directory: str) -> None:
         if state is not None:
             record_state(directory, state, storage=storage)
     forget(storage, directory)
+
+
+def is_below(storage: Storage, directory: str, path: str) -> bool:
+    """Whether a checkpoint's files lie in this directory, or in one below it."""
+    folder = os.path.dirname(path)
+    if folder == directory:
+        return True
+    home, place = place_of(storage, directory)[1], place_of(storage, folder)[1]
+    return os.path.join(place, "").startswith(os.path.join(home, ""))
 
 
 def is_inside(storage: Storage, directory: str, path: str) -> bool:
@@ -203,11 +214,24 @@ def _located(storage: Storage, directory: str, state: CheckpointState) -> Checkp
         here = os.path.join(folders[folder] or directory, name)
         return here if folders[folder] is not None or _exists(storage, here) else path
 
-    return dataclasses.replace(
+    located_state = dataclasses.replace(
         state,
         model_checkpoint_path=located(state.model_checkpoint_path),
         all_model_checkpoint_paths=tuple(map(located, state.all_model_checkpoint_paths)),
     )
+    return _with_own_latest(storage, directory, located_state)
+
+
+def _with_own_latest(storage: Storage, directory: str, state: CheckpointState) -> CheckpointState:
+    """The state, with a checkpoint of the directory itself as the latest if it has one that is listed.
+
+    A copy of a directory may lack the newest checkpoint, which its list still names where the original is.
+    """
+    if is_below(storage, directory, state.model_checkpoint_path):
+        return state
+    listed = (path for path in state.newest_first() if is_below(storage, directory, path))
+    own = next((path for path in listed if _exists(storage, path)), None)
+    return state if own is None else dataclasses.replace(state, model_checkpoint_path=own)
 
 
 def _exists(storage: Storage, prefix: str) -> bool:
@@ -228,14 +252,11 @@ def list_saved(storage: Storage, path: str) -> None:
     TensorFlow's ``Checkpoint.save`` does.
 
     Raises:
-        StateFileError: The path has no UTF-8 form.
+        StateFileError: The state file is not understood, or the path has no UTF-8 form.
         StorageError: The state file could not be written; what was there before still is.
     """
     directory = os.path.dirname(path)
-    try:
-        state = known_checkpoints(storage, directory)
-    except StateFileError:
-        state = None
+    state = known_checkpoints(storage, directory)
     times = () if state is None else state.all_model_checkpoint_timestamps
     if state is None or not times or len(times) != len(state.all_model_checkpoint_paths):
         record_state(directory, CheckpointState(path, (path,)), storage=storage)

@@ -28,7 +28,7 @@ from google.protobuf import text_encoding, text_format
 
 from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
-from milepost.errors import CheckpointNotFoundError, StateFileError
+from milepost.errors import CheckpointNotFoundError, StateFileError, UnsupportedError
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
 from milepost.storage.paths import check_local, plain_path
 
@@ -156,11 +156,19 @@ def format_state(state: CheckpointState) -> bytes:
 
 
 def check_recordable(path: str) -> None:
-    """Makes sure that a state file can hold a path.
+    """Makes sure that a state file can hold a path, and is not in the place of the checkpoint.
 
     Raises:
         StateFileError: The path has no UTF-8 form.
+        UnsupportedError: The path is that of the state file.
     """
+    if os.path.basename(path) == STATE_FILE:
+        raise UnsupportedError(
+            "a checkpoint that is listed cannot have the name of the state file",
+            file=path,
+            expected=f"another name than {STATE_FILE}",
+            remedy="save under another name",
+        )
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -177,7 +185,10 @@ def check_recordable(path: str) -> None:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _escaped(path: str) -> str:
-    check_recordable(path)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        check_recordable(path)
     text: str = text_encoding.CEscape(path, as_utf8=True)  # type: ignore[arg-type]  # it takes text too
     return text
 

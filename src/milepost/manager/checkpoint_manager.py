@@ -38,7 +38,7 @@ from milepost.graph.remedies import forgotten_init
 from milepost.manager.listing import Listing
 from milepost.retention import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE, Storage, anchored
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import check_local, plain_path
 
 
 class NumberedSaves(Protocol):
@@ -141,6 +141,7 @@ class CheckpointManager:
         self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours)
         self._checkpoint = checkpoint
         self._directory = plain_path(directory)
+        check_local(plain_path(checkpoint_name))
         self._prefix = os.path.join(self._directory, checkpoint_name)
         self._step_counter = step_counter
         self._checkpoint_interval = checkpoint_interval
@@ -247,7 +248,10 @@ class CheckpointManager:
         counter.assign_add(1)
         save: ListedSave | None = None
         try:
-            path = f"{self._prefix}-{_integer(counter if checkpoint_number is None else checkpoint_number)}"
+            number = _integer(counter if checkpoint_number is None else checkpoint_number)
+            if number < 0:
+                raise UnsupportedError("a checkpoint has no negative number", expected="0 or more", found=number)
+            path = f"{self._prefix}-{number}"
             save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
             claim_path(save.directory, save.options)
             self._checkpoint._write_numbered(save)
@@ -412,8 +416,22 @@ class CheckpointManager:
 
 
 def _integer(value: Any) -> int:
-    """The number that a variable, tensor, array or number holds."""
-    return int(value.numpy() if hasattr(value, "numpy") else value)
+    """The number that a variable, tensor, array or number holds.
+
+    Raises:
+        UnsupportedError: It holds no whole number.
+    """
+    held = value.numpy() if hasattr(value, "numpy") else value
+    try:
+        if isinstance(held, (str, bytes)) or int(held) != held:
+            raise ValueError(held)
+        return int(held)
+    except (TypeError, ValueError, OverflowError):
+        raise UnsupportedError(
+            "a step, or the number of a checkpoint, is a whole number",
+            expected="an integer, or a variable, array or tensor that holds one",
+            found=f"{held!r:.80} of type {type(held).__name__}",
+        ) from None
 
 
 def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:

@@ -13,7 +13,7 @@ import weakref
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.engine.series import is_inside, is_of_series, known_checkpoints, numbered, place_of
+from milepost.engine.series import is_below, is_inside, is_of_series, known_checkpoints, numbered, place_of
 from milepost.engine.state_file import CheckpointState, read_state_file, record_state
 from milepost.errors import CheckpointNotFoundError, warn
 from milepost.retention import ManagedCheckpoint, recover
@@ -80,7 +80,7 @@ class Listing:
             )
 
     def restorable(self) -> CheckpointState | None:
-        """The checkpoints to restore from: those of this series and those elsewhere; without any, the others in the directory.
+        """The checkpoints to restore from: those of this series or, without any, the others that are listed.
 
         Those of a series that another manager of this process has are not among them.
         """
@@ -164,16 +164,14 @@ class Listing:
             self._others_preserved = state.last_preserved_timestamp
 
     def _is_others(self, path: str) -> bool:
-        _, home = place_of(self._storage, self._directory)
-        _, place = place_of(self._storage, os.path.dirname(path))
-        return os.path.join(place, "").startswith(os.path.join(home, "")) and not is_of_series(path, self._stem)
+        return is_below(self._storage, self._directory, path) and not is_of_series(path, self._stem)
 
     def _sort_out(self, state: CheckpointState) -> list[str]:
         """Divides what is listed; returns what to warn of: what is outside, and what no manager can have listed."""
         paths = state.newest_first()
         others = {path for path in paths if self._is_others(path)}
-        self._candidates = tuple(path for path in paths if path not in others)
-        self._others_listed = tuple(path for path in paths if path in others)
+        self._candidates = tuple(filter(self.is_own, paths))
+        self._others_listed = tuple(path for path in paths if not self.is_own(path))
         by_managers = bool(state.all_model_checkpoint_timestamps)
         return [path for path in paths if not self.is_own(path) and not (by_managers and path in others)]
 

@@ -9,7 +9,7 @@ import stat
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
@@ -116,8 +116,9 @@ class LocalFile:
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            with suppress(OSError):  # nothing was written
+                os.close(descriptor)
 
     def _check_range(self, offset: int, length: int) -> None:
         size = self.size

@@ -7,6 +7,9 @@ import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions
 from tests.adapters.tensorflow.frameworks import tf
 
+needs_policies = pytest.mark.skipif(
+    not hasattr(tf.train.experimental, "MaxShardSizePolicy"), reason="this TensorFlow has no sharding policies"
+)
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -36,6 +39,7 @@ def test_tensorflows_write_callbacks_are_called(tmp_path):
     assert called == [path, "none"]
 
 
+@needs_policies
 def test_tensorflows_shard_sizes_are_understood(tmp_path):
     policy = tf.train.experimental.MaxShardSizePolicy(16)
     for name, kind in (("ours", CheckpointOptions), ("theirs", tf.train.CheckpointOptions)):
@@ -44,12 +48,14 @@ def test_tensorflows_shard_sizes_are_understood(tmp_path):
         assert milepost.load_variable(path, KEY).tolist() == list(range(10))
 
 
+@needs_policies
 def test_tensorflows_shards_for_tasks_are_understood(tmp_path):
     policy = tf.train.experimental.ShardByTaskPolicy()
     checkpoint().write(tmp_path / "ckpt", CheckpointOptions(experimental_sharding_callback=policy))
     assert (tmp_path / "ckpt.data-00000-of-00001").exists()
 
 
+@needs_policies
 def test_another_sharding_callback_of_tensorflow_is_refused(tmp_path):
     class Mine(tf.train.experimental.ShardingCallback):
         description = "mine"

@@ -81,7 +81,10 @@ class NameBasedRestoration:
 
     def settle(self, path: str, child: Any) -> Any:
         """Restores a late object that is attached at ``path``."""
-        return self._run(walk(child), path).get(id(child), child)
+        successor = self._run(walk(child), path).get(id(child), child)
+        if self.partial_expected:
+            self.reader.release(for_good=False)
+        return successor
 
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """An account of every live value and, as unexpected, of every key that none asked for."""

@@ -72,7 +72,10 @@ class Save:
             raise problems[0]
 
     def _commit(self, plan: SavePlan, arrays: Sequence[Array]) -> list[Exception]:
-        execute_save(plan, arrays, storage_of(self.options), self.path, self.options)
+        try:
+            execute_save(plan, arrays, storage_of(self.options), self.path, self.options)
+        except AfterCommitError as error:
+            return [error]
         return []
 
 
@@ -111,7 +114,8 @@ class ListedSave(Save):
                 if not isinstance(error, Exception):
                     interrupt = error
                 problems.append(error if isinstance(error, AfterCommitError) else self._committed_all_the_same(error))
-            self._note_commit()
+            self.is_committed = True
+            self.committed()
             try:
                 self._record(storage, self.path, not problems)
             except MilepostError as error:
@@ -125,11 +129,6 @@ class ListedSave(Save):
         if interrupt is not None:
             raise interrupt
         return problems
-
-    def _note_commit(self) -> None:
-        if not self.is_committed:
-            self.is_committed = True
-            self.committed()
 
     def _committed_all_the_same(self, error: BaseException) -> AfterCommitError:
         committed = AfterCommitError(

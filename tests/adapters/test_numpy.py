@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, DType, UntrackedWarning
+from milepost import Checkpoint, DType, UntrackableError
 from milepost.graph.adapter import adapter_of
 from tests.objects import module
 
@@ -58,10 +58,11 @@ def test_a_memory_mapped_array_is_restored_in_its_file(tmp_path):
     ],
     ids=["dates", "longdouble", "records", "objects", "masked"],
 )
-def test_an_array_that_files_cannot_hold_is_warned_of_with_its_path(tmp_path, array):
+def test_an_array_that_files_cannot_hold_is_refused_with_its_path(tmp_path, array):
     assert adapter_of(array) is None
-    with pytest.warns(UntrackedWarning, match="^m/a: not saved"):
+    with pytest.raises(UntrackableError) as caught:
         Checkpoint(m=module(a=array)).write(tmp_path / "ckpt")
+    assert caught.value.key == "m/a"
 
 
 def test_views_of_one_array_are_restored_each_for_itself(tmp_path):

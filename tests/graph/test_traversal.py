@@ -2,13 +2,12 @@
 
 import collections
 import dataclasses
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, UntrackedWarning, Variable
+from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, Variable
 from milepost.graph.traversal import walk
 from tests.objects import module
 
@@ -126,42 +125,37 @@ class Holder:
     ],
     ids=["frozenset", "set", "deque", "defaultdict", "list subclass", "dataclass"],
 )
-def test_a_container_that_cannot_be_tracked_but_holds_something_is_warned_of_with_its_path(container):
-    root = module(m=module(c=container))
-    with pytest.warns(UntrackedWarning, match="^m/c: not saved"):
-        walk(root, complain="warn")
-    with pytest.raises(UntrackableError) as caught:
-        walk(root, complain="raise")
-    assert caught.value.key == "m/c"
+def test_a_container_that_cannot_be_tracked_but_holds_something_is_a_doubtful_omission(container):
+    (omitted,) = walk(module(m=module(c=container)), omissions=True).omissions
+    assert (omitted.path, omitted.doubtful) == ("m/c", True)
 
 
 def test_a_container_that_holds_nothing_trackable_is_fine():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        walk(module(c={1, 2}, d=collections.defaultdict(list, a=[1])), complain="warn")
+    assert not walk(module(c={1, 2}, d=collections.defaultdict(list, a=[1])), omissions=True).omissions
 
 
-def test_an_array_of_dates_is_warned_of():
-    with pytest.warns(UntrackedWarning, match="datetime64"):
-        walk(module(a=np.zeros(1, "datetime64[s]")), complain="warn")
+def test_an_array_of_dates_is_an_omission():
+    (omitted,) = walk(module(a=np.zeros(1, "datetime64[s]")), omissions=True).omissions
+    assert "datetime64" in omitted.reason
+    assert not omitted.doubtful
 
 
-def test_changing_the_assigned_list_itself_is_warned_of():
+def test_changing_the_assigned_list_itself_is_a_doubtful_omission():
     layers = [Variable(1)]
     root = module(layers=layers)
-    walk(root, complain="raise")
+    assert not walk(root, omissions=True).omissions
     layers.append(Variable(2))
-    with pytest.warns(UntrackedWarning, match="layers: the list or dict that was assigned"):
-        walk(root, complain="warn")
+    (omitted,) = walk(root, omissions=True).omissions
+    assert (omitted.path, omitted.doubtful) == ("layers", True)
+    assert "the list or dict that was assigned" in omitted.reason
 
 
-def test_changing_the_assigned_dict_itself_is_warned_of():
+def test_changing_the_assigned_dict_itself_is_a_doubtful_omission():
     table = {"a": Variable(1)}
     root = module(table=table)
     table["a"] = Variable(2)
-    with pytest.raises(UntrackableError) as caught:
-        walk(root, complain="raise")
-    assert caught.value.key == "table"
+    (omitted,) = walk(root, omissions=True).omissions
+    assert (omitted.path, omitted.doubtful) == ("table", True)
 
 
 def test_slot_variables_come_last_by_owner_name_and_variable():

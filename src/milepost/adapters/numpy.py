@@ -14,6 +14,7 @@ import numpy as np
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.omissions import Omission
 from milepost.graph.variable import as_array
 from milepost.tensor import DType
 
@@ -28,17 +29,17 @@ class ArrayAdapter(Adapter):
         return issubclass(kind, np.ndarray)
 
     def tracks(self, obj: Array) -> bool:
-        return self.complaint(obj) is None
+        return self.omission(obj) is None
 
-    def complaint(self, obj: Array) -> str | None:
+    def omission(self, obj: Array) -> Omission | None:
         if isinstance(obj, np.ma.MaskedArray):
-            return "the mask of a masked array would be lost; hold its data and its mask as two arrays"
+            return Omission("the mask of a masked array would be lost", "hold its data and its mask as two arrays")
         try:
             dtype = DType.of(obj.dtype)
         except UnsupportedError:
-            return f"an array of {obj.dtype} has no TensorFlow element type"
+            return Omission(f"an array of {obj.dtype} has no TensorFlow element type")
         if dtype.is_bytes and not all(isinstance(each, (bytes, str)) for each in obj.reshape(-1).tolist()):
-            return "an array of objects that are not all text or bytes"
+            return Omission("an array of objects that are not all text or bytes")
         return None
 
     def values(self, obj: Array) -> Sequence[Value]:
@@ -80,13 +81,13 @@ class ScalarAdapter(Adapter):
         return issubclass(kind, np.generic)
 
     def tracks(self, obj: np.generic) -> bool:
-        return self.complaint(obj) is None
+        return self.omission(obj) is None
 
-    def complaint(self, obj: np.generic) -> str | None:
+    def omission(self, obj: np.generic) -> Omission | None:
         try:
             DType.of(obj.dtype)
         except UnsupportedError:
-            return f"a scalar of {obj.dtype} has no TensorFlow element type"
+            return Omission(f"a scalar of {obj.dtype} has no TensorFlow element type")
         return None
 
     def values(self, obj: np.generic) -> Sequence[Value]:

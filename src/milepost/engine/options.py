@@ -32,7 +32,10 @@ class CheckpointOptions:
         experimental_sharding_callback: How to cut a save into data files; by default there is one. Policies of
             ``tf.train.experimental`` become milepost's of the same name.
         data_alignment: Bytes; each tensor begins at a multiple of it. 1 writes densely, byte for byte as TensorFlow.
-        strict: Raise where a save would leave out something that holds trackable objects, rather than warn.
+        strict: Raise also where a save only warns: of what it leaves out that may well be meant, such as a module in a set.
+        allow_unsaved: Paths from the root, such as ``"net/scale"``, of what may be left out. Each stands for all that is
+            below it too. Without it a save that cannot hold what the object's framework would have saved fails, and
+            a restore counts such live values as missing.
         overwrite: Let a numbered save replace a checkpoint that this one neither wrote nor restored.
         legacy_keras_optimizers: Save the state of Keras 3 optimizers also as slot variables and hyperparameters, which is
             what the optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore. Those of Keras 2.11 and
@@ -61,6 +64,7 @@ class CheckpointOptions:
     experimental_sharding_callback: ShardingPolicy | None = None
     data_alignment: int = DEFAULT_ALIGNMENT
     strict: bool = False
+    allow_unsaved: Sequence[str] = ()
     overwrite: bool = False
     legacy_keras_optimizers: bool = False
     storage: Storage | None = None

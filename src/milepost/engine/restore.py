@@ -31,6 +31,7 @@ from milepost.engine.identity import (
     weak_reference_to,
 )
 from milepost.engine.match import SAVE_COUNTER, Match, Matcher
+from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
@@ -134,6 +135,7 @@ class Restoration:
         self.partial_expected = False
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
+        self._allow_unsaved = options.allow_unsaved
         self.waiting = WaitingNodes(reader)
         self.is_watched = True
         self.may_lack = False
@@ -404,9 +406,9 @@ class Restoration:
     ) -> list[Entry]:
         bound = {id(obj) for node in self._bound if (obj := self.bound(node)) is not None}
         missing = {id(self.bound(node)): names for node, names in self._missing.items()}
-        live = walk(root, attached, slots=not self._skip_slots)
+        live = walk(root, attached, slots=not self._skip_slots, omissions=True)
         own = any(value.private for node in self.graph.nodes for value in node.values)
-        entries = []
+        entries = unsaveable(live.omissions, self._allow_unsaved)
         for number, values in live.values():
             identity = id(live.objects[number])
             if identity not in bound and live.paths[number] in self._never_saved:

@@ -12,6 +12,7 @@ from milepost.engine.announcement import Announcement
 from milepost.engine.carry_over import carry_over
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
+from milepost.engine.omissions import refuse_omissions
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
@@ -65,9 +66,10 @@ def plan_save(
     warn_before_save(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:
-        live = walk(root, attached, complain="raise" if options.strict else "warn")
+        live = walk(root, attached, omissions=True)
     finally:
         saving_legacy_slots.reset(token)
+    refuse_omissions(live.omissions, options)
     carried = carry_over(live)
     read: list[list[tuple[Value, Array]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.graph.frameworks import import_adapters, register_registry
+from milepost.graph.omissions import Accounted, Omission
 from milepost.tensor import DType, TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -103,9 +104,17 @@ class Adapter:
         """Whether `assign` may fail for this very object; asked only where `may_refuse` is set."""
         return True
 
-    def complaint(self, obj: Any) -> str | None:
+    def omission(self, obj: Any) -> Omission | None:
         """Why an object of a handled type does not take part, if its owner should know."""
         return None
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        """What the framework's own way of saving would hold of ``obj`` and all that it holds, as ``state_dict()`` does.
+
+        A save compares it with what it is about to write, and fails if that lacks a part. It is asked for objects that
+        are in no account of an object above them.
+        """
+        return ()
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         """Everything the object holds under a name, in its own order; what is not trackable is left out later."""

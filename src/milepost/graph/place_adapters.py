@@ -12,6 +12,7 @@ from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type, regis
 from milepost.graph.containers import find_trackable
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
+from milepost.graph.omissions import Omission
 from milepost.graph.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
 from milepost.graph.trees import is_functional, members, positions_beside_fields
 from milepost.graph.variable import own
@@ -145,9 +146,10 @@ class DefaultDictAdapter(Adapter):
     def tracks(self, obj: Any) -> bool:
         return is_functional(obj)
 
-    def complaint(self, obj: Any) -> str | None:
+    def omission(self, obj: Any) -> Omission | None:
         held = find_trackable(obj)
-        return None if held is None else f"a defaultdict is not tracked, but holds a {type(held).__name__}"
+        reason = f"a defaultdict is not tracked, but holds a {type(held).__name__}"
+        return None if held is None else Omission(reason, doubtful=True)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         return [(name, child) for names, _, child in members(obj) for name in names]

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from milepost.errors import MilepostError, UnsupportedError, UntrackableError, UntrackedWarning, warn
+from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.containers import find_trackable
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
+from milepost.graph.omissions import Omission, Omitted
 from milepost.graph.places import Node, placed
 from milepost.graph.remedies import cannot_be_read, remedy_for
 
@@ -43,6 +44,7 @@ class LiveGraph:
         slots: For each optimizer's node, its slot variables.
         first_private: Id of the first object that only edges lead to which TensorFlow would not follow.
         first_slot: Id of the first slot variable; all from there on are slot variables.
+        omissions: What a checkpoint of them would leave out, if the walk looked for that.
     """
 
     objects: list[Any] = field(default_factory=list)
@@ -52,6 +54,7 @@ class LiveGraph:
     slots: dict[int, list[SlotReference]] = field(default_factory=dict)
     first_private: int = 0
     first_slot: int = 0
+    omissions: list[Omitted] = field(default_factory=list)
 
     def is_private(self, node: int) -> bool:
         """Whether TensorFlow would not save this object."""
@@ -105,7 +108,7 @@ def reachable(root: Any) -> list[Any]:
 
 
 def walk(
-    root: Any, attached: Sequence[tuple[str, Any]] = (), *, slots: bool = True, complain: str | None = None
+    root: Any, attached: Sequence[tuple[str, Any]] = (), *, slots: bool = True, omissions: bool = False
 ) -> LiveGraph:
     """Numbers everything reachable from ``root``.
 
@@ -113,8 +116,7 @@ def walk(
         root: The object to start from; must be trackable.
         attached: More edges of the root, after its own; how a `Checkpoint` adds to a root that it was given.
         slots: Whether to look for slot variables.
-        complain: What to do about containers that hold trackable objects but cannot be tracked: ``"warn"``,
-            ``"raise"``, or nothing.
+        omissions: Whether to look for what a checkpoint would leave out.
 
     Raises:
         UntrackableError: The root is not trackable, or a dict holds a trackable object under a key that is no string.
@@ -157,8 +159,8 @@ def walk(
             for name, child in children:
                 found = adapter_of_type(type(child))
                 if found is None or (found.conditional and not found.tracks(child)):
-                    if complain and type(child) not in _PLAIN:
-                        _complain(complain, child_path(path, name, is_root=number == 0), child)
+                    if omissions and type(child) not in _PLAIN:
+                        _note_omission(graph, child_path(path, name, is_root=number == 0), child)
                     continue
                 if not in_tree:
                     own_place = placed(obj, name, child)
@@ -183,18 +185,20 @@ def walk(
             raise
         except Exception as error:
             raise cannot_be_read(obj, error).with_context(key=path) from error
-        if complain:
-            _complain_of_changes(complain, path, obj)
+        if omissions:
+            _note_changes(graph, path, obj)
         edges.append(own or _NO_EDGES)
         number += 1
     graph.first_private = graph.first_private or len(objects)
     graph.first_slot = len(objects)
     if slots:
-        _walk_slots(graph, ids, complain)
+        _walk_slots(graph, ids, omissions=omissions)
+    if omissions:
+        _compare_with_accounts(graph, ids, slots=slots)
     return graph
 
 
-def _walk_slots(graph: LiveGraph, ids: dict[int, int], complain: str | None) -> None:
+def _walk_slots(graph: LiveGraph, ids: dict[int, int], *, omissions: bool) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
     owners = [number for number, adapter in enumerate(adapters) if adapter.has_slots(objects[number])]
     if not owners:
@@ -202,7 +206,7 @@ def _walk_slots(graph: LiveGraph, ids: dict[int, int], complain: str | None) -> 
     candidates = [number for number, adapter in enumerate(adapters) if adapter.leaf]
     for owner in owners:
         try:
-            _walk_slots_of(graph, owner, candidates, ids, complain)
+            _walk_slots_of(graph, owner, candidates, ids, omissions=omissions)
         except MilepostError:
             raise
         except Exception as error:
@@ -210,7 +214,7 @@ def _walk_slots(graph: LiveGraph, ids: dict[int, int], complain: str | None) -> 
 
 
 def _walk_slots_of(
-    graph: LiveGraph, owner: int, candidates: Sequence[int], ids: dict[int, int], complain: str | None
+    graph: LiveGraph, owner: int, candidates: Sequence[int], ids: dict[int, int], *, omissions: bool
 ) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
     adapter, optimizer = adapters[owner], objects[owner]
@@ -240,47 +244,82 @@ def _walk_slots_of(
             adapters.append(slot_adapter)
             paths.append(path)
             graph.edges.append(_NO_EDGES)
-    if complain and not references and adapter.slot_names(optimizer):
-        _say(
-            complain,
-            paths[owner],
-            f"the state that this {type(optimizer).__name__} has for each variable, for none of them is in the checkpoint",
-            "put the model that it trains into the checkpoint too",
-        )
+    if omissions and not references and adapter.slot_names(optimizer):
+        kind = type(optimizer).__name__
+        reason = f"the state that this {kind} has for each variable, for none of them is in the checkpoint"
+        graph.omissions.append(Omitted(paths[owner], kind, reason, _ADD_MODEL, doubtful=True))
 
 
+_ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 """Types of attributes that are never saved, by the guide's own rule, and hold nothing."""
 
 
-def _complain(how: str, path: str, value: Any) -> None:
-    reason = None
+def _note_omission(graph: LiveGraph, path: str, value: Any) -> None:
     adapter = adapter_of_type(type(value))
+    kind = type(value).__name__
     if adapter is not None:
-        reason = adapter.complaint(value)
+        omission = adapter.omission(value)
     else:
         held = find_trackable(value)
-        if held is not None:
-            reason = f"a {type(value).__name__} is not tracked, but holds a {type(held).__name__}"
-    if reason is None:
-        return
-    _say(how, path, reason, remedy_for(value, has_adapter=adapter is not None))
+        reason = f"a {kind} is not tracked, but holds a {type(held).__name__}"
+        omission = None if held is None else Omission(reason, doubtful=True)
+    if omission is not None:
+        remedy = omission.remedy or remedy_for(value, has_adapter=adapter is not None)
+        graph.omissions.append(Omitted(path, kind, omission.reason, remedy, omission.doubtful))
 
 
-def _say(how: str, path: str, reason: str, remedy: str) -> None:
-    if how == "raise":
-        raise UntrackableError(f"would not be saved: {reason}", key=path, remedy=remedy)
-    warn(f"{path}: not saved: {reason}; {remedy}", UntrackedWarning)
-
-
-def _complain_of_changes(how: str, path: str, obj: Any) -> None:
+def _note_changes(graph: LiveGraph, path: str, obj: Any) -> None:
     changed = getattr(type(obj), "_changed_outside", None)
-    if changed is None or not changed(obj):
-        return
-    reason = (
-        "the list or dict that was assigned here has been changed since, and its tracked copy has not: "
-        "change the attribute itself"
-    )
-    if how == "raise":
-        raise UntrackableError(reason, key=path)
-    warn(f"{path or 'the root'}: {reason}", UntrackedWarning)
+    if changed is not None and changed(obj):
+        reason = "the list or dict that was assigned here has been changed since, and its tracked copy has not"
+        graph.omissions.append(Omitted(path, type(obj).__name__, reason, "change the attribute itself", doubtful=True))
+
+
+def _compare_with_accounts(graph: LiveGraph, ids: dict[int, int], *, slots: bool) -> None:
+    """Notes what frameworks would have saved of the objects, and the graph does not hold."""
+    noted = {omitted.path for omitted in graph.omissions if not omitted.doubtful}
+    covered: set[int] = set()
+    for number, adapter in enumerate(graph.adapters[: graph.first_slot]):
+        if number in covered:
+            continue
+        obj = graph.objects[number]
+        below: dict[int, dict[str, int]] = {}
+        held = {(reference.variable, reference.name) for reference in graph.slots.get(number, ())}
+        for steps, value, variable, remedy in adapter.account(obj):
+            if variable is not None:
+                if slots and (ids.get(id(variable), -1), steps[0]) not in held:
+                    _note_slot(graph, number, ids.get(id(variable)), steps[0], remedy, noted)
+                continue
+            node, path = number, graph.paths[number]
+            for step in steps:
+                names = below.get(node)
+                if names is None:
+                    names = below[node] = dict(graph.edges[node])
+                path = child_path(path, step, is_root=path == "")
+                if step not in names:
+                    break
+                node = names[step]
+                covered.add(node)
+            else:
+                continue
+            if not any(path == known or path.startswith(known + "/") for known in noted):
+                noted.add(path)
+                kind = type(value).__name__
+                reason = (
+                    f"{type(obj).__name__} has this {kind} in its own account of its state, and the checkpoint has not"
+                )
+                graph.omissions.append(Omitted(path, kind, reason, remedy))
+
+
+def _note_slot(graph: LiveGraph, owner: int, variable: int | None, name: str, remedy: str, noted: set[str]) -> None:
+    path = graph.paths[owner]
+    kind = type(graph.objects[owner]).__name__
+    if variable is not None:
+        reason = f"the state {name!r} that this {kind} has for {graph.paths[variable]}"
+    else:
+        reason = f"the state that this {kind} has for parameters that are not in the checkpoint"
+        remedy = remedy or _ADD_MODEL
+    if path not in noted:
+        noted.add(path)
+        graph.omissions.append(Omitted(path, kind, reason, remedy))

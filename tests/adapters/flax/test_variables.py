@@ -181,8 +181,8 @@ def test_of_another_container_in_a_variable_the_rest_stays(path):
     np.testing.assert_array_equal(np.stack(live.get_value()), [[1.0, 1.0], [0.0, 0.0]])
 
 
-def test_a_variable_in_a_variable_is_warned_of(path):
-    with pytest.warns(milepost.UntrackedWarning, match="net/v: not saved: a Param that holds a Param"):
+def test_a_variable_in_a_variable_is_refused(path):
+    with pytest.raises(milepost.UntrackableError, match="a Param that holds a Param"):
         milepost.Checkpoint(net=nnx.Dict(v=nnx.Param({"a": nnx.Param(jnp.ones(2))}))).write(path)
 
 
@@ -196,8 +196,8 @@ def test_a_variable_of_nothing_has_no_value(path):
     assert keys(path) == []
 
 
-def test_what_a_variable_cannot_be_saved_with_is_warned_of(path):
-    with pytest.warns(milepost.UntrackedWarning, match="net/v: not saved: a Param that holds a set"):
+def test_what_a_variable_cannot_be_saved_with_is_refused(path):
+    with pytest.raises(milepost.UntrackableError, match="a Param that holds a set"):
         milepost.Checkpoint(net=nnx.Dict(v=nnx.Param({1.0}))).write(path)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointOptions, UnsupportedError, UntrackableError, UntrackedWarning
+from milepost import Checkpoint, CheckpointOptions, UnsupportedError, UntrackableError
 from tests.adapters.tensorflow.frameworks import exchanged, tf
 
 lookup = tf.lookup.experimental
@@ -208,14 +208,14 @@ def saved_by_itself():
     return Registered()
 
 
-def test_objects_with_their_own_saver_are_warned_of_with_their_path(tmp_path, saved_by_itself):
+def test_objects_with_their_own_saver_are_refused_with_their_path(tmp_path, saved_by_itself):
     root = Checkpoint(m=tf.train.Checkpoint(r=saved_by_itself), v=tf.Variable(0.0))
-    with pytest.warns(UntrackedWarning, match=r"m/r: .*saver of its own, 'Custom\.milepost_test'"):
+    with pytest.raises(UntrackableError, match=r"saver of its own, 'Custom\.milepost_test'") as caught:
         root.write(tmp_path / "ckpt")
-
-
-def test_objects_with_their_own_saver_are_refused_in_strict_saves(tmp_path, saved_by_itself):
-    root = Checkpoint(m=tf.train.Checkpoint(r=saved_by_itself))
-    with pytest.raises(UntrackableError) as caught:
-        root.write(tmp_path / "ckpt", CheckpointOptions(strict=True))
     assert caught.value.key == "m/r"
+
+
+def test_objects_with_their_own_saver_may_be_left_out_knowingly(tmp_path, saved_by_itself):
+    root = Checkpoint(m=tf.train.Checkpoint(r=saved_by_itself), v=tf.Variable(0.0))
+    allowed = CheckpointOptions(allow_unsaved=["m/r"])
+    root.read(root.write(tmp_path / "ckpt", allowed), allowed).assert_existing_objects_matched()

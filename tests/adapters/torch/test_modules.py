@@ -202,13 +202,13 @@ def test_modules_in_a_plain_list_are_complained_of(tmp_path):
         saved(tmp_path, net=Forgetful())
 
 
-def test_what_a_module_writes_into_its_state_dict_by_itself_is_complained_of(tmp_path):
+def test_what_a_module_writes_into_its_state_dict_by_itself_is_refused(tmp_path):
     class Own(nn.Linear):
         def _save_to_state_dict(self, destination, prefix, keep_vars):
             super()._save_to_state_dict(destination, prefix, keep_vars)
             destination[prefix + "scale"] = torch.ones(1)
 
-    with pytest.warns(milepost.UntrackedWarning, match=r"net/scale.*get_extra_state"):
+    with pytest.raises(milepost.UntrackableError, match=r"net/scale[\s\S]*get_extra_state"):
         saved(tmp_path, net=Own(2, 2))
 
 

@@ -18,6 +18,7 @@ from flax import nnx
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.omissions import Omission
 from milepost.graph.places import CheckedLeaf, Leaf, kind_of_place
 from milepost.tensor import DType
 
@@ -32,15 +33,15 @@ class VariableAdapter(Adapter):
         return issubclass(kind, (nnx.Variable, nnx.variablelib.HijaxVariable))
 
     def tracks(self, obj: Any) -> bool:
-        return self.complaint(obj) is None
+        return self.omission(obj) is None
 
-    def complaint(self, obj: Any) -> str | None:
+    def omission(self, obj: Any) -> Omission | None:
         held = obj.get_raw_value()
         if isinstance(held, jax.Array):
             return None
         for _, leaf in _leaves(held):
             if not _is_ref(leaf) and _place(leaf) is None:
-                return f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}"
+                return Omission(f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}")
         return None
 
     def values(self, obj: Any) -> Sequence[Value]:

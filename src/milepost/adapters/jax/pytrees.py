@@ -16,6 +16,7 @@ from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, adapter_of, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.numbers import NUMBERS
+from milepost.graph.omissions import Omission
 from milepost.graph.trees import is_container
 
 _NODES: Final = jax.tree_util.default_registry
@@ -34,7 +35,7 @@ class PytreeAdapter(Adapter):
     def tracks(self, obj: Any) -> bool:
         return any(_is_data(leaf) for leaf in jax.tree_util.tree_leaves(obj))
 
-    def complaint(self, obj: Any) -> str | None:
+    def omission(self, obj: Any) -> Omission | None:
         return None
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from milepost.adapters.tensorflow.private import Trackable
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Array, Value, adapter_of_type, register
 from milepost.graph.native import SlotAdapter
+from milepost.graph.omissions import Omission
 
 _PLAIN: Final = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type, list, dict, OrderedDict, type(lambda: None)}
@@ -35,9 +36,10 @@ class TrackableAdapter(SlotAdapter):
     def tracks(self, obj: Any) -> bool:
         return not serialization.registered_saver(obj)
 
-    def complaint(self, obj: Any) -> str | None:
+    def omission(self, obj: Any) -> Omission | None:
         saver = serialization.registered_saver(obj)
-        return f"a {type(obj).__name__} has a saver of its own, {saver!r}, which writes other files" if saver else None
+        reason = f"a {type(obj).__name__} has a saver of its own, {saver!r}, which writes other files"
+        return Omission(reason) if saver else None
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         with tf.init_scope():  # what some objects list depends on whether a function is being traced

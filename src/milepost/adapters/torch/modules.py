@@ -17,6 +17,7 @@ from milepost.adapters.torch.private import UninitializedTensorMixin, save_to_st
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of_type, register
+from milepost.graph.omissions import Omission
 
 _WRAPPERS: Final = {
     "torch.nn.parallel.data_parallel.DataParallel": "module",
@@ -118,7 +119,10 @@ def _written_otherwise(module: Any) -> Iterator[tuple[str, Any]]:
     known = {_EXTRA, *module._parameters, *module._buffers}
     for name in written:
         if name not in known:
-            yield name, _Forgotten("the module's own _save_to_state_dict() writes this; use get_extra_state()")
+            yield (
+                name,
+                _Forgotten(Omission("the module's own _save_to_state_dict() writes this", "use get_extra_state()")),
+            )
 
 
 def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
@@ -132,9 +136,12 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
                 yield (
                     name,
                     _Forgotten(
-                        f"PyTorch does not look into a {type(value).__name__} in an attribute, and this one holds a "
-                        f"{type(held).__name__} that it does not know; use ModuleList, ModuleDict, ParameterList or "
-                        "ParameterDict"
+                        Omission(
+                            f"PyTorch does not look into a {type(value).__name__} in an attribute, and this one holds a "
+                            f"{type(held).__name__} that it does not know",
+                            "use ModuleList, ModuleDict, ParameterList or ParameterDict",
+                            doubtful=True,
+                        )
                     ),
                 )
         elif adapter_of_type(type(value)) is not None:
@@ -154,10 +161,10 @@ def _unregistered(module: Any, container: Any) -> Any:
 class _Forgotten:
     """Stands for state that is not saved, with the reason."""
 
-    __slots__ = ("reason",)
+    __slots__ = ("omission",)
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    def __init__(self, omission: Omission) -> None:
+        self.omission = omission
 
 
 class _ForgottenAdapter(Adapter):
@@ -169,8 +176,8 @@ class _ForgottenAdapter(Adapter):
     def tracks(self, obj: _Forgotten) -> bool:
         return False
 
-    def complaint(self, obj: _Forgotten) -> str | None:
-        return obj.reason
+    def omission(self, obj: _Forgotten) -> Omission | None:
+        return obj.omission
 
 
 register(ModuleAdapter())

@@ -15,6 +15,7 @@ from milepost.adapters.torch.memory import as_array, as_tensor, changed, memory,
 from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceable_wrapper_subclass, swap_tensors
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.omissions import Omission
 from milepost.graph.plain_state import register_kind
 
 
@@ -29,17 +30,17 @@ class TensorAdapter(Adapter):
         return issubclass(kind, torch.Tensor)
 
     def tracks(self, obj: Any) -> bool:
-        return self.complaint(obj) is None
+        return self.omission(obj) is None
 
-    def complaint(self, obj: Any) -> str | None:
+    def omission(self, obj: Any) -> Omission | None:
         if isinstance(obj, UninitializedTensorMixin):
-            return "a lazy parameter that has no shape yet"
+            return Omission("a lazy parameter that has no shape yet", "call the module once before it is saved")
         if hasattr(obj, "device_mesh"):
-            return "a DTensor, whose parts other processes hold"
+            return Omission("a DTensor, whose parts other processes hold", "save what its full_tensor() returns")
         if obj.is_quantized:
-            return "a quantized tensor; hold its int_repr(), scales and zero points as tensors of their own"
+            return Omission("a quantized tensor", "hold its int_repr(), scales and zero points as tensors of their own")
         if obj.layout is not torch.strided:
-            return f"a tensor of layout {obj.layout}; hold its indices and values as tensors of their own"
+            return Omission(f"a tensor of layout {obj.layout}", "hold its indices and values as tensors of their own")
         return None
 
     def values(self, obj: Any) -> Sequence[Value]:

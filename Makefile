@@ -55,6 +55,7 @@ format: .venv-lint/.made  ## put the code into the format that lint asks for
 
 bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benchmarks/results
 	.venv-bench/bin/python -m benchmarks.engine_overhead
+	.venv-bench/bin/python -m benchmarks.completeness
 	.venv-bench/bin/python -m benchmarks.throughput
 	.venv-bench/bin/python -m benchmarks.training_state
 

@@ -26,9 +26,10 @@ from milepost.adapters.torch.accounts import (
     tells_otherwise,
     unwrapped,
 )
+from milepost.adapters.torch.forgotten import Forgotten
 from milepost.adapters.torch.hooks import watch_module
 from milepost.adapters.torch.private import UninitializedTensorMixin
-from milepost.adapters.torch.sharded import sharded_omission
+from milepost.adapters.torch.sharded import has_sharded, sharded_omission
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of_type, register
@@ -46,23 +47,21 @@ _named_already: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 class ModuleAdapter(Adapter):
     """`torch.nn.Module`."""
 
-    conditional = True
-
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.nn.Module)
 
-    def tracks(self, obj: Any) -> bool:
-        return sharded_omission(obj) is None
-
-    def omission(self, obj: Any) -> Omission | None:
-        return sharded_omission(obj)
-
     def account(self, obj: Any) -> Iterable[Accounted]:
+        if has_sharded(unwrapped(obj)):
+            return
         for steps, value in accounted(unwrapped(obj)):
             yield Accounted(steps, value)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         module = unwrapped(obj)
+        sharded = sharded_omission(module)
+        if sharded is not None:
+            yield STATE_DICT, Forgotten(sharded)
+            return
         # First, since telling may change what is registered.
         own = tells_otherwise(module) and own_state(module)
         yield from registered(module)
@@ -90,7 +89,7 @@ class ModuleAdapter(Adapter):
 
     def settled(self, obj: Any) -> None:
         module = unwrapped(obj)
-        if loads_otherwise(module):
+        if loads_otherwise(module) and not has_sharded(module):
             load_again(module)
         if module in _named_already:
             _named_already.discard(module)
@@ -163,7 +162,7 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
             if held is not None:
                 yield (
                     name,
-                    _Forgotten(
+                    Forgotten(
                         Omission(
                             f"PyTorch does not look into a {type(value).__name__} in an attribute, and this one holds a "
                             f"{type(held).__name__} that it does not know",
@@ -186,27 +185,4 @@ def _unregistered(module: Any, container: Any) -> Any:
     return next((each for each in found if id(each) not in known), None)
 
 
-class _Forgotten:
-    """Stands for state that is not saved, with the reason."""
-
-    __slots__ = ("omission",)
-
-    def __init__(self, omission: Omission) -> None:
-        self.omission = omission
-
-
-class _ForgottenAdapter(Adapter):
-    conditional = True
-
-    def handles(self, kind: type) -> bool:
-        return kind is _Forgotten
-
-    def tracks(self, obj: _Forgotten) -> bool:
-        return False
-
-    def omission(self, obj: _Forgotten) -> Omission | None:
-        return obj.omission
-
-
 register(ModuleAdapter())
-register(_ForgottenAdapter())

@@ -24,6 +24,7 @@ import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
+from milepost.adapters.torch.forgotten import Forgotten
 from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
 from milepost.adapters.torch.memory import stored_as, stored_shape, torch_dtype
 from milepost.adapters.torch.param_groups import ParamGroups, remember
@@ -34,7 +35,7 @@ from milepost.adapters.torch.views import Part, forget_view, view_of
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.omissions import Accounted, Omission
+from milepost.graph.omissions import Accounted
 from milepost.graph.plain_state import TEXT
 from milepost.graph.waiting import waiting_on
 from milepost.tensor import TensorSpec
@@ -53,16 +54,9 @@ class OptimizerAdapter(Adapter):
     """`torch.optim.Optimizer`."""
 
     slots_are_children = True
-    conditional = True
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.optim.Optimizer)
-
-    def tracks(self, obj: Any) -> bool:
-        return sharded_omission(obj) is None
-
-    def omission(self, obj: Any) -> Omission | None:
-        return sharded_omission(obj)
 
     def account(self, obj: Any) -> Iterable[Accounted]:
         obj = unwrapped(obj)
@@ -82,6 +76,10 @@ class OptimizerAdapter(Adapter):
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         obj = unwrapped(obj)
+        sharded = sharded_omission(obj)
+        if sharded is not None:
+            yield STATE_DICT, Forgotten(sharded)
+            return
         told = _tells_otherwise(obj)
         if told:
             yield STATE_DICT, _whole(obj)

@@ -30,8 +30,16 @@ _known: Final[weakref.WeakKeyDictionary[type, Omission | None]] = weakref.WeakKe
 
 def sharded_omission(obj: Any) -> Omission | None:
     """Why a module or an optimizer is refused, or None if it is whole."""
-    kind = type(obj)
+    return _known_omission(type(obj))
+
+
+def _known_omission(kind: type) -> Omission | None:
     if kind not in _known:
         names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
         _known[kind] = next((_CLASSES[name] for name in names if name in _CLASSES), None)
     return _known[kind]
+
+
+def has_sharded(module: Any) -> bool:
+    """Whether a module, or one in it, is sharded; nobody but all processes together may ask it for its state then."""
+    return any(_known_omission(type(each)) is not None for each in module.modules())

@@ -104,3 +104,38 @@ def test_two_optimizers_of_one_module_keep_their_own_state(tmp_path):
     both(first)
     second.read(first.write(tmp_path / "c")).assert_consumed()
     assert [both(second) for _ in range(2)] == [both(first) for _ in range(2)]
+
+
+@pytest.fixture
+def _alone():
+    distributed = pytest.importorskip("torch.distributed")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("_alone")
+@pytest.mark.parametrize("kind", ["FSDP1", "FSDP2", "ZeRO"])
+def test_what_each_process_holds_a_part_of_is_refused(tmp_path, kind):
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    sharding = pytest.importorskip("torch.distributed.optim")
+    net = nn.Linear(3, 2)
+    path = milepost.Checkpoint(net=net, optimizer=torch.optim.Adam(net.parameters())).write(tmp_path / "plain")
+    if kind == "FSDP1":
+        net = fsdp.FullyShardedDataParallel(nn.Linear(3, 2), device_id=torch.device("cpu"))
+    elif kind == "FSDP2":
+        fsdp.fully_shard(net)
+    if kind == "ZeRO":
+        optimizer = sharding.ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam)
+    else:
+        optimizer = torch.optim.Adam(net.parameters())
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    with pytest.raises(
+        milepost.UntrackableError, match=r"process[\s\S]*key: (net|optimizer)/[\s\S]*(full_|Distributed)"
+    ):
+        checkpoint.write(tmp_path / "c")
+    status = checkpoint.read(path)
+    for assertion in (status.assert_consumed, status.assert_existing_objects_matched):
+        with pytest.raises(milepost.UnmatchedError):
+            assertion()
+    status.expect_partial()

@@ -1,0 +1,45 @@
+"""Modules and optimizers of which each process holds a part: they are refused, since one process writes a checkpoint.
+
+They are known by the names of their classes, for their modules take long to import.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Final
+
+from milepost.graph.omissions import Omission
+
+_MODULE: Final = Omission(
+    "each process holds a part of this module, and a checkpoint would hold the part of one",
+    "gather the whole state with torch.distributed.checkpoint.state_dict.get_model_state_dict(), with "
+    "StateDictOptions(full_state_dict=True), and save that",
+)
+_OPTIMIZER: Final = Omission(
+    "each process holds a part of this optimizer's state, and a checkpoint would hold the part of one",
+    "train with the optimizer that it is made of, under DistributedDataParallel",
+)
+_CLASSES: Final = {
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": _MODULE,
+    "fairscale.nn.data_parallel.fully_sharded_data_parallel.FullyShardedDataParallel": _MODULE,
+    "torch.distributed.optim.zero_redundancy_optimizer.ZeroRedundancyOptimizer": _OPTIMIZER,
+    "fairscale.optim.oss.OSS": _OPTIMIZER,
+}
+_known: Final[weakref.WeakKeyDictionary[type, Omission | None]] = weakref.WeakKeyDictionary()
+
+
+def sharded_omission(obj: Any) -> Omission | None:
+    """Why a module or an optimizer is refused, or None if it is whole."""
+    return _known_omission(type(obj))
+
+
+def _known_omission(kind: type) -> Omission | None:
+    if kind not in _known:
+        names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
+        _known[kind] = next((_CLASSES[name] for name in names if name in _CLASSES), None)
+    return _known[kind]
+
+
+def has_sharded(module: Any) -> bool:
+    """Whether a module, or one in it, is sharded; nobody but all processes together may ask it for its state then."""
+    return any(_known_omission(type(each)) is not None for each in module.modules())

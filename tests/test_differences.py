@@ -60,7 +60,8 @@ def test_a_saved_container_that_meets_a_live_variable_is_reported(tmp_path):
 def test_the_graph_is_what_the_object_holds_now(tmp_path):
     made = module(c=Variable(1.0))
     made.c = 7
-    path = Checkpoint(m=made).write(tmp_path / "ckpt")
+    with pytest.warns(UntrackedWarning, match="m/c: not saved: it was tracked, and is a number now"):
+        path = Checkpoint(m=made).write(tmp_path / "ckpt")
     assert milepost.list_variables(path) == [("_CHECKPOINTABLE_OBJECT_GRAPH", [])]
 
 
@@ -220,6 +221,13 @@ def test_arrays_and_numpy_scalars_are_values(tmp_path):
     Checkpoint(m=live).read(Checkpoint(m=made).write(tmp_path / "ckpt")).assert_consumed()
     assert live.a.tolist() == [1, 1, 1]
     assert live.s == 2
+
+
+def test_numbers_text_and_none_in_a_checkpoint_are_values(tmp_path):
+    path = Checkpoint(epoch=3, meta={"name": "run", "best": None}).write(tmp_path / "ckpt")
+    live = Checkpoint(epoch=0, meta={})
+    live.read(path).assert_consumed()
+    assert (live.epoch, live.meta) == (3, {"name": "run", "best": None})
 
 
 def test_a_directory_to_write_to_is_made(tmp_path):

@@ -36,6 +36,8 @@ PathLike = str | os.PathLike[str]
 class _TreeCheckpoint(_Checkpoint):
     """A checkpoint of which the root is a tree."""
 
+    _internal = _Checkpoint._internal | {"_tree_status"}
+
     def __init__(self) -> None:
         super().__init__()
         self._private.root = _Tree(None)

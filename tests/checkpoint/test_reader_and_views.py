@@ -91,8 +91,6 @@ def test_the_lists_of_a_state_are_lists(tmp_path):
 @pytest.mark.parametrize(
     ("value", "remedy"),
     [
-        (3, "hold the number in a milepost.Variable"),
-        ("text", "hold the text in a milepost.Variable"),
         (Module, "not the class itself"),
         (print, "objects that the function uses"),
         (type("Own", (), {})(), "Own is a class of your own, derive it from milepost.Module"),

@@ -135,7 +135,7 @@ def test_an_argument_may_not_take_the_name_of_another_child_of_the_root():
         Checkpoint(module(v=Variable(1.0)), v=Variable(2.0))
 
 
-@pytest.mark.parametrize("value", [3, "text", None, {1, 2}, 1.5, object()])
+@pytest.mark.parametrize("value", [{1, 2}, object(), print])
 def test_an_argument_that_is_not_trackable_is_refused(value):
     with pytest.raises(ValueError, match="trackable"):
         Checkpoint(v=value)

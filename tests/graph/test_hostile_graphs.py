@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Module, UntrackableError
+from milepost import Checkpoint, CorruptCheckpointError, Module, UntrackableError
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.graph.traversal import walk
 from milepost.graph.waiting import waiting_on
@@ -95,3 +95,25 @@ class TestManyNodes:
         target = milepost.Checkpoint(w=milepost.Variable(np.float32(0)))
         report = target.read(prefix).expect_partial().report()
         assert len(report.unexpected) == count
+
+
+def test_types_of_plain_values_that_lie_are_bounded(tmp_path):
+    tuples = [Node((Edge("0", number),), python="tuple") for number in range(2, 3000)]
+    names = ("__class__", "__dict__", "_checkpoint_state", "save", "loop", "deep")
+    root = Node((*(Edge(name, 1) for name in names[:4]), Edge("loop", 2), Edge("deep", 3000)), python="Checkpoint")
+    nodes = (root, Node((), (value("v"),), python="int"), Node((Edge("0", 2),), python="tuple"), *tuples, Node())
+    path = checkpoint(tmp_path / "ckpt", ObjectGraph(nodes), v=np.array(7))
+    live = Checkpoint()
+    before = dict(vars(live))
+    live.read(path).expect_partial()
+    assert type(live) is Checkpoint
+    assert vars(live).keys() == before.keys()
+
+
+def test_a_plain_value_that_is_not_of_its_type_is_refused(tmp_path):
+    graph = ObjectGraph((Node((Edge("n", 1),)), Node((), (value("v"),), python="int")))
+    path = checkpoint(tmp_path / "ckpt", graph, v=np.array(b"zz", object))
+    live = Checkpoint(n=3)
+    with pytest.raises(CorruptCheckpointError, match="not of the type"):
+        live.read(path)
+    assert live.n == 3

@@ -200,9 +200,6 @@ def numbers():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (3, "hold the number in a milepost.Variable"),
-        ("text", "hold the text in a milepost.Variable"),
-        (None, "leave the argument out"),
         (Own, "give an object of Own, not the class itself"),
         (numbers, "give the objects that the function uses"),
         (numbers(), "state_dict() and load_state_dict(state)"),

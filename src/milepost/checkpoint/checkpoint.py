@@ -27,10 +27,13 @@ from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
-from milepost.graph.containers import wrap
-from milepost.graph.remedies import forgotten_init, remedy_for
+from milepost.graph.containers import NoDependency, hold_state, wrap
+from milepost.graph.module import _NOW_NUMBERS, _UNTRACKED
+from milepost.graph.plain_places import StateHolder, Unsaveable
+from milepost.graph.plain_values import PLAIN
+from milepost.graph.remedies import forgotten_init, remedy_for_state
 from milepost.graph.traversal import live_children, walk
-from milepost.graph.trees import is_empty_tree, is_functional
+from milepost.graph.trees import is_empty_tree, is_functional, is_tuple
 from milepost.graph.waiting import admit
 from milepost.storage.paths import plain_path
 
@@ -72,7 +75,7 @@ class _State:
         return self.__dict__
 
 
-class Checkpoint(Tracked):
+class Checkpoint(Tracked, StateHolder):
     """Groups trackable objects, and saves and restores every value reachable from them.
 
     Values are matched by the names of the edges that lead to them: names of arguments and attributes, positions in
@@ -81,8 +84,8 @@ class Checkpoint(Tracked):
     Args:
         root: An object whose own edges become those of the root node, instead of this checkpoint's. A ``weakref.ref`` to
             it does not keep it alive.
-        **kwargs: Trackable objects: `Module`, `Variable`, arrays, other checkpoints, objects of any framework that
-            milepost has an adapter for, and lists, dicts, tuples and named tuples of them.
+        **kwargs: What is to be saved: `Module`, `Variable`, arrays, other checkpoints, objects of any framework that
+            milepost has an adapter for, numbers, text and None, and lists, dicts, tuples and named tuples of them.
 
     Raises:
         UntrackableError: A ``ValueError``: an argument is not trackable, or its name is that of a method, or is taken by
@@ -99,6 +102,15 @@ class Checkpoint(Tracked):
         >>> status = fresh.restore(path).assert_consumed()
         >>> int(fresh.step)
         3
+
+        Numbers, text and None that are put into a checkpoint are saved and come back with their types:
+
+        >>> checkpoint = milepost.Checkpoint(epoch=3, history={"loss": [0.5, 0.25]}, best=None)
+        >>> path = checkpoint.write(directory + "/plain")
+        >>> fresh = milepost.Checkpoint(epoch=0, history={}, best=0.0)
+        >>> status = fresh.read(path).assert_consumed()
+        >>> fresh.epoch, fresh.history, fresh.best
+        (3, DictWrapper({'loss': ListWrapper([0.5, 0.25])}), None)
     """
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
@@ -107,6 +119,7 @@ class Checkpoint(Tracked):
         weak = isinstance(root, weakref.ref)
         if root is not None:
             root = root if weak else wrap(root)
+            hold_state(root)
             live = _followed(root)
             if adapter_of(live) is None:
                 raise _not_trackable("root", live)
@@ -124,15 +137,21 @@ class Checkpoint(Tracked):
             if weak and value is root:
                 self.__dict__[name] = value
                 continue
-            if adapter_of(value) is None and name != _COUNTER and not is_empty_tree(value):
+            if adapter_of(value) is None and name != _COUNTER and not is_empty_tree(value) and not _is_accepted(value):
                 raise _not_trackable(name, value)
             setattr(self, name, value)
         if root is not None:
             self._check_clashes(_followed(root))
 
+    _internal = frozenset({_PRIVATE, _UNTRACKED, _NOW_NUMBERS})
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if adapter_of(value) is not None:
+        if type(value) in PLAIN or adapter_of(value) is not None:
             check_name(type(self), name)
+        value = wrap(value)
+        hold_state(value)
+        if type(value) in PLAIN or is_tuple(type(value)):
+            value = admit(self, name, value)
         super().__setattr__(name, value)
 
     @property
@@ -308,10 +327,13 @@ class Checkpoint(Tracked):
         if root is None:
             return self, ()
         adapter = adapter_of(self)
-        attached = list(live_children(adapter, self)) if adapter is not None else []
+        assert adapter is not None, "a Checkpoint has an adapter"
+        attached = list(live_children(adapter, self))
+        names = {"root", *(name for name, _ in attached)}
         if isinstance(self.__dict__.get("root"), weakref.ref):
             attached.insert(0, ("root", root))
-        return root, attached
+        others = [pair for pair in adapter.children(self) if pair[0] not in names and type(pair[1]) not in PLAIN]
+        return root, [*attached, *((name, Unsaveable(value)) for name, value in others)]
 
     def _write_numbered(self, save: ListedSave) -> str:
         """Writes a checkpoint of a series, unless that is another run's, and puts it on the list of its directory."""
@@ -350,6 +372,10 @@ class Checkpoint(Tracked):
                 )
 
 
+def _is_accepted(value: Any) -> bool:
+    return type(value) in PLAIN or type(value) is NoDependency or is_tuple(type(value))
+
+
 def _followed(root: Any) -> Any:
     if not isinstance(root, weakref.ref):
         return root
@@ -365,7 +391,7 @@ def _not_trackable(name: str, value: Any) -> UntrackableError:
     return UntrackableError(
         "a checkpoint expects its arguments to be trackable objects",
         key=name,
-        expected="a Module, Variable, array, Checkpoint, framework object, or a list, dict or tuple of them",
+        expected="a Module, Variable, array, number, text, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy=remedy_for(value),
+        remedy="name it, as in Checkpoint(epoch=3)" if type(value) in PLAIN else remedy_for_state(value),
     )

@@ -38,12 +38,14 @@ class CarriedNode:
         path: Its path in the new graph.
         values: Its values, as the new graph lists them.
         tensors: Its tensors.
+        python: The name of its type, as the saved graph has it.
         edges: Its edges in the new graph.
     """
 
     path: str
     values: tuple[SavedValue, ...]
     tensors: list[CarriedTensor]
+    python: str
     edges: list[Edge] = field(default_factory=list)
 
 
@@ -180,4 +182,5 @@ def _carried_node(restoration: Restoration, saved: int, path: str) -> CarriedNod
         path,
         tuple(value._replace(key=renamed(value.key)) for value in listed),
         [CarriedTensor(renamed(key), reader.spec(key).dtype, reader.read(key)) for key in keys],
+        restoration.graph.nodes[saved].python,
     )

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader, Fetch, check_all
 from milepost.engine.collector import collection_paused
+from milepost.engine.growth import Growth
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.undo import Undo, refused
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
@@ -75,7 +76,9 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
         raise _mismatch(reader.prefix, problems)
 
 
-def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any], undo: Undo) -> dict[int, Any]:
+def deliver(
+    reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any], undo: Undo, growth: Growth | None = None
+) -> dict[int, Any]:
     """Verifies and gives all values.
 
     Args:
@@ -83,6 +86,7 @@ def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any],
         takes: What `check` has found to fit.
         holders: The objects that may hold objects that cannot change, and must be given their successors.
         undo: Gets what takes back each change; the caller runs it if this raises, or anything that follows.
+        growth: The plain values that containers get beside those they have.
 
     Returns:
         Successors of objects that cannot change, by the identity of the object they succeed.
@@ -100,6 +104,8 @@ def deliver(reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any],
                     in_place.add(key, value.destination)
     assigned.verify()
     in_place.verify()
+    if growth is not None:
+        growth.apply(undo)
     successors = assigned.deliver(undo)
     former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
     trees = rebuild(holders, successors)
@@ -165,7 +171,8 @@ def _children(holder: Any) -> dict[str, Any]:
 
 def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Array]) -> Any:
     try:
-        return take.adapter.assign(take.obj, arrays)
+        given = {value.name: value.taken(arrays[value.name]) for value, _ in take.values if value.name in arrays}
+        return take.adapter.assign(take.obj, given)
     except MilepostError as error:
         error.with_context(key=take.values[0][1], file=reader.prefix)
         raise

@@ -19,11 +19,17 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import Take
+from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.plan import PlannedRead, RestorePlan
 from milepost.graph.adapter import Adapter, Value, adapter_of
+from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
+from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.places import Place
+from milepost.graph.plain_places import PLAIN_PLACES, PlainLeaf, Unsaveable, holds_state, is_type_name
+from milepost.graph.plain_values import NumberTaker, taken_value
 from milepost.graph.traversal import live_children, values_of
 from milepost.graph.waiting import SlotKey
 from milepost.tensor import TensorSpec
@@ -53,7 +59,11 @@ class Match:
         unused: For bound nodes, names of saved values that the live object does not hold.
         missing: For bound nodes, names of live values that were not saved.
         may_lack: Whether there may be live objects that nothing was saved for.
+        growth: The plain values that containers get beside those they have.
+        lacking: The live plain values that nothing was saved for.
     """
+
+    growth: Growth
 
     bindings: dict[int, Any] = field(default_factory=dict)
     takes: list[Take] = field(default_factory=list)
@@ -62,6 +72,7 @@ class Match:
     unused: dict[int, set[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     may_lack: bool = False
+    lacking: list[Place] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
     _waiting: set[tuple[Any, ...]] = field(default_factory=set)
 
@@ -137,7 +148,7 @@ class Matcher:
             obj: The live object that stands for it.
             attached: More edges of ``obj``.
         """
-        match = Match(bindings={node: obj})
+        match = Match(Growth(self._nodes), bindings={node: obj})
         try:
             self._match_below(match, node, obj, attached)
         except BaseException:
@@ -157,12 +168,17 @@ class Matcher:
             assert adapter is not None, "only trackable objects are bound"
             saved = self._nodes[node]
             self._match_values(match, node, saved.values, obj, adapter)
-            if not saved.children:
+            is_list = isinstance(obj, ListWrapper)
+            remaining = match.growth.cut(obj, saved) if is_list else 0
+            if not saved.children and (adapter.leaf or not holds_state(obj)):
                 match.may_lack |= not adapter.leaf and next(live_children(adapter, obj), None) is not None
                 continue
             live = dict(live_children(adapter, obj))
+            if is_list:
+                for number in range(remaining, len(obj)):
+                    live.pop(str(number), None)
             if attached:
-                live.update(attached)
+                live.update(pair for pair in attached if type(pair[1]) is not Unsaveable)
                 attached = ()
             aliases = adapter.aliases(obj)
             names = [edge.name for edge in saved.children]
@@ -173,14 +189,19 @@ class Matcher:
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
                 found.add(name)
                 if child_node in match.bindings or self._bound[child_node] is not None or saved_name in unwanted:
+                    match.growth.shared(obj, name, live.get(name), match.bindings.get(child_node))
                     continue
-                child = live.get(name)
+                child = match.growth.child(obj, name, live.get(name), child_node)
                 if child is not None:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
                     homeless.append((stand_ins, Wait(obj, name, child_node)))
-            match.may_lack |= not found.issuperset(live)
+            if not found.issuperset(live):
+                match.may_lack = True
+                match.lacking += [
+                    place for name, place in live.items() if isinstance(place, PLAIN_PLACES) and name not in found
+                ]
         if self.slot_nodes and not self._skip_slots:
             self._match_slots(match)
 
@@ -206,6 +227,17 @@ class Matcher:
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
         values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
+        python = self._nodes[node].python
+        if type(obj) is PlainLeaf:
+            obj.saved_as = python if is_type_name(python) else ""
+            values = (taken_value(obj.value, obj.saved_as),)
+        elif is_type_name(python) and len(values) == len(saved) == 1 and not values[0].shape:
+            spec = self._reader.spec(saved[0].key) if saved[0].key in self._reader else None
+            if (
+                spec is not None
+                and spec.dtype in taken_by_scalar(values[0].dtype) - {values[0].dtype} - values[0].accepts
+            ):
+                values = (NumberTaker(values[0]),)
         if not values:
             if saved:
                 match.unused[node] = {unescape(value.name) for value in saved}

@@ -20,6 +20,7 @@ from milepost.bundle import BundleReader
 from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
+from milepost.engine.growth import came_later
 from milepost.engine.identity import (
     Bindings,
     Kept,
@@ -42,12 +43,11 @@ from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.places import places_in_use
+from milepost.graph.places import Place, places_in_use
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.waiting import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
 from milepost.tensor import TensorSpec
 
-_MOST_LISTED: Final = 10
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -147,6 +147,7 @@ class Restoration:
         self._kept = Kept(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
         self._missing: dict[int, frozenset[str]] = {}
+        self._lacking: dict[int, Place] = {}
         self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots)
         unasked.register(self)
 
@@ -289,7 +290,7 @@ class Restoration:
             check(self.reader, match.takes)
             if match.waits:
                 self.reader.hold()
-            successors = deliver(self.reader, match.takes, list(match.bindings.values()), undo)
+            successors = deliver(self.reader, match.takes, list(match.bindings.values()), undo, match.growth)
             before = [(obj, last_restore(obj)) for obj in self._takers(match, successors)]
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, before, positions))
@@ -319,6 +320,7 @@ class Restoration:
             remember_restore(taker, self.uid, self._kept)
         self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
         self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
+        self._lacking.update((id(place), place) for place in match.lacking)
 
     def _forget(self, match: Match, before: Sequence[tuple[Any, int]], positions: list[RestoredPosition]) -> None:
         withdraw(positions)
@@ -329,6 +331,8 @@ class Restoration:
             del self._bound[node]
             self._unused.pop(node, None)
             self._missing.pop(node, None)
+        for place in match.lacking:
+            self._lacking.pop(id(place), None)
 
     def _let_wait(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
         # All are made first: files are closed when none is left.
@@ -388,13 +392,12 @@ class Restoration:
                 saved = str(self.reader.spec(value.key)) if value.key in self.reader else ""
                 if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
                     entries.append(Entry(Outcome.MATCHED, value.key, saved, saved))
-                elif obj is not None:
-                    note = f"the live object, a {type(obj).__name__}, holds no such value"
-                    entries.append(Entry(Outcome.UNEXPECTED, value.key, saved, note=note))
-                elif number in waiting:
+                elif obj is None and number in waiting:
                     entries.append(Entry(Outcome.DEFERRED, value.key, saved))
                 else:
                     note = "its object no longer exists" if number in self._bound else ""
+                    if obj is not None:
+                        note = f"the live object, a {type(obj).__name__}, holds no such value"
                     entries.append(Entry(Outcome.UNEXPECTED, value.key, saved, note=note))
             if node.saver:
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
@@ -407,20 +410,20 @@ class Restoration:
         bound = {id(obj) for node in self._bound if (obj := self.bound(node)) is not None}
         missing = {id(self.bound(node)): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
-        own = any(value.private for node in self.graph.nodes for value in node.values)
+        private, plain = self.graph.writer_saves()
         entries = unsaveable(live.omissions, self._allow_unsaved)
         for number, values in live.values():
-            identity = id(live.objects[number])
-            if identity not in bound and live.paths[number] in self._never_saved:
+            identity = id(obj := live.objects[number])
+            late = identity not in self._lacking and came_later(obj, bound)
+            if identity not in bound and (late or live.paths[number] in self._never_saved):
                 continue
-            if only_unrestored and (
-                last_restore(live.objects[number]) > self.uid or live.paths[number] == SAVE_COUNTER
-            ):
+            if only_unrestored and (last_restore(obj) > self.uid or live.paths[number] == SAVE_COUNTER):
                 continue
             for value in values:
                 if identity not in bound or value.name in missing.get(identity, _NONE):
                     key = tensor_key(live.paths[number], value.name)
-                    foreign = not own and (value.private or live.is_private(number))
+                    saved = plain if isinstance(obj, Place) else private
+                    foreign = not saved and (value.private or live.is_private(number))
                     note = "TensorFlow saves no such values" if foreign else ""
                     entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, foreign))
         return entries
@@ -440,15 +443,14 @@ class Restoration:
         nodes = list(waiting)
         found = set(nodes)
         for node in nodes:
-            for edge in self.graph.nodes[node].children:
-                if edge.node not in found and self.bound(edge.node) is None:
-                    found.add(edge.node)
-                    nodes.append(edge.node)
+            below = {edge.node for edge in self.graph.nodes[node].children} - found
+            below = {each for each in below if self.bound(each) is None}
+            nodes += below
+            found |= below
         return found
 
     def _may_make_slots(self, node: int) -> bool:
-        owner = self.bound(node)
-        adapter = adapter_of(owner)
+        adapter = adapter_of(owner := self.bound(node))
         return adapter is not None and adapter.has_slots(owner)
 
     def _is_skipped(self, node: int) -> bool:
@@ -490,11 +492,9 @@ class Restoration:
             if number not in self._bound or unescape(value.name) in self._unused.get(number, _NONE)
         ]
         if lost:
-            listed = "\n  ".join(lost[:_MOST_LISTED])
-            more = f"\n  and {len(lost) - _MOST_LISTED} more" if len(lost) > _MOST_LISTED else ""
             warn(
                 f"{self.reader.prefix}: {len(lost)} saved values were never given to any object "
-                f"(call expect_partial() on the status if that is intended):\n  {listed}{more}",
+                f"(call expect_partial() on the status if that is intended):{unasked.listed(lost)}",
                 UnrestoredWarning,
                 self.place,
             )

@@ -23,6 +23,8 @@ from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.places import places_in_use
+from milepost.graph.plain_places import is_type_name
+from milepost.graph.plain_types import type_names
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
@@ -80,6 +82,9 @@ def plan_save(
             raise error.with_context(key=live.paths[number]) from None
         except Exception as error:
             raise cannot_be_read(live.objects[number], error).with_context(key=live.paths[number]) from error
+    python = type_names(live)
+    if options.data_alignment == 1 and not any(map(is_type_name, python.values())):
+        python = {}  # byte for byte what TensorFlow writes
     nodes = []
     writes: list[PlannedWrite] = []
     arrays: list[Array] = []
@@ -93,11 +98,11 @@ def plan_save(
             arrays.append(array)
         edges = (*live.edges[number], *carried.edges.get(number, ()))
         slots = (*live.slots.get(number, ()), *carried.slots.get(number, ()))
-        nodes.append(Node(edges, tuple(saved), slots))
+        nodes.append(Node(edges, tuple(saved), slots, python=python.get(number, "")))
     for number, node in enumerate(carried.nodes, start=len(live.objects)):
         writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]
-        nodes.append(Node(tuple(node.edges), node.values, tuple(carried.slots.get(number, ()))))
+        nodes.append(Node(tuple(node.edges), node.values, tuple(carried.slots.get(number, ())), python=node.python))
     shards, placed = (options.experimental_sharding_callback or ShardByTaskPolicy()).assign(writes)
     plan = SavePlan(ObjectGraph(tuple(nodes)), tuple(write for _, write in placed), shards)
     return plan, [

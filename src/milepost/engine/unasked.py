@@ -79,16 +79,20 @@ def warn_of_missing(restore: Inquired, root: Any, attached: Sequence[tuple[str, 
     if not missing:
         return
     restore.is_asked = True
-    listed = "".join(f"\n  {entry}" for entry in missing[:_MOST_LISTED])
-    more = f"\n  and {len(missing) - _MOST_LISTED} more" if len(missing) > _MOST_LISTED else ""
     matched = "nothing but the root was matched, and " if nothing else ""
     warn(
         f"{restore.reader.prefix}: {matched}{len(missing)} live values are not in the checkpoint and keep what they had "
         "(print report() of the status that the restore returned, to compare the names; "
-        f"call expect_partial() on it if that is intended):{listed}{more}",
+        f"call expect_partial() on it if that is intended):{listed(missing)}",
         UnrestoredWarning,
         restore.place,
     )
+
+
+def listed(entries: Sequence[object]) -> str:
+    """The first of them, one below the other, as the end of a warning."""
+    lines = "".join(f"\n  {entry}" for entry in entries[:_MOST_LISTED])
+    return lines + (f"\n  and {len(entries) - _MOST_LISTED} more" if len(entries) > _MOST_LISTED else "")
 
 
 def _warn_at_exit() -> None:

@@ -66,6 +66,10 @@ class Value:
         """The value as an array, without a copy where the object has one."""
         return self.source() if callable(self.source) else self.source
 
+    def taken(self, array: Array) -> Array:
+        """A saved value as `Adapter.assign` is to get it."""
+        return array
+
 
 class Adapter:
     """What milepost knows of one kind of object. Subclasses override the questions their objects have answers to."""

@@ -17,6 +17,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, SupportsIndex
 
 from milepost.graph.adapter import adapter_of
+from milepost.graph.plain_places import StateHolder
 from milepost.graph.trees import is_container, is_functional, is_tuple, make_tuple
 from milepost.graph.waiting import admit, waiting_on
 
@@ -63,11 +64,16 @@ _OUTSIDE_REFERENCES: Final = 2
 """What `sys.getrefcount` says of an object that only one attribute and its own argument refer to."""
 
 
-class _Wrapper:
+class _Wrapper(StateHolder):
     """What list and dict wrappers share."""
 
     _source: _Source | None
     _untracked: list[Any]
+    _untracked_keys: set[Any]
+    _is_state: bool
+
+    def _holds_state(self) -> bool:
+        return "_is_state" in self.__dict__
 
     def _changed_outside(self) -> bool:
         """Whether the container this was made from has been changed since, which nobody would see."""
@@ -85,6 +91,8 @@ class _Wrapper:
             self.__dict__.setdefault("_untracked", []).append(value.value)
             return value.value
         value = wrap(value)
+        if "_is_state" in self.__dict__:
+            hold_state(value)
         return value if name is None else admit(self, name, value)
 
     def _is_untracked(self, value: Any) -> bool:
@@ -93,7 +101,7 @@ class _Wrapper:
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         reduced: Any = super().__reduce_ex__(protocol)
         constructor, arguments, _, *rest = reduced
-        return constructor, arguments, None, *rest
+        return constructor, arguments, {"_is_state": True} if self._holds_state() else None, *rest
 
 
 class ListWrapper(_Wrapper, list[Any]):
@@ -191,7 +199,12 @@ class _MappingWrapper(_Wrapper):
     """What both dict wrappers share."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, self._enter(key if isinstance(key, str) else None, value))  # type: ignore[misc]
+        entering = self._enter(key if isinstance(key, str) else None, value)
+        super().__setitem__(key, entering)  # type: ignore[misc]
+        if type(value) is NoDependency:
+            self.__dict__.setdefault("_untracked_keys", set()).add(key)
+        elif "_untracked_keys" in self.__dict__:
+            self._untracked_keys.discard(key)
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         if key not in self:  # type: ignore[operator]
@@ -295,6 +308,9 @@ def _wrap_container(value: Any, wrapped: dict[int, Any]) -> Any:
         for key, item in value.items():
             type(value).__setitem__(wrapper, key, _wrap_member(item, wrapped))
         members = value.values()
+        keys = {key for key, item in value.items() if type(item) is NoDependency}
+        if keys:
+            wrapper._untracked_keys = keys
     untracked = [item.value for item in members if type(item) is NoDependency]
     if untracked:
         wrapper._untracked = untracked
@@ -306,6 +322,18 @@ def _wrap_tuple(value: tuple[Any, ...], wrapped: dict[int, Any]) -> tuple[Any, .
     if all(new is old for new, old in zip(members, value, strict=True)):
         return value
     return make_tuple(type(value), members)
+
+
+def hold_state(value: Any) -> None:
+    """Makes plain values state that a wrapped list or dict holds, or one in it, or in a tuple."""
+    containers = [value]
+    for container in containers:
+        if isinstance(container, _Wrapper):
+            if not container._holds_state():
+                container._is_state = True
+                containers += container.values() if isinstance(container, dict) else container  # type: ignore[arg-type]
+        elif type(container) is not str and is_tuple(type(container)):
+            containers += container
 
 
 def _field(obj: Any, name: str) -> Any:

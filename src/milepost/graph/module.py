@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import NoDependency, wrap
+from milepost.graph.numbers import NUMBERS
 from milepost.graph.traversal import reachable
 from milepost.graph.variable import Variable
 from milepost.graph.waiting import admit
 
 _UNTRACKED = "_milepost_untracked"
+_NOW_NUMBERS = "_milepost_now_numbers"
 
 
 class Tracked:
@@ -22,6 +24,9 @@ class Tracked:
     Lists and dicts that are assigned become their tracked wrappers (see `milepost.graph.containers`); a value that a
     restored checkpoint holds for a new attribute is given to it before the attribute can be read.
     """
+
+    _internal: ClassVar[frozenset[str]] = frozenset()
+    """Attributes of the class's own, which are no children."""
 
     if TYPE_CHECKING:
 
@@ -39,9 +44,18 @@ class Tracked:
                 if name in attributes and adapter_of(attributes[name]) is None:
                     # Edges are ordered by when they were first tracked, so `self.a = None` must not hold a place.
                     del attributes[name]
+                if _NOW_NUMBERS in attributes:
+                    attributes[_NOW_NUMBERS].discard(name)
+            elif type(value) in NUMBERS and name in attributes and adapter_of(attributes[name]) is not None:
+                attributes.setdefault(_NOW_NUMBERS, set()).add(name)
             if _UNTRACKED in attributes:
                 attributes[_UNTRACKED].discard(name)
         object.__setattr__(self, name, value)
+
+    def _now_numbers(self) -> list[str]:
+        """Names of attributes that were tracked and are numbers now, which no module saves."""
+        names = self.__dict__.get(_NOW_NUMBERS, ())
+        return sorted(name for name in names if type(self.__dict__.get(name)) in NUMBERS)
 
 
 class Module(Tracked):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.module import _UNTRACKED, Tracked
+from milepost.graph.plain_places import holds_state
+from milepost.graph.plain_values import PLAIN
 from milepost.graph.state import PythonState, TensorState
 from milepost.graph.trees import is_tuple, make_tuple, positions_beside_fields
 from milepost.graph.variable import Variable, as_array
@@ -61,6 +63,9 @@ class SlotAdapter(Adapter):
             obj.drop_slot(variable, name)
 
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
 class AttributeAdapter(SlotAdapter):
     """Objects that keep their children as attributes."""
 
@@ -69,7 +74,7 @@ class AttributeAdapter(SlotAdapter):
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         attributes = vars(obj)
-        untracked = attributes.get(_UNTRACKED)
+        untracked = attributes.get(_UNTRACKED, _NOTHING) | getattr(type(obj), "_internal", _NOTHING)
         pairs: Iterable[tuple[str, Any]] = attributes.items()
         slots = _slots_of(type(obj))
         if slots:
@@ -150,7 +155,9 @@ class ListAdapter(Adapter):
     def children(self, obj: list[Any]) -> Iterable[tuple[str, Any]]:
         pairs: Iterable[tuple[str, Any]] = zip(map(str, range(len(obj))), obj, strict=True)
         untracked = getattr(obj, "_untracked", None)
-        return [pair for pair in pairs if not _among(pair[1], untracked)] if untracked else pairs
+        if not untracked:
+            return pairs
+        return [pair for pair in pairs if type(pair[1]) in PLAIN or not _among(pair[1], untracked)]
 
     def replace(self, obj: list[Any], changes: Mapping[str, Any]) -> list[Any]:
         for name, child in changes.items():
@@ -166,15 +173,18 @@ class DictAdapter(Adapter):
 
     def children(self, obj: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
         untracked = getattr(obj, "_untracked", ())
+        keys = getattr(obj, "_untracked_keys", ())
+        is_state = holds_state(obj)
         pairs = []
         for key, child in obj.items():
-            if untracked and _among(child, untracked):
+            if untracked and (key in keys if type(child) in PLAIN else _among(child, untracked)):
                 continue
             if isinstance(key, str):
                 pairs.append((key, child))
-            elif adapter_of(child) is not None:
+            elif is_state or adapter_of(child) is not None:
+                what = "a value that is state" if is_state else "a trackable object"
                 raise UntrackableError(
-                    "a dict holds a trackable object under a non-string key, which no path can name",
+                    f"a dict holds {what} under a non-string key, which no path can name",
                     expected="string keys",
                     found=f"{key!r}, a {type(key).__name__}",
                     remedy="use str(key), or wrap the value in NoDependency",

@@ -4,7 +4,7 @@
 
     TrackableObjectGraph  = 1 nodes*                                     node 0 is the root
     TrackableObject       = 1 children*  2 attributes*  3 slot_variables*  4 registered_saver?  5 has_checkpoint_values
-                            1001 private*
+                            1001 private*  1002 python string
     ObjectReference       = 1 node_id int32  2 local_name string
     SerializedTensor      = 1 name string  2 full_name string  3 checkpoint_key string
     SlotVariableReference = 1 original_variable_node_id int32  2 slot_name string  3 slot_variable_node_id int32
@@ -12,7 +12,9 @@
     BoolValue             = 1 value bool
 
 ``private`` is milepost's own, a list of SerializedTensor: values of objects that TensorFlow would not save, such as the
-seeds of Keras 3. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not miss objects for them.
+seeds of Keras 3. ``python`` is milepost's own too, the name of the type of a plain value, or of a list, dict or tuple of plain
+values only (`milepost.graph.plain_values`); for a `Checkpoint`, which says that its writer saves plain values, the word
+``Checkpoint``. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not miss objects for them.
 
 Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
 """
@@ -49,6 +51,7 @@ _MESSAGES: Final = declare(
             Field("registered_saver", 4, "RegisteredSaver"),
             Field("has_checkpoint_values", 5, "BoolValue"),
             Field("private", 1001, "SerializedTensor", repeated=True),
+            Field("python", 1002, "string"),
         ],
         "TrackableObjectGraph": [Field("nodes", 1, "TrackableObject", repeated=True)],
     },
@@ -94,12 +97,14 @@ class Node(NamedTuple):
         values: Its tensors.
         slots: The slot variables it made, if it is an optimizer.
         saver: Name of the custom saver that wrote it, if one did; milepost knows none.
+        python: Name of its type, if it is a plain value, a list, dict or tuple of plain values only, or a `Checkpoint`.
     """
 
     children: tuple[Edge, ...] = ()
     values: tuple[SavedValue, ...] = ()
     slots: tuple[SlotReference, ...] = ()
     saver: str = ""
+    python: str = ""
 
 
 _EMPTY: Final[tuple[Any, ...]] = ()
@@ -147,6 +152,8 @@ class ObjectGraph:
                 saved.slot_variables.add(original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot)
             if node.saver:
                 saved.registered_saver.name = node.saver
+            if node.python:
+                saved.python = node.python
             if has_values:
                 saved.has_checkpoint_values.value = True
             else:
@@ -174,7 +181,8 @@ class ObjectGraph:
             if saved.private:
                 values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in saved.private]
             slots = saved.slot_variables
-            if not (children or values or slots or saved.HasField("registered_saver")):
+            python = saved.python
+            if not (children or values or slots or python or saved.HasField("registered_saver")):
                 nodes.append(_BARE)
                 continue
             nodes.append(
@@ -190,10 +198,16 @@ class ObjectGraph:
                     if slots
                     else _EMPTY,
                     saved.registered_saver.name if saved.HasField("registered_saver") else "",
+                    python,
                 )
             )
         _check_references(nodes)
         return cls(tuple(nodes))
+
+    def writer_saves(self) -> tuple[bool, bool]:
+        """Whether the writer was one that saves private values, and one that saves plain values."""
+        private = any(value.private for node in self.nodes for value in node.values)
+        return private, any(node.python for node in self.nodes)
 
     def nodes_with_values(self) -> list[bool]:
         """For each node, whether it or anything reachable from it holds values.

@@ -91,13 +91,16 @@ class Node(Place):
         self._below: dict[Any, Place] = {}
         self._depth: int = parent._depth + 1 if parent is not None else 0
 
+    def _kind_below(self, child: Any) -> type[Place] | None:
+        return kind_of_place(child)
+
     def children(self) -> list[tuple[str, Any]]:
         """The places of its members; members that are not values but objects of their own stand for themselves."""
         if self._depth > _DEEPEST:
             raise UntrackableError("a tree has no end: a list or dict in it holds itself")
         pairs: list[tuple[str, Any]] = []
         for names, key, child in members(self.value):
-            kind = kind_of_place(child)
+            kind = self._kind_below(child)
             if kind is not None:
                 place = self._below.get(key)
                 if type(place) is not kind:
@@ -119,7 +122,7 @@ class Node(Place):
         return {
             key: successors[id(child)]
             for _, key, child in members(self.value)
-            if id(child) in successors and kind_of_place(child) is None
+            if id(child) in successors and self._kind_below(child) is None
         }
 
     def release(self) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import is_dataclass
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
 
 from milepost.errors import UntrackableError
 
@@ -39,12 +47,6 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
         return f"give an object of {value.__name__}, not the class itself"
     if issubclass(kind, _FUNCTIONS):
         return "give the objects that the function uses; a function itself has no state that can be saved"
-    if value is None:
-        return "leave the argument out"
-    if issubclass(kind, (bool, int, float, complex)):
-        return "hold the number in a milepost.Variable"
-    if issubclass(kind, (str, bytes)):
-        return "hold the text in a milepost.Variable, or in the state that a milepost.PythonState returns"
     if issubclass(kind, Iterator):
         return (
             "count in a milepost.Variable how far it is, or iterate with an object that has state_dict() and "
@@ -55,6 +57,38 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
         f"if {name} is a class of your own, {own}, so that its attributes are saved, or give it state_dict() and "
         f"load_state_dict(state); otherwise hold what is to be saved of it in milepost.Variable, {_LEAVE}"
     )
+
+
+def remedy_for_state(value: Any) -> str:
+    """How to have a value saved that a checkpoint holds and no file can.
+
+    Args:
+        value: The value, of no type that is saved.
+
+    Example:
+        >>> import datetime
+        >>> remedy_for_state(datetime.date(2026, 1, 2))
+        'hold it as text, as isoformat() gives it, or wrap it in milepost.NoDependency if it need not be saved'
+    """
+    kind = type(value)
+    if issubclass(kind, Enum):
+        return f"hold its value or its name, {_LEAVE}"
+    if issubclass(kind, (datetime.date, datetime.time)):
+        return f"hold it as text, as isoformat() gives it, {_LEAVE}"
+    if issubclass(kind, datetime.timedelta):
+        return f"hold its seconds, as total_seconds() gives them, {_LEAVE}"
+    if issubclass(kind, (Decimal, Fraction, os.PathLike, UUID)):
+        return f"hold it as text, as str() gives it, {_LEAVE}"
+    if issubclass(kind, range):
+        return f"hold its start, stop and step in a tuple, {_LEAVE}"
+    if issubclass(kind, (bytearray, memoryview)):
+        return f"hold it as bytes, as bytes() gives them, {_LEAVE}"
+    if issubclass(kind, np.generic):
+        return f"hold it as a number or as text, {_LEAVE}"
+    for plain in (bool, int, float, complex, str, bytes):
+        if issubclass(kind, plain):
+            return f"hold it as a plain {plain.__name__}, as {plain.__name__}() gives it, {_LEAVE}"
+    return remedy_for(value)
 
 
 def cannot_be_read(obj: Any, error: Exception) -> UntrackableError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import MilepostError, UnsupportedError, UntrackableError
@@ -17,8 +18,10 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Accounted, Omission, Omitted
-from milepost.graph.places import Node, placed
-from milepost.graph.remedies import cannot_be_read, remedy_for
+from milepost.graph.places import Node, Place, placed
+from milepost.graph.plain_places import Unsaveable, holds_state, plain_place
+from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
+from milepost.graph.waiting import waiting_on
 
 _NO_EDGES: Final[list[Edge]] = []
 
@@ -78,14 +81,25 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
         UntrackableError: The object does not say what it holds.
     """
     try:
+        is_state, in_tree = holds_state(obj), isinstance(obj, Node)
         for name, child in adapter.children(obj):
+            if is_state and (place := _plain_place(obj, name, child)) is not None:
+                yield name, place
+                continue
             found = adapter_of_type(type(child))
             if found is not None and (not found.conditional or found.tracks(child)):
-                yield name, child if type(obj) is Node else placed(obj, name, child)
+                yield name, child if in_tree else placed(obj, name, child)
     except MilepostError:
         raise
     except Exception as error:
         raise cannot_be_read(obj, error) from error
+
+
+def _plain_place(obj: Any, name: str, child: Any) -> Place | None:
+    """The place of a plain value; None for other children, and for a None that something else is to come in place of."""
+    if child is None and name in waiting_on(obj):
+        return None
+    return child if isinstance(child, Place) else plain_place(obj, name, child)
 
 
 def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
@@ -150,17 +164,19 @@ def walk(
         obj, adapter, path = objects[number], adapters[number], paths[number]
         own: list[Edge] = []
         try:
-            in_tree = type(obj) is Node
+            is_state, in_tree = holds_state(obj), isinstance(obj, Node)
             children: Any = adapter.children(obj)
             private = adapter.private(obj)
             if number == 0 and attached:
                 names = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in names), *attached]
             for name, child in children:
+                if is_state and (place := _plain_place(obj, name, child)) is not None:
+                    child = place
                 found = adapter_of_type(type(child))
                 if found is None or (found.conditional and not found.tracks(child)):
                     if omissions and type(child) not in _PLAIN:
-                        _note_omission(graph, child_path(path, name, is_root=number == 0), child)
+                        _note_omission(graph, child_path(path, name, is_root=number == 0), child, is_state=is_state)
                     continue
                 if not in_tree:
                     own_place = placed(obj, name, child)
@@ -186,7 +202,7 @@ def walk(
         except Exception as error:
             raise cannot_be_read(obj, error).with_context(key=path) from error
         if omissions:
-            _note_changes(graph, path, obj)
+            _note_changes(graph, path, obj, is_state=is_state)
         edges.append(own or _NO_EDGES)
         number += 1
     graph.first_private = graph.first_private or len(objects)
@@ -253,27 +269,42 @@ def _walk_slots_of(
 _ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 """Types of attributes that are never saved, by the guide's own rule, and hold nothing."""
+_STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+"""What a checkpoint may hold without saving it."""
 
 
-def _note_omission(graph: LiveGraph, path: str, value: Any) -> None:
+def _note_omission(graph: LiveGraph, path: str, value: Any, *, is_state: bool = False) -> None:
+    if type(value) is Unsaveable:
+        value, is_state = value.value, True
     adapter = adapter_of_type(type(value))
     kind = type(value).__name__
-    if adapter is not None:
-        omission = adapter.omission(value)
-    else:
+    omission = adapter.omission(value) if adapter is not None else None
+    if is_state and (omission is None or omission.doubtful):
+        if isinstance(value, _STATELESS):
+            return
+        omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
+    elif adapter is None:
         held = find_trackable(value)
         reason = f"a {kind} is not tracked, but holds a {type(held).__name__}"
         omission = None if held is None else Omission(reason, doubtful=True)
     if omission is not None:
-        remedy = omission.remedy or remedy_for(value, has_adapter=adapter is not None)
+        general = remedy_for_state(value) if is_state else remedy_for(value, has_adapter=adapter is not None)
+        remedy = omission.remedy or general
         graph.omissions.append(Omitted(path, kind, omission.reason, remedy, omission.doubtful))
 
 
-def _note_changes(graph: LiveGraph, path: str, obj: Any) -> None:
+def _note_changes(graph: LiveGraph, path: str, obj: Any, *, is_state: bool) -> None:
     changed = getattr(type(obj), "_changed_outside", None)
     if changed is not None and changed(obj):
         reason = "the list or dict that was assigned here has been changed since, and its tracked copy has not"
         graph.omissions.append(Omitted(path, type(obj).__name__, reason, "change the attribute itself", doubtful=True))
+    now_numbers = getattr(type(obj), "_now_numbers", None)
+    if now_numbers is not None and not is_state:
+        for name in now_numbers(obj):
+            child = child_path(path, name, is_root=path == "")
+            reason = f"it was tracked, and is a number now, which a {type(obj).__name__} does not save"
+            remedy = "give the number to what it was, as assign() does, or hold it in the Checkpoint itself"
+            graph.omissions.append(Omitted(child, type(vars(obj)[name]).__name__, reason, remedy, doubtful=True))
 
 
 def _compare_with_accounts(graph: LiveGraph, ids: dict[int, int], *, slots: bool) -> None:

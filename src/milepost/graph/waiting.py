@@ -21,6 +21,7 @@ from milepost.forks import ForkableLock
 from milepost.graph.adapter import adapter_of
 from milepost.graph.by_identity import forgetting
 from milepost.graph.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
+from milepost.graph.plain_places import PlainNode, holds_state, plain_place
 from milepost.graph.trees import is_functional
 from milepost.tensor import TensorSpec
 
@@ -93,7 +94,7 @@ def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
         False if it cannot, because the object gives no sign of its end (as plain lists and dicts do not), or is held by
         nothing that could ever get a child.
     """
-    if type(holder) in (Tree, Node) and is_final(holder):
+    if type(holder) is PlainNode or (type(holder) in (Tree, Node) and is_final(holder)):
         return False
     with _lock:
         entry = _entries.get(id(holder))
@@ -190,8 +191,11 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     """
     if not _entries:
         return child
-    if type(name) is str and not isinstance(child, Place) and is_functional(child):
-        return _admit_tree(holder, name, child)
+    if type(name) is str and not isinstance(child, Place):
+        if is_functional(child):
+            return _admit_tree(holder, name, child)
+        if holds_state(holder):
+            return _admit_plain(holder, name, child)
     return _admit(holder, name, child)
 
 
@@ -230,6 +234,19 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
                         _admit(node, edge, child)
                     below.append(child)
         return place.value if isinstance(place, Place) else tree
+
+
+def _admit_plain(holder: Any, name: str, child: Any) -> Any:
+    """Gives a plain value, or anything else that a holder of state is about to hold, what waited for it."""
+    if name not in waiting_on(holder):
+        return child
+    with places_in_use():
+        place = plain_place(holder, name, child, attached=False)
+        if place is None:
+            return _admit(holder, name, child)
+        if child is not None:
+            _admit(holder, name, place)
+        return place.value
 
 
 def forget_settled(holder: Any) -> None:

@@ -1,0 +1,127 @@
+"""Places of plain values: of the numbers, text and None that a program has put into a checkpoint itself.
+
+Such a value is state if it is an attribute of a `Checkpoint`, or a member of a list, dict or tuple that is reached from one
+through lists, dicts and tuples only. The same value in an attribute of a `Module` or of a framework's object is a setting.
+
+Numbers have no identity, so what is saved and restored is their place (`milepost.graph.places`). A tuple cannot change, so one
+that holds plain values is a place too, and a restore puts a new tree of tuples where the old one was. All else that such a
+tuple holds stands for itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from milepost.graph.adapter import adapter_of
+from milepost.graph.numbers import NUMBERS
+from milepost.graph.places import CheckedLeaf, Node, Place, place_of_tree
+from milepost.graph.plain_values import PLAIN, TYPE_NAMES
+from milepost.graph.trees import is_functional, is_tuple
+
+
+class StateHolder:
+    """Objects whose plain values are state."""
+
+    __slots__ = ()
+
+    def _holds_state(self) -> bool:
+        """Whether those of this very object are."""
+        return True
+
+
+class PlainLeaf(Place):
+    """The place of a plain value.
+
+    Attributes:
+        saved_as: The name of the type of the saved value that it is about to take; empty if that is no plain value.
+    """
+
+    __slots__ = ("saved_as",)
+
+    saved_as: str
+
+
+class PlainNode(Node, StateHolder):
+    """The place of a tuple with plain values."""
+
+    __slots__ = ()
+
+    def _kind_below(self, child: Any) -> type[Place] | None:
+        return _kind_of_place(child, in_tuple=True)
+
+
+class Unsaveable:
+    """An attribute that a `Checkpoint` has beside those of the root that it was given, and that cannot be saved.
+
+    Args:
+        value: The attribute.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+PLAIN_PLACES: Final = (PlainLeaf, PlainNode)
+
+
+def holds_state(obj: Any) -> bool:
+    """Whether plain values that an object holds are state."""
+    return issubclass(type(obj), StateHolder) and obj._holds_state()
+
+
+def plain_place(holder: Any, name: str, child: Any, *, attached: bool = True) -> Place | None:
+    """The place of a child that is a plain value or a tuple with plain values; None for any other.
+
+    Args:
+        holder: The object that holds it, or is about to; `holds_state` is true of it.
+        name: The name of the edge.
+        child: The child.
+        attached: Whether the child is there already.
+    """
+    kind = _kind_of_place(child)
+    return None if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
+
+
+def type_name(obj: Any) -> str:
+    """The name of the type of a plain value at its place; empty for everything else.
+
+    Example:
+        >>> from milepost.graph.places import Leaf
+        >>> type_name(Leaf(None, "x"))
+        ''
+    """
+    if type(obj) is PlainLeaf:
+        return type(obj.value).__name__
+    if type(obj) is CheckedLeaf and type(obj.value) in NUMBERS:
+        return type(obj.value).__name__
+    return "tuple" if type(obj) is PlainNode and type(obj.value) is tuple else ""
+
+
+def is_type_name(name: str) -> bool:
+    """Whether this is the name of a type of plain values."""
+    return name in TYPE_NAMES
+
+
+def _kind_of_place(value: Any, *, in_tuple: bool = False) -> type[Place] | None:
+    kind = type(value)
+    if kind in PLAIN:
+        return PlainLeaf
+    if not is_tuple(kind) or is_functional(value) or not (in_tuple or _holds_plain(value)):
+        return None
+    return PlainNode
+
+
+def _holds_plain(value: tuple[Any, ...]) -> bool:
+    """Whether a tuple is empty, or has a member, in tuples in it too, that only a place can save or refuse."""
+    tuples = [value]
+    for each in tuples:
+        if not each:
+            return True
+        for member in each:
+            if is_tuple(type(member)):
+                tuples.append(member)
+            elif type(member) in PLAIN or adapter_of(member) is None:
+                return True
+    return False

@@ -1,0 +1,133 @@
+"""Python's numbers, text and None as values of their own.
+
+=========  ==========================================================================
+type       saved as
+=========  ==========================================================================
+bool       a bool scalar
+int        an int64 scalar; beyond 64 bits its hexadecimal digits, as a string scalar
+float      a float64 scalar
+complex    a complex128 scalar
+str        a string scalar: UTF-8, in which lone surrogates are encoded as well
+bytes      a string scalar
+None       a bool tensor of shape [0], which no number can be mistaken for
+=========  ==========================================================================
+
+The name of the type stands in the object graph (`milepost.graph.object_graph`), so that a value comes back with the type
+that was saved, whatever stands in its place by then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import CorruptCheckpointError
+from milepost.graph.adapter import Array, Value
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.numbers import NUMBERS, scalar_like, taken_by_scalar
+from milepost.tensor import DType
+from milepost.tensor.dtype import STRING
+
+PLAIN: Final[frozenset[type]] = frozenset({bool, int, float, complex, str, bytes, type(None)})
+"""The types, exactly; a subclass has more to it than its value."""
+TYPE_NAMES: Final = frozenset(kind.__name__ for kind in PLAIN)
+"""Their names, as the object graph has them."""
+
+_BOOL: Final = NUMBERS[bool]
+_INT64: Final = range(-(1 << 63), 1 << 63)
+_NOTHING: Final = np.zeros(0, np.bool_)
+_SCALARS: Final = frozenset(
+    dtype
+    for dtype in DType.all()
+    if dtype.name in ("bool", "string")
+    or (dtype.numpy.names is None and any(kind in dtype.name for kind in ("int", "float", "complex")))
+)
+"""Element types of which one element is a number, or text, of Python's."""
+
+
+def plain_value(value: Any) -> Value:
+    """A plain value as a value to be saved."""
+    kind = type(value)
+    if kind is str:
+        return _text(value.encode("utf-8", "surrogatepass"))
+    if kind is bytes:
+        return _text(value)
+    if value is None:
+        return Value(VARIABLE_VALUE, _BOOL, (0,), _NOTHING, private=True)
+    if kind is int and value not in _INT64:
+        return _text(hex(value).encode())
+    dtype = NUMBERS[kind]
+    return Value(VARIABLE_VALUE, dtype, (), lambda: np.array(value, dtype.numpy), private=True)
+
+
+def _text(data: bytes) -> Value:
+    return Value(VARIABLE_VALUE, STRING, (), lambda: np.array(data, object), private=True)
+
+
+def taken_value(value: Any, saved_as: str) -> Value:
+    """What a plain value takes in a restore: any number, text or None, since it need not be of its own type.
+
+    Args:
+        value: The live value.
+        saved_as: The name of the type that was saved, or empty if something else than a plain value was.
+    """
+    shape = (0,) if saved_as == "NoneType" else ()
+    live = plain_value(value)
+    return Value(VARIABLE_VALUE, live.dtype, shape, live.source, accepts=_SCALARS, private=True)
+
+
+class NumberTaker(Value):
+    """A value without dimensions of a live object that takes a plain number of another element type.
+
+    Args:
+        value: The object's own value.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, value: Value) -> None:
+        accepts = value.accepts | taken_by_scalar(value.dtype)
+        super().__init__(value.name, value.dtype, value.shape, value.source, None, value.full_name, accepts)
+
+    def taken(self, array: Array) -> Array:
+        """The number with the live element type.
+
+        Raises:
+            MismatchError: The live element type has no number equal to it.
+        """
+        return scalar_like(self.dtype.numpy, array, rounded=False)
+
+
+def from_saved(array: Array, saved_as: str, live: Any) -> Any:
+    """The plain value that was saved.
+
+    Args:
+        array: The saved tensor.
+        saved_as: The name of the type that was saved, or empty if something else than a plain value was.
+        live: The value that stands in its place.
+
+    Raises:
+        CorruptCheckpointError: The tensor cannot be of this type.
+    """
+    if array.shape:
+        return None
+    element = array[()]
+    if not isinstance(element, (bytes, str)):
+        name = array.dtype.name
+        if array.dtype.kind == "b":
+            return bool(element)
+        if "complex" in name:
+            return complex(element)
+        return float(element) if "float" in name else int(element)
+    data = element.encode() if isinstance(element, str) else element
+    if saved_as == "bytes" or (not saved_as and type(live) is bytes):
+        return data
+    try:
+        return int(data, 16) if saved_as == "int" else data.decode("utf-8", "surrogatepass")
+    except ValueError:
+        if not saved_as:
+            return data
+        raise CorruptCheckpointError(
+            "a saved value is not of the type that the object graph names", expected=saved_as, found=f"{data!r:.80}"
+        ) from None

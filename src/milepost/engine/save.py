@@ -17,10 +17,10 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.engine.unasked import warn_before_save
-from milepost.errors import MilepostError, UnrestoredWarning, warn
+from milepost.errors import MilepostError, UnrestoredWarning, UntrackableError, warn
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
-from milepost.graph.look_again import look_again_below
+from milepost.graph.look_again import late_below, look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.places import places_in_use
 from milepost.graph.remedies import cannot_be_read
@@ -47,18 +47,24 @@ def plan_save(
         The plan, and for each of its writes the array, or the part of one, to be written.
 
     Raises:
-        UntrackableError: Something cannot be saved as it is held.
+        UntrackableError: Something cannot be saved as it is held, or may have been trained although saved values wait for it.
         UnsupportedError: A value has an element type that files cannot hold.
         CorruptCheckpointError: A value that still waits for its object, and is to be taken along, is damaged.
         MismatchError: A value that still waits does not fit its object, which has come since.
     """
+    unasked = late_below(root, attached)
+    if unasked:
+        raise UntrackableError(
+            "saved values wait for these objects, which came after the restore and may have been trained since: "
+            f"{_some(unasked)}; nothing was saved, and nothing was changed",
+            key=unasked[0],
+            remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
+            "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it",
+        )
     late = look_again_below(root, attached)
     if late:
-        some = ", ".join(late[:_MOST_LISTED]) + (
-            f", and {len(late) - _MOST_LISTED} more" if late[_MOST_LISTED:] else ""
-        )
         warn(
-            f"these objects came without a sign, and got their restored values only now that they are saved: {some}; "
+            f"these objects came without a sign, and got their restored values only now that they are saved: {_some(late)}; "
             "whatever was done with them before was done with other values: ask the status that restore() returned, "
             "for example by assert_existing_objects_matched(), as soon as they are there",
             UnrestoredWarning,
@@ -104,6 +110,11 @@ def plan_save(
         arrays[number] if write.box is None else arrays[number][write.box.resolve(write.shape)]
         for number, write in placed
     ]
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = f", and {len(paths) - _MOST_LISTED} more" if paths[_MOST_LISTED:] else ""
+    return ", ".join(paths[:_MOST_LISTED]) + more
 
 
 def snapshot(arrays: Sequence[Array | PiecewiseArray]) -> list[Array]:

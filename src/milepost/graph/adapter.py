@@ -125,6 +125,10 @@ class Adapter:
     may_refuse: bool = True
     """Cleared where `assign` runs nobody's code and cannot fail, so that no copy of the old value need be kept."""
 
+    silent: bool = False
+    """Set where objects tell nobody of a new child, and it may have been trained before anybody looks. A save does not
+    overwrite what such a child holds with values that have waited for it."""
+
     turn: int = 0
     """Objects of a higher turn are saved, and restored, after those of a lower one; random state comes last."""
 

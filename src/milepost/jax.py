@@ -134,16 +134,16 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
     Args:
         path: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
         tree: Any pytree, or a module, optimizer or state of NNX. Its leaves are `jax.Array` of any element type, keys of random number generators, NumPy's arrays
-            and Python's numbers; other trackable objects, such as iterators over data, may be among them. Functions,
-            text and other leaves that are no data are left out.
+            and Python's numbers and text; other trackable objects, such as iterators over data, may be among them. Functions
+            are left out.
         options: How to save.
 
     Returns:
         ``path`` as a string, to be given to `restore`.
 
     Raises:
-        UntrackableError: The tree holds nothing, or something that cannot be saved: an array that is being traced or has
-            been deleted.
+        UntrackableError: The tree holds nothing, or something that cannot be saved: a date, say, or an array that is being
+            traced or has been deleted.
         UnsupportedError: An element type cannot be stored, or other processes hold parts of an array.
         StorageError: The files could not be written; what was there before still is.
 

@@ -17,8 +17,9 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Omission, Omitted
-from milepost.graph.places import Node, placed
+from milepost.graph.places import Node, Tree, placed
 from milepost.graph.remedies import cannot_be_read, remedy_for
+from milepost.graph.trees import holds_no_data
 
 _NO_EDGES: Final[list[Edge]] = []
 
@@ -160,7 +161,7 @@ def walk(
                 found = adapter_of_type(type(child))
                 if found is None or (found.conditional and not found.tracks(child)):
                     if omissions and type(child) not in _PLAIN:
-                        _note_omission(graph, child_path(path, name, is_root=number == 0), child)
+                        _note_omission(graph, child_path(path, name, is_root=number == 0), child, type(obj) in _TREES)
                     continue
                 if not in_tree:
                     own_place = placed(obj, name, child)
@@ -250,12 +251,14 @@ def _walk_slots_of(
         graph.omissions.append(Omitted(paths[owner], kind, reason, _ADD_MODEL, doubtful=True))
 
 
+_TREES: Final = (Node, Tree)
+_STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tree"
 _ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 """Types of attributes that are never saved, by the guide's own rule, and hold nothing."""
 
 
-def _note_omission(graph: LiveGraph, path: str, value: Any) -> None:
+def _note_omission(graph: LiveGraph, path: str, value: Any, in_tree: bool) -> None:
     adapter = adapter_of_type(type(value))
     kind = type(value).__name__
     if adapter is not None:
@@ -264,6 +267,8 @@ def _note_omission(graph: LiveGraph, path: str, value: Any) -> None:
         held = find_trackable(value)
         reason = f"a {kind} is not tracked, but holds a {type(held).__name__}"
         omission = None if held is None else Omission(reason, doubtful=True)
+        if held is None and in_tree and not holds_no_data(value):
+            omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
     if omission is not None:
         remedy = omission.remedy or remedy_for(value, has_adapter=adapter is not None)
         graph.omissions.append(Omitted(path, kind, omission.reason, remedy, omission.doubtful))

@@ -25,7 +25,7 @@ from milepost.graph.adapter import adapter_of as _adapter_of
 from milepost.graph.frameworks import imported as _imported
 from milepost.graph.places import Tree as _Tree
 from milepost.graph.places import kind_of_place as _kind_of_place
-from milepost.graph.traversal import reachable as _reachable
+from milepost.graph.traversal import walk as _walk
 from milepost.graph.trees import is_container as _is_container
 from milepost.manager import CheckpointManager as _CheckpointManager
 from milepost.storage import Storage as _Storage
@@ -72,15 +72,15 @@ class _TreeCheckpoint(_Checkpoint):
             status: That of a restore into the tree, which is to know what is kept.
         """
         tree, root = self.held, self._private.root
-        before = _reachable(root) if isinstance(status, _CheckpointLoadStatus) else []
+        before = _by_path(root) if isinstance(status, _CheckpointLoadStatus) else {}
         outlined = _outlined(tree)
         if isinstance(root, _Tree):
             root.value = outlined
         else:
             self._private.root = outlined
         if isinstance(status, _CheckpointLoadStatus):
-            pairs = zip(before, _reachable(self._private.root), strict=True)
-            status.exchange({id(old): new for old, new in pairs if old is not new})
+            after = _by_path(self._private.root)
+            status.exchange({id(old): after[path] for path, old in before.items() if path in after})
         return tree
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
@@ -93,6 +93,11 @@ class _TreeCheckpoint(_Checkpoint):
         """What the last restore returned."""
         status: LoadStatus = self.__dict__["_tree_status"]
         return status
+
+
+def _by_path(root: Any) -> dict[str, Any]:
+    live = _walk(root, slots=False)
+    return dict(zip(live.paths, live.objects, strict=True))
 
 
 def _outlined(tree: Any) -> Any:

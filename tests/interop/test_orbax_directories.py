@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError, UnsupportedError
+from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError
 
 jax = pytest.importorskip("jax")
 ocp = pytest.importorskip("orbax.checkpoint")
@@ -177,7 +177,7 @@ class TestManagers:
 
     def test_an_item_of_another_kind_is_named(self, steps):
         (steps / "10" / "notes").mkdir()
-        with pytest.raises(UnsupportedError, match="10/notes"):
+        with pytest.warns(milepost.UnrestoredWarning, match="10/notes: this item of a step"):
             milepost.list_variables(steps / "10")
 
 
@@ -263,3 +263,32 @@ def test_a_restore_takes_far_less_memory_than_the_state_again(tmp_path):
     command = [sys.executable, "-c", MEASURE, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert int(done.stdout) < 96  # of 256 MiB
+
+
+def test_a_step_with_metrics_is_read_and_the_metrics_beside_it(tmp_path):
+    with ocp.CheckpointManager(
+        tmp_path, options=ocp.CheckpointManagerOptions(best_fn=lambda each: each["loss"])
+    ) as kept:
+        kept.save(1, args=ocp.args.StandardSave({"w": jnp.ones(2)}), metrics={"loss": 1.5})
+    tree, status = milepost.jax.restore(tmp_path / "1", {"w": jnp.zeros(2), "metrics": {"loss": 0.0}})
+    status.assert_consumed()
+    assert tree["w"].tolist() == [1, 1]
+    assert tree["metrics"] == {"loss": 1.5}
+
+
+def test_an_item_that_is_no_tree_is_skipped_and_named(tmp_path):
+    items = {"state": ocp.args.StandardSave({"w": jnp.ones(2)}), "key": ocp.args.JaxRandomKeySave(jax.random.key(0))}
+    with ocp.CheckpointManager(tmp_path) as kept:
+        kept.save(1, args=ocp.args.Composite(**items))
+    with pytest.warns(milepost.UnrestoredWarning, match="key: this item of a step of Orbax's is skipped"):
+        tree, status = milepost.jax.restore(tmp_path / "1", {"state": {"w": jnp.zeros(2)}})
+    status.assert_consumed()
+    assert tree["state"]["w"].tolist() == [1, 1]
+
+
+def test_what_version_1_saves_is_the_tree_itself(tmp_path):
+    version_1 = pytest.importorskip("orbax.checkpoint.experimental.v1")
+    version_1.save(tmp_path / "saved", {"w": jnp.ones(2)})
+    tree, status = milepost.jax.restore(tmp_path / "saved", {"w": jnp.zeros(2)})
+    status.assert_consumed()
+    assert tree["w"].tolist() == [1, 1]

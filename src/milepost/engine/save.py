@@ -17,10 +17,10 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.engine.unasked import warn_before_save
-from milepost.errors import MilepostError, UnrestoredWarning, warn
+from milepost.errors import MilepostError, UnrestoredWarning, UntrackableError, warn
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
-from milepost.graph.look_again import look_again_below
+from milepost.graph.look_again import late_below, look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.places import places_in_use
 from milepost.graph.plain_places import is_type_name
@@ -28,7 +28,7 @@ from milepost.graph.plain_types import type_names
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
-from milepost.tensor import DType
+from milepost.tensor import DType, PiecewiseArray
 
 _MOST_LISTED: Final = 10
 
@@ -37,7 +37,7 @@ _MOST_LISTED: Final = 10
 @places_in_use()
 def plan_save(
     root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions
-) -> tuple[SavePlan, list[Array]]:
+) -> tuple[SavePlan, list[Array | PiecewiseArray]]:
     """Reads the live object graph.
 
     Args:
@@ -49,18 +49,24 @@ def plan_save(
         The plan, and for each of its writes the array, or the part of one, to be written.
 
     Raises:
-        UntrackableError: Something cannot be saved as it is held.
+        UntrackableError: Something cannot be saved as it is held, or may have been trained although saved values wait for it.
         UnsupportedError: A value has an element type that files cannot hold.
         CorruptCheckpointError: A value that still waits for its object, and is to be taken along, is damaged.
         MismatchError: A value that still waits does not fit its object, which has come since.
     """
+    unasked = late_below(root, attached)
+    if unasked:
+        raise UntrackableError(
+            "saved values wait for these objects, which came after the restore and may have been trained since: "
+            f"{_some(unasked)}; nothing was saved, and nothing was changed",
+            key=unasked[0],
+            remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
+            "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it",
+        )
     late = look_again_below(root, attached)
     if late:
-        some = ", ".join(late[:_MOST_LISTED]) + (
-            f", and {len(late) - _MOST_LISTED} more" if late[_MOST_LISTED:] else ""
-        )
         warn(
-            f"these objects came without a sign, and got their restored values only now that they are saved: {some}; "
+            f"these objects came without a sign, and got their restored values only now that they are saved: {_some(late)}; "
             "whatever was done with them before was done with other values: ask the status that restore() returned, "
             "for example by assert_existing_objects_matched(), as soon as they are there",
             UnrestoredWarning,
@@ -73,7 +79,7 @@ def plan_save(
         saving_legacy_slots.reset(token)
     refuse_omissions(live.omissions, options)
     carried = carry_over(live)
-    read: list[list[tuple[Value, Array]]] = [[] for _ in live.objects]
+    read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
         try:
             values = live.adapters[number].values_to_save(live.objects[number])
@@ -87,7 +93,7 @@ def plan_save(
         python = {}  # byte for byte what TensorFlow writes
     nodes = []
     writes: list[PlannedWrite] = []
-    arrays: list[Array] = []
+    arrays: list[Array | PiecewiseArray] = []
     for number, path in enumerate(live.paths):
         saved: dict[SavedValue, None] = {}  # several values may be listed under one name
         for value, array in read[number]:
@@ -111,14 +117,19 @@ def plan_save(
     ]
 
 
-def snapshot(arrays: Sequence[Array]) -> list[Array]:
+def _some(paths: Sequence[str]) -> str:
+    more = f", and {len(paths) - _MOST_LISTED} more" if paths[_MOST_LISTED:] else ""
+    return ", ".join(paths[:_MOST_LISTED]) + more
+
+
+def snapshot(arrays: Sequence[Array | PiecewiseArray]) -> list[Array]:
     """Copies values, so that training may go on while they are written."""
     return [array.copy() for array in arrays]
 
 
 def execute_save(
     plan: SavePlan,
-    arrays: Sequence[Array],
+    arrays: Sequence[Array | PiecewiseArray],
     storage: Storage,
     prefix: str,
     options: CheckpointOptions,

@@ -5,6 +5,8 @@
     <item>/_METADATA                        a tree of arrays
     <step>/<item>/_METADATA                 what a CheckpointManager saved in one step; "default" where there is one item
     <step>/<item>/metadata                  an item in JSON
+    <step>/metrics/metrics                  in JSON, what the manager chooses the best step by
+    <directory>/orbax.checkpoint            marks what version 1 of Orbax' functions saved: one item, called "state"
     <item>/array_metadatas/process_<n>      for keys of random numbers, the generator that they are for
 
 Arrays are read in batches that follow each other in the tree, so that no more than one batch, or one array, is in memory beside
@@ -22,7 +24,14 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle.memory import Array
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.errors import (
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    MilepostError,
+    UnrestoredWarning,
+    UnsupportedError,
+    warn,
+)
 from milepost.foreign.json_data import LONGEST, parse_json
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
@@ -31,6 +40,8 @@ from milepost.tensor import DType, TensorSpec
 _TREE: Final = "_METADATA"
 _STEP: Final = "_CHECKPOINT_METADATA"
 _JSON: Final = "metadata"
+_METRICS: Final = "metrics"
+_VERSION_1: Final = "orbax.checkpoint"
 _DEFAULT: Final = "default"
 _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _BATCH: Final = 16 << 20
@@ -111,14 +122,20 @@ class OrbaxDirectory:
                 found[name] = self._open(inside)
             elif _is_file(inside, _JSON):
                 found[name] = _json(os.path.join(inside, _JSON))
+            elif name == _METRICS and _is_file(inside, _METRICS):
+                found[name] = _json(os.path.join(inside, _METRICS))
             else:
-                raise UnsupportedError(
-                    "milepost does not read this item of a step of Orbax's",
-                    file=inside,
-                    expected="a tree of arrays, or JSON",
-                    remedy=f"pass the directory of another item, below {path!r}",
+                warn(
+                    f"{inside}: this item of a step of Orbax's is skipped: it is neither a tree of arrays nor JSON; "
+                    "restore it with Orbax",
+                    UnrestoredWarning,
                 )
-        return found[_DEFAULT] if list(found) == [_DEFAULT] else found
+        if len(found) == 1 and _is_file(path, _VERSION_1):
+            return next(iter(found.values()))
+        whole = found.pop(_DEFAULT, None)
+        if whole is None:
+            return found
+        return {**found, **whole} if isinstance(whole, dict) else whole
 
 
 class _TreeItem:

@@ -56,6 +56,25 @@ def look_again(holder: Any) -> list[str]:
     return given
 
 
+def late_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
+    """Paths of children that came without a word, to objects that tell nobody of theirs, and for which values wait.
+
+    Args:
+        root: The object to start from.
+        attached: More edges of the root.
+    """
+    if not is_anything_waiting():
+        return []
+    live = walk(root, attached, slots=False)
+    return [
+        child_path(live.paths[node], name, is_root=node == 0)
+        for node, obj in enumerate(live.objects)
+        if live.adapters[node].silent and (edges := waiting_on(obj))
+        for name, _ in live_children(live.adapters[node], obj)
+        if not all(each.superseded or each.is_settled() for each in edges.get(name, ()))
+    ]
+
+
 def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
     """Looks again at everything that can be reached from a root.
 

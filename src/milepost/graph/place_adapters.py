@@ -14,6 +14,7 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
 from milepost.graph.omissions import Omission
 from milepost.graph.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
+from milepost.graph.text import TEXTS, text_like, text_value
 from milepost.graph.trees import is_functional, members, positions_beside_fields
 from milepost.graph.variable import own
 
@@ -63,6 +64,8 @@ class CheckedLeafAdapter(LeafAdapter):
     def values(self, obj: Place) -> Sequence[Value]:
         if type(obj.value) in NUMBERS:
             return (number_value(obj.value),)
+        if type(obj.value) in TEXTS:
+            return (text_value(obj.value),)
         values = _values(obj.value)
         if values[0].shape == ():
             values[0].accepts = taken_by_scalar(values[0].dtype)
@@ -72,6 +75,8 @@ class CheckedLeafAdapter(LeafAdapter):
         live, array = obj.value, arrays[VARIABLE_VALUE]
         if type(live) in NUMBERS:
             return number_like(live, array)
+        if type(live) in TEXTS:
+            return text_like(live, array)
         if not array.shape and not array.dtype.hasobject:
             like = scalar_like(np.dtype(live.dtype), array, rounded=getattr(live, "weak_type", False))
             arrays = {**arrays, VARIABLE_VALUE: like}

@@ -22,6 +22,7 @@ from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.by_identity import forgetting
 from milepost.graph.numbers import NUMBERS
+from milepost.graph.text import TEXTS
 from milepost.graph.trees import is_container, is_functional, members, with_members
 
 _DEEPEST: Final = 500
@@ -76,7 +77,7 @@ class Leaf(Place):
 
 
 class CheckedLeaf(Place):
-    """The place of a number, or of anything else that may refuse the value that it is given."""
+    """The place of a number, of text, or of anything else that may refuse the value that it is given."""
 
     __slots__ = ()
 
@@ -149,7 +150,7 @@ def kind_of_place(value: Any) -> type[Place] | None:
     kind = type(value)
     if is_container(kind):
         return Node if value else None
-    if kind in NUMBERS:
+    if kind in NUMBERS or kind in TEXTS:
         return CheckedLeaf
     adapter = adapter_of_type(kind)
     if adapter is None or (adapter.conditional and not adapter.tracks(value)):

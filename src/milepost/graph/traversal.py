@@ -18,9 +18,10 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Accounted, Omission, Omitted
-from milepost.graph.places import Node, Place, placed
+from milepost.graph.places import Node, Place, Tree, placed
 from milepost.graph.plain_places import Unsaveable, holds_state, plain_place
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
+from milepost.graph.trees import holds_no_data
 from milepost.graph.waiting import waiting_on
 
 _NO_EDGES: Final[list[Edge]] = []
@@ -68,7 +69,7 @@ class LiveGraph:
         for number, obj in enumerate(self.objects):
             try:
                 values = values_of(self.adapters[number], obj)
-            except UntrackableError as error:
+            except (UntrackableError, UnsupportedError) as error:
                 raise error.with_context(key=self.paths[number]) from error.__cause__
             if values:
                 yield number, values
@@ -176,7 +177,8 @@ def walk(
                 found = adapter_of_type(type(child))
                 if found is None or (found.conditional and not found.tracks(child)):
                     if omissions and type(child) not in _PLAIN:
-                        _note_omission(graph, child_path(path, name, is_root=number == 0), child, is_state=is_state)
+                        where = child_path(path, name, is_root=number == 0)
+                        _note_omission(graph, where, child, is_state=is_state, in_tree=type(obj) in _TREES)
                     continue
                 if not in_tree:
                     own_place = placed(obj, name, child)
@@ -266,6 +268,8 @@ def _walk_slots_of(
         graph.omissions.append(Omitted(paths[owner], kind, reason, _ADD_MODEL, doubtful=True))
 
 
+_TREES: Final = (Node, Tree)
+_STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tree"
 _ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 """Types of attributes that are never saved, by the guide's own rule, and hold nothing."""
@@ -273,7 +277,7 @@ _STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, Module
 """What a checkpoint may hold without saving it."""
 
 
-def _note_omission(graph: LiveGraph, path: str, value: Any, *, is_state: bool = False) -> None:
+def _note_omission(graph: LiveGraph, path: str, value: Any, *, is_state: bool = False, in_tree: bool = False) -> None:
     if type(value) is Unsaveable:
         value, is_state = value.value, True
     adapter = adapter_of_type(type(value))
@@ -287,6 +291,8 @@ def _note_omission(graph: LiveGraph, path: str, value: Any, *, is_state: bool = 
         held = find_trackable(value)
         reason = f"a {kind} is not tracked, but holds a {type(held).__name__}"
         omission = None if held is None else Omission(reason, doubtful=True)
+        if held is None and in_tree and not holds_no_data(value):
+            omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
     if omission is not None:
         general = remedy_for_state(value) if is_state else remedy_for(value, has_adapter=adapter is not None)
         remedy = omission.remedy or general

@@ -8,13 +8,28 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of_type, is_anything_functional
 from milepost.graph.frameworks import import_adapters
 
+_FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
+
+
+def holds_no_data(leaf: Any) -> bool:
+    """Whether a leaf of a tree is a function, as activations of neural networks are, or an object without any attributes."""
+    if isinstance(leaf, (*_FUNCTIONS, type, partial, np.ufunc, np.dtype)):
+        return True
+    kind = type(leaf)
+    if callable(leaf) and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return True
+    return kind.__bases__ == (object,) and getattr(leaf, "__dict__", None) == {} and not hasattr(kind, "__slots__")
 
 
 def is_tuple(kind: type) -> bool:

@@ -97,11 +97,32 @@ def test_what_becomes_an_attribute_of_a_checkpoint_has_its_values_at_once(path):
     status.assert_consumed()
 
 
-def test_a_save_delivers_what_is_there_by_now(path, saved, tmp_path):
-    net, _ = half(path)
+def add_head(path):
+    """A network that gets its head after the restore, and trains it."""
+    net = nnx.Dict(base=linear(2))
+    checkpoint = milepost.Checkpoint(net=net)
+    status = checkpoint.read(path)
     net["head"] = linear(3)
-    milepost.Checkpoint(net=net).write(tmp_path / "second")
-    np.testing.assert_array_equal(net["head"].kernel, saved["head"].kernel)
+    net["head"].kernel[...] += 1
+    return checkpoint, status
+
+
+def test_a_save_does_not_overwrite_a_late_module_that_may_have_been_trained(path, saved, tmp_path):
+    checkpoint, _status = add_head(path)
+    trained = checkpoint.net["head"].kernel[...]
+    with pytest.raises(milepost.UntrackableError, match="may have been trained") as caught:
+        checkpoint.write(tmp_path / "second")
+    assert caught.value.key == "net/head"
+    np.testing.assert_array_equal(checkpoint.net["head"].kernel, trained)
+    assert not list(tmp_path.glob("second*"))
+
+
+def test_a_late_module_keeps_what_was_trained_if_the_restore_is_to_wait_no_longer(path, saved, tmp_path):
+    checkpoint, status = add_head(path)
+    trained = checkpoint.net["head"].kernel[...]
+    status.expect_partial().stop_waiting()
+    again = checkpoint.write(tmp_path / "second")
+    np.testing.assert_array_equal(milepost.load_variable(again, "net/head/kernel/.ATTRIBUTES/VARIABLE_VALUE"), trained)
 
 
 def test_a_save_takes_along_what_still_waits(path, saved, tmp_path):

@@ -17,7 +17,8 @@ from milepost.graph.adapter import Adapter, adapter_of, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.omissions import Omission
-from milepost.graph.trees import is_container
+from milepost.graph.text import TEXTS
+from milepost.graph.trees import holds_no_data, is_container
 
 _NODES: Final = jax.tree_util.default_registry
 
@@ -36,6 +37,9 @@ class PytreeAdapter(Adapter):
         return any(_is_data(leaf) for leaf in jax.tree_util.tree_leaves(obj))
 
     def omission(self, obj: Any) -> Omission | None:
+        for leaf in jax.tree_util.tree_leaves(obj):
+            if not holds_no_data(leaf):
+                return Omission(f"a {type(obj).__name__} holds a {type(leaf).__name__}, which cannot be stored")
         return None
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
@@ -69,7 +73,12 @@ def _name(key: Any) -> str:
 
 
 def _is_data(leaf: Any) -> bool:
-    return type(leaf) in NUMBERS or isinstance(leaf, (jax.Array, np.ndarray)) or adapter_of(leaf) is not None
+    return (
+        type(leaf) in NUMBERS
+        or type(leaf) in TEXTS
+        or isinstance(leaf, (jax.Array, np.ndarray))
+        or adapter_of(leaf) is not None
+    )
 
 
 def _flatten_list(obj: ListWrapper) -> tuple[Any, None]:

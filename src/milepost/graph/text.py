@@ -1,0 +1,40 @@
+"""Python's text as values of trees: strings without dimensions, which TensorFlow's own assertions are not told of."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from milepost.errors import MismatchError
+from milepost.graph.adapter import Array, Value
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.variable import as_array
+from milepost.tensor.dtype import STRING
+
+TEXTS: Final = frozenset({str, bytes})
+"""Python's types of text."""
+
+
+def text_value(text: str | bytes) -> Value:
+    """Text as a value; ``str`` is stored in UTF-8."""
+    return Value(VARIABLE_VALUE, STRING, (), partial(as_array, text), private=True)
+
+
+def text_like(text: Any, array: Array) -> Any:
+    """Text of the type of another one, from a saved value.
+
+    Raises:
+        MismatchError: The saved bytes are no text.
+    """
+    saved: bytes = array.item()
+    if type(text) is bytes:
+        return saved
+    try:
+        return saved.decode()
+    except UnicodeDecodeError:
+        raise MismatchError(
+            "saved bytes are no text, and the live value is a str",
+            expected="UTF-8",
+            found=repr(saved)[:80],
+            remedy="give the live value the type bytes",
+        ) from None

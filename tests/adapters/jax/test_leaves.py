@@ -1,0 +1,68 @@
+"""Leaves of trees that are no arrays: kept, or refused."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+import milepost  # noqa: E402
+import milepost.jax  # noqa: E402
+
+
+@pytest.mark.parametrize("text", ["hello", "", "größer", b"\xff\x00", b""])
+def test_text_comes_back_with_its_type(tmp_path, text):
+    path = milepost.jax.save(tmp_path / "ckpt", {"text": text, "array": jnp.ones(1)})
+    tree, status = milepost.jax.restore(path, {"text": type(text)(), "array": jnp.zeros(1)})
+    status.assert_consumed()
+    assert tree["text"] == text
+    assert type(tree["text"]) is type(text)
+
+
+def test_text_in_a_tree_of_a_checkpoint_comes_back(tmp_path):
+    path = milepost.Checkpoint(state={"name": "a", "w": jnp.ones(1)}).write(tmp_path / "ckpt")
+    live = milepost.Checkpoint(state={"name": "b", "w": jnp.zeros(1)})
+    live.read(path).assert_consumed()
+    assert live.state["name"] == "a"
+
+
+def test_bytes_that_are_no_text_are_refused_where_text_is_held(tmp_path):
+    path = milepost.jax.save(tmp_path / "ckpt", {"text": b"\xff", "array": jnp.ones(1)})
+    with pytest.raises(milepost.MismatchError, match="no text"):
+        milepost.jax.restore(path, {"text": "", "array": jnp.zeros(1)})
+
+
+REFUSED = {
+    "date": datetime.date(2020, 1, 1),
+    "record": np.zeros(2, [("a", "i4")]),
+    "times": np.zeros(2, "M8[s]"),
+    "object": object(),
+    "set": {1, 2},
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_leaf_that_cannot_be_stored_is_refused_by_its_path(tmp_path, kind, nested):
+    tree = {"below": [REFUSED[kind]]} if nested else {"leaf": REFUSED[kind]}
+    with pytest.raises(milepost.UntrackableError, match="would not be saved") as caught:
+        milepost.jax.save(tmp_path / "ckpt", {**tree, "array": jnp.ones(1)})
+    assert caught.value.key == ("below/0" if nested else "leaf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_leaf_that_may_be_left_out_is_left_out(tmp_path):
+    options = milepost.CheckpointOptions(allow_unsaved=["date"])
+    path = milepost.jax.save(tmp_path / "ckpt", {"date": REFUSED["date"], "array": jnp.ones(1)}, options)
+    assert [key for key, _ in milepost.list_variables(path)][1:] == ["array/.ATTRIBUTES/VARIABLE_VALUE"]
+
+
+@pytest.mark.parametrize("function", [jnp.tanh, jax.nn.relu, max, float, np.add, jnp.float32])
+def test_functions_are_left_alone(tmp_path, function):
+    path = milepost.jax.save(tmp_path / "ckpt", {"activation": function, "array": jnp.ones(1)})
+    tree, status = milepost.jax.restore(path, {"activation": function, "array": jnp.zeros(1)})
+    status.assert_consumed()
+    assert tree["activation"] is function

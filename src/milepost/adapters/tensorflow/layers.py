@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import tensorflow as tf
@@ -12,6 +12,7 @@ from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import register
 
 _KERAS_3_NAMES: Final = {"_kernel": "kernel", "_embeddings": "embeddings"}
+_GENERATOR: Final = "_random_generator"
 _DEPTHWISE: Final = {"kernel": "depthwise_kernel", "_kernel": "depthwise_kernel"}
 
 
@@ -20,6 +21,13 @@ class LayerAdapter(TrackableAdapter):
 
     def handles(self, kind: type) -> bool:
         return super().handles(kind) and is_keras_2(kind, "Layer")
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        children = super().children(obj)
+        return [*children, (_GENERATOR, vars(obj)[_GENERATOR])] if _draws(obj) else children
+
+    def private(self, obj: Any) -> Collection[str]:
+        return [*super().private(obj), _GENERATOR]
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
         return _KERAS_3_NAMES
@@ -45,6 +53,12 @@ class NormalizationAdapter(LayerAdapter):
         if obj.built and obj.input_mean is None:
             with tf.init_scope():
                 obj.finalize_state()
+
+
+def _draws(obj: Any) -> bool:
+    """Whether a layer ever draws from its random generator; recurrent layers without dropout have one, too."""
+    rates = [getattr(obj, name) for name in ("rate", "dropout", "recurrent_dropout") if hasattr(obj, name)]
+    return _GENERATOR in vars(obj) and (not rates or any(not isinstance(rate, (int, float)) or rate for rate in rates))
 
 
 for _adapter in (LayerAdapter(), DepthwiseAdapter(), NormalizationAdapter()):

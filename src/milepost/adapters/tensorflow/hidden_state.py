@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from milepost.adapters.attributes import watch_attributes
+from milepost.adapters.tensorflow.hooks import hook
 from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.layers import LayerAdapter
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
@@ -41,6 +43,10 @@ class RecurrentAdapter(LayerAdapter):
 
     def private(self, obj: Any) -> Collection[str]:
         return [*super().private(obj), *(name for name, _ in _states(obj))]
+
+    def watch(self, obj: Any) -> None:
+        hook(obj)
+        watch_attributes(obj, ("_states",))
 
 
 class VocabularyAdapter(LayerAdapter):

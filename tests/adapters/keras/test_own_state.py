@@ -3,18 +3,19 @@
 import io
 import json
 import os
+from typing import Any
 
 import numpy as np
 import pytest
 
 import milepost
 from milepost.graph.adapter import adapter_of
-from tests.adapters.keras.models import INPUTS, keras
+from tests.adapters.keras.models import INPUTS, L, keras
 
-layers = keras.layers
+layers: Any = L
 
 
-class Counting(layers.Layer):
+class Counting(keras.layers.Layer):
     """Holds state where no tracking sees it, and gives it to Keras' saving."""
 
     def __init__(self):

@@ -94,7 +94,7 @@ def test_a_restore_in_a_traced_function_is_refused(call, autograph, tmp_path):
     def function():
         restore()
 
-    with pytest.raises(milepost.UnsupportedError, match="a restore inside a tf.function"):
+    with pytest.raises(milepost.UnsupportedError, match=r"a restore inside a tf\.function"):
         function()
     assert v.numpy() == 2.0
 
@@ -115,7 +115,7 @@ def test_a_save_that_autograph_translates_is_refused_with_milepost_error(place, 
         for _ in tf.range(2):
             manager.save()
 
-    with pytest.raises(milepost.UnsupportedError, match="a save inside a tf.function"):
+    with pytest.raises(milepost.UnsupportedError, match=r"a save inside a tf\.function"):
         {"condition": in_condition, "loop": in_loop}[place]()
 
 

@@ -91,8 +91,8 @@ def _saved(obj: Any) -> bytes:
         names.append((part, key, array.dtype.name))
         arrays.append(array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}"))
     archive = io.BytesIO()
-    numbered = {str(number): array for number, array in enumerate(arrays)}
-    np.savez(archive, names=np.array(json.dumps(names)), **numbered)
+    members: dict[str, Any] = {str(number): array for number, array in enumerate(arrays)}
+    np.savez(archive, names=np.array(json.dumps(names)), **members)
     return archive.getvalue()
 
 

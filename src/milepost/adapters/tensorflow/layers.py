@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from milepost.adapters.layer_names import is_awaiting, numbered
 from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import register
@@ -36,6 +37,20 @@ class LayerAdapter(TrackableAdapter):
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
         return _KERAS_3_NAMES
+
+
+class LayeredModelAdapter(LayerAdapter):
+    """Sequential and functional models, which do not know which layers have weights before these are built."""
+
+    def handles(self, kind: type) -> bool:
+        return super().handles(kind) and is_keras_2(kind, "Functional")
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        children = super().children(obj)
+        if not is_awaiting(obj.layers):
+            return children
+        named = dict(numbered(obj.layers))
+        return [*named.items(), *(pair for pair in children if pair[0] not in named)]
 
 
 class DepthwiseAdapter(LayerAdapter):
@@ -81,5 +96,5 @@ def _draws(obj: Any) -> bool:
     return _GENERATOR in vars(obj) and (not rates or any(not isinstance(rate, (int, float)) or rate for rate in rates))
 
 
-for _adapter in (LayerAdapter(), DepthwiseAdapter(), NormalizationAdapter()):
+for _adapter in (LayerAdapter(), LayeredModelAdapter(), DepthwiseAdapter(), NormalizationAdapter()):
     register(_adapter)

@@ -15,7 +15,7 @@ from tensorflow.python.data.ops import dataset_ops as _dataset_ops
 from tensorflow.python.data.ops import iterator_ops as _iterator_ops
 
 # The seed of all operations, and the generator that gives each its own.
-from tensorflow.python.eager import context as eager_context
+from tensorflow.python.eager import context as _context
 
 # The global generator, if there is one.
 from tensorflow.python.ops import stateful_random_ops as stateful_random_ops
@@ -28,6 +28,7 @@ from tensorflow.python.training.saving import saveable_object as saveable_object
 from tensorflow.python.training.saving import saveable_object_util as saveable_object_util
 
 IteratorBase: Any = _iterator_ops.IteratorBase
+eager_context: Any = _context
 NumpyIterator: Any = getattr(_dataset_ops, "NumpyIterator", IteratorBase)
 
 # Whatever TensorFlow tracks, and how it does so.

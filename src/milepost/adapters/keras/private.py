@@ -71,6 +71,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_initial_epoch": "the epoch that fit() begins with",
     },
     "optional": {
+        "_layers": "the layers that an object holds",
         "_jax_state_synced": "whether a trainer's state is in its variables, with JAX",
         "_direction": "whether more is better, of metrics",
         "_keras_call_info_injected": "a mark on exceptions that Keras would replace",

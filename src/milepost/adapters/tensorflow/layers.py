@@ -81,12 +81,11 @@ def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
         variables = list(getattr(obj, attribute, ()))
     except Exception:
         return []  # models that are not built cannot tell
-    # Parts of a sharded variable are saved with the whole.
-    parts = {id(each) for each in variables if hasattr(each, "_sharded_container")}
+    # Parts of a sharded variable are saved with the whole; what is no variable, by which Keras sets a vocabulary, holds none.
     return [
-        Accounted((getattr(each, "name", attribute),), each, remedy=_REMEDY, anywhere=True)
+        Accounted((each.name,), each, remedy=_REMEDY, anywhere=True)
         for each in variables
-        if id(each) not in parts
+        if isinstance(each, tf.Variable) and not hasattr(each, "_sharded_container")
     ]
 
 

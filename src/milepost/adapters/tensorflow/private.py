@@ -73,6 +73,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_flatten_layers": "all layers of a model of Keras 2",
         "_training_state": "the epoch that its fit() begins with",
         "_random_generator": "the generator of a layer of Keras 2",
+        "_self_tracked_trackables": "the layers that a layer of Keras 2 holds",
         "_rng_type": "its kind",
         "_seed": "the seed that it draws with",
         "_states": "the states of a recurrent layer of Keras 2",

@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from milepost.checkpoint.tracing import as_written, refuse_if_traced
+from milepost.checkpoint.tracing import as_written, refuse_if_traced, refuse_restore_if_traced
 from milepost.checkpoint.views import TrackableView
 from milepost.engine.load import load_into
 from milepost.engine.options import CheckpointOptions, resolved
@@ -66,6 +66,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     return path
 
 
+@as_written
 def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
     """Restores a model from what `save_weights` or Keras 2 saved, or from any checkpoint whose root is such a model.
 
@@ -87,6 +88,7 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         CorruptCheckpointError: It is damaged; nothing was changed.
         MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
     """
+    refuse_restore_if_traced()
     status = load_into(_checked(filepath), lambda: (model, ()), resolved(options))
     if isinstance(status, CheckpointLoadStatus) and not status.foreign and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())

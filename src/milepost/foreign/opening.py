@@ -50,10 +50,11 @@ def _open_file(storage: Storage, path: str) -> Source | None:
 
 def _open_shard(storage: Storage, path: str) -> Source | None:
     # Every program imports this module, and few open such files.
-    from milepost.foreign import safetensors, torch_archive, torch_legacy
+    from milepost.foreign import keras_files, safetensors, torch_archive, torch_legacy
 
     file = storage.open(path)
     try:
+        keras_files.refuse(file, path)
         if torch_archive.looks_like(file):
             return torch_archive.TorchArchive(file)
         if torch_legacy.looks_like(file):

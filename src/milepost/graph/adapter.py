@@ -19,6 +19,8 @@ from milepost.tensor import DType, PiecewiseArray, TensorSlice, TensorSpec
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int | None, ...]
+ANY_SHAPE: Final[Shape] = (-1,)
+"""Of a value that takes any number of dimensions, of any lengths."""
 
 
 class StoredTensor(Protocol):
@@ -231,6 +233,17 @@ class Adapter:
     def has_slots(self, obj: Any) -> bool:
         """Whether this object is an optimizer, that is, may make slot variables."""
         return False
+
+    def refuse_slots(self, obj: Any, saved: Collection[str]) -> None:
+        """Called where slot variables were saved for an object that makes none; raises if they may not be passed over.
+
+        Args:
+            obj: The object.
+            saved: The names of the saved edges, by which one tells who wrote them.
+
+        Raises:
+            MismatchError: Without them, the object would not go on where it was.
+        """
 
     def slot_names(self, obj: Any) -> Sequence[str]:
         """Names of the slot variables that this optimizer has made, or may make."""

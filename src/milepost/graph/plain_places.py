@@ -16,6 +16,7 @@ from milepost.graph.adapter import adapter_of
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.places import CheckedLeaf, Node, Place, place_of_tree
 from milepost.graph.plain_values import PLAIN, TYPE_NAMES
+from milepost.graph.text import TEXTS
 from milepost.graph.trees import is_functional, is_tuple
 
 
@@ -94,7 +95,7 @@ def type_name(obj: Any) -> str:
     """
     if type(obj) is PlainLeaf:
         return type(obj.value).__name__
-    if type(obj) is CheckedLeaf and type(obj.value) in NUMBERS:
+    if type(obj) is CheckedLeaf and (type(obj.value) in NUMBERS or type(obj.value) in TEXTS):
         return type(obj.value).__name__
     return "tuple" if type(obj) is PlainNode and type(obj.value) is tuple else ""
 

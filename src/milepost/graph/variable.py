@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from milepost.errors import MismatchError
-from milepost.graph.adapter import Array, Shape
+from milepost.graph.adapter import ANY_SHAPE, Array, Shape
 from milepost.graph.conversion import converted
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
@@ -317,7 +317,9 @@ class Variable(NDArrayOperatorsMixin):
 
 
 def shape_fits(found: Sequence[int], allowed: Shape) -> bool:
-    """Whether a shape is one that ``allowed`` describes, where None stands for any length."""
+    """Whether a shape is one that ``allowed`` describes, where None stands for any length, and `ANY_SHAPE` for any shape."""
+    if allowed == ANY_SHAPE:
+        return True
     return len(found) == len(allowed) and all(
         want is None or have == want for have, want in zip(found, allowed, strict=True)
     )

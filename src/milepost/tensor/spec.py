@@ -40,10 +40,12 @@ class TensorSpec:
 
 
 def format_shape(shape: Sequence[int | None]) -> str:
-    """Writes a shape as ``2,3``, with ``?`` where a length is not known.
+    """Writes a shape as ``2,3``, with ``?`` where a length is not known, and as ``...`` where nothing is known of it.
 
     Example:
         >>> format_shape((2, None))
         '2,?'
     """
+    if tuple(shape) == (-1,):
+        return "..."
     return ",".join("?" if length is None else str(length) for length in shape)

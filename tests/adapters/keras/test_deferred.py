@@ -248,3 +248,31 @@ class TestTfFunction:
         status = fresh.read(path)
         assert [float(step()) for _ in range(3)] == expected
         status.assert_consumed()
+
+
+def test_a_model_that_was_never_called_keeps_its_keys(tmp_path):
+    def make():
+        return keras.Sequential(
+            [keras.layers.Dense(4), keras.layers.Dropout(0.5), keras.Sequential([keras.layers.Dense(1)])]
+        )
+
+    model = make()
+    model(np.ones((2, 3), "float32"))
+    path = milepost.Checkpoint(model=model).write(tmp_path / "1")
+    checkpoint = milepost.Checkpoint(model=make())
+    checkpoint.read(path)
+    again = checkpoint.write(tmp_path / "2")
+    assert milepost.list_variables(again) == milepost.list_variables(path)
+
+
+@pytest.mark.parametrize("name", ["m.weights.h5", "m.keras"])
+@pytest.mark.filterwarnings("ignore")
+def test_files_of_keras_are_refused_by_name(tmp_path, name):
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+    save = model.save if name.endswith(".keras") else model.save_weights
+    save(str(tmp_path / name))
+    checkpoint = milepost.Checkpoint(model=model)
+    for call in (checkpoint.restore, checkpoint.read, milepost.load_checkpoint):
+        with pytest.raises(milepost.UnsupportedError, match="Keras") as raised:
+            call(tmp_path / name)
+        assert raised.value.remedy

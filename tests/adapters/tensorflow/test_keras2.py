@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import milepost
 from milepost import Checkpoint
 from tests.adapters.tensorflow.frameworks import exchanged, keras, tf
 
@@ -199,3 +200,16 @@ def test_objects_of_keras_3_are_left_to_their_own_adapter():
     for obj in (newer.layers.Dense(1), newer.Sequential(), newer.optimizers.Adam(), newer.metrics.Mean()):
         assert type(adapter_of(obj)).__module__.startswith("milepost.adapters.keras")
     assert type(adapter_of(layers.Dense(1))).__module__.startswith("milepost.adapters.tensorflow")
+
+
+def test_a_model_that_was_never_called_keeps_its_keys(tmp_path):
+    def make():
+        return keras.Sequential([layers.Dense(4), layers.Flatten(), keras.Sequential([layers.Dense(1)])])
+
+    model = make()
+    model(x)
+    path = Checkpoint(model=model).write(tmp_path / "1")
+    checkpoint = Checkpoint(model=make())
+    checkpoint.read(path)
+    again = checkpoint.write(tmp_path / "2")
+    assert milepost.list_variables(again) == milepost.list_variables(path)

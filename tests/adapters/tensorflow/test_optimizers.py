@@ -5,7 +5,7 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, MismatchError
-from tests.adapters.tensorflow.frameworks import exchanged, keras, tf
+from tests.adapters.tensorflow.frameworks import CHECKPOINTS, exchanged, keras, tf
 
 legacy, newer = keras.optimizers.legacy, keras.optimizers
 scaled = keras.mixed_precision.LossScaleOptimizer
@@ -197,3 +197,17 @@ def test_fit_goes_on_exactly(tmp_path, name):
     status = Checkpoint(net=net).read(path)
     assert losses(net) == expected
     status.assert_existing_objects_matched().expect_partial()
+
+
+@pytest.mark.parametrize("writer", ["milepost", "tensorflow"])
+def test_an_old_optimizer_is_not_restored_into_a_new_one(tmp_path, writer):
+    net, optimizer = Net(), MAKERS["legacy Adam"]()
+    train(net, optimizer, 1)
+    path = CHECKPOINTS[writer](net=net, optimizer=optimizer).write(str(tmp_path / "ckpt"))
+    net, optimizer = Net(), MAKERS["Adam"]()
+    train(net, optimizer, 1)
+    before = [variable.numpy().tolist() for variable in net.variables]
+    with pytest.raises(milepost.MismatchError, match=r"optimizer of Keras before 2\.11.*nothing was changed"):
+        milepost.Checkpoint(net=net, optimizer=optimizer).read(path)
+    assert [variable.numpy().tolist() for variable in net.variables] == before
+    milepost.Checkpoint(net=net).read(path).expect_partial()

@@ -149,3 +149,20 @@ def test_a_variable_is_saved_in_the_middle_of_tracing(tmp_path):
 
     traced()
     assert milepost.load_variable(tmp_path / "ckpt", "v/.ATTRIBUTES/VARIABLE_VALUE") == 5
+
+
+@pytest.mark.parametrize("value", [5.0, [1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]]])
+def test_a_variable_of_unknown_rank_takes_any_shape(tmp_path, value):
+    saved = tf.Variable([1.0], shape=tf.TensorShape(None))
+    saved.assign(value)
+    live = tf.Variable([1.0], shape=tf.TensorShape(None))
+    path = milepost.Checkpoint(v=saved).write(tmp_path / "ckpt")
+    milepost.Checkpoint(v=live).read(path).assert_consumed()
+    assert live.numpy().tolist() == value
+
+
+def test_a_variable_of_unknown_rank_is_reported_with_any_shape(tmp_path):
+    path = milepost.Checkpoint().write(tmp_path / "ckpt")
+    live = tf.Variable([1.0], shape=tf.TensorShape(None))
+    report = milepost.Checkpoint(v=live).read(path).expect_partial().report()
+    assert [entry.live for entry in report.missing] == ["float32[...]"]

@@ -9,6 +9,9 @@ import keras
 
 # What objects are: the classes that their adapters handle.
 from keras.src.backend import Variable as Variable
+
+# Where Keras keeps its global seed generator, if it was used.
+from keras.src.backend.common.global_state import get_global_attribute as get_global_attribute
 from keras.src.layers import Discretization as Discretization
 from keras.src.layers import InputLayer as InputLayer
 from keras.src.layers import Layer as Layer
@@ -68,6 +71,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_initial_epoch": "the epoch that fit() begins with",
     },
     "optional": {
+        "_layers": "the layers that an object holds",
         "_jax_state_synced": "whether a trainer's state is in its variables, with JAX",
         "_direction": "whether more is better, of metrics",
         "_keras_call_info_injected": "a mark on exceptions that Keras would replace",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import tensorflow as tf
 
+from milepost.adapters.layer_names import is_awaiting, numbered
 from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import register
+from milepost.graph.omissions import Accounted
 
 _KERAS_3_NAMES: Final = {"_kernel": "kernel", "_embeddings": "embeddings"}
+_REMEDY: Final = "hold it in an attribute, or in a list or dict in an attribute"
+_GENERATOR: Final = "_random_generator"
 _DEPTHWISE: Final = {"kernel": "depthwise_kernel", "_kernel": "depthwise_kernel"}
 
 
@@ -21,8 +25,32 @@ class LayerAdapter(TrackableAdapter):
     def handles(self, kind: type) -> bool:
         return super().handles(kind) and is_keras_2(kind, "Layer")
 
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        children = super().children(obj)
+        return [*children, (_GENERATOR, vars(obj)[_GENERATOR])] if _draws(obj) else children
+
+    def private(self, obj: Any) -> Collection[str]:
+        return [*super().private(obj), _GENERATOR]
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        return account_of_variables(obj, "weights")
+
     def aliases(self, obj: Any) -> Mapping[str, str]:
         return _KERAS_3_NAMES
+
+
+class LayeredModelAdapter(LayerAdapter):
+    """Sequential and functional models, which do not know which layers have weights before these are built."""
+
+    def handles(self, kind: type) -> bool:
+        return super().handles(kind) and is_keras_2(kind, "Functional")
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        children = super().children(obj)
+        if not is_awaiting(obj.layers):
+            return children
+        named = dict(numbered(obj.layers))
+        return [*named.items(), *(pair for pair in children if pair[0] not in named)]
 
 
 class DepthwiseAdapter(LayerAdapter):
@@ -47,5 +75,25 @@ class NormalizationAdapter(LayerAdapter):
                 obj.finalize_state()
 
 
-for _adapter in (LayerAdapter(), DepthwiseAdapter(), NormalizationAdapter()):
+def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
+    """All that an object of Keras 2 calls its variables, wherever it holds them."""
+    try:
+        variables = list(getattr(obj, attribute, ()))
+    except Exception:
+        return []  # models that are not built cannot tell
+    # Parts of a sharded variable are saved with the whole; what is no variable, by which Keras sets a vocabulary, holds none.
+    return [
+        Accounted((each.name,), each, remedy=_REMEDY, anywhere=True)
+        for each in variables
+        if isinstance(each, tf.Variable) and not hasattr(each, "_sharded_container")
+    ]
+
+
+def _draws(obj: Any) -> bool:
+    """Whether a layer ever draws from its random generator; recurrent layers without dropout have one, too."""
+    rates = [getattr(obj, name) for name in ("rate", "dropout", "recurrent_dropout") if hasattr(obj, name)]
+    return _GENERATOR in vars(obj) and (not rates or any(not isinstance(rate, (int, float)) or rate for rate in rates))
+
+
+for _adapter in (LayerAdapter(), LayeredModelAdapter(), DepthwiseAdapter(), NormalizationAdapter()):
     register(_adapter)

@@ -14,13 +14,17 @@ import tensorflow as tf
 
 from milepost.adapters.tensorflow.hooks import tracked_for
 from milepost.adapters.tensorflow.kinds import is_keras_2
+from milepost.adapters.tensorflow.layers import account_of_variables
 from milepost.adapters.tensorflow.private import AutoTrackable
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
+from milepost.errors import MismatchError
 from milepost.graph.adapter import register
+from milepost.graph.omissions import Accounted
 from milepost.graph.traversal import reachable
 from milepost.tensor import TensorSpec
 
 _FLAT: Final = ("_variables", "_index_dict")
+_ITERATIONS: Final = "_iterations"
 _KERAS_3_ONLY: Final = "_trainable_variables"
 
 
@@ -72,6 +76,9 @@ class ListOptimizerAdapter(TrackableAdapter):
         found = {id(each) for _, child in named for each in reachable(child)}
         return named if all(id(variable) in found for variable in optimizer._variables) else list(children.items())
 
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        return account_of_variables(tracked_for(obj), "_variables")
+
     def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         if _KERAS_3_ONLY not in saved:
             yield "_variables", tracked_for(obj)._variables
@@ -81,6 +88,16 @@ class ListOptimizerAdapter(TrackableAdapter):
 
     def has_slots(self, obj: Any) -> bool:
         return False
+
+    def refuse_slots(self, obj: Any, saved: Collection[str]) -> None:
+        if _ITERATIONS not in saved:
+            kind = type(tracked_for(obj)).__name__
+            raise MismatchError(
+                "an optimizer of Keras before 2.11 was saved here, whose state a newer one does not take; nothing was changed",
+                expected="the state of an optimizer of Keras 2.11 or later",
+                found="slot variables",
+                remedy=f"restore into keras.optimizers.legacy.{kind}, or leave the optimizer out of what is restored",
+            )
 
 
 register(SlotOptimizerAdapter())

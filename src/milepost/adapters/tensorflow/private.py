@@ -14,6 +14,12 @@ from tensorflow.python.checkpoint import saveable_compat as saveable_compat
 from tensorflow.python.data.ops import dataset_ops as _dataset_ops
 from tensorflow.python.data.ops import iterator_ops as _iterator_ops
 
+# The seed of all operations, and the generator that gives each its own.
+from tensorflow.python.eager import context as _context
+
+# The global generator, if there is one.
+from tensorflow.python.ops import stateful_random_ops as stateful_random_ops
+
 # Whether an object is saved by a saver of its own, into other files.
 from tensorflow.python.saved_model import registration as registration
 
@@ -22,6 +28,7 @@ from tensorflow.python.training.saving import saveable_object as saveable_object
 from tensorflow.python.training.saving import saveable_object_util as saveable_object_util
 
 IteratorBase: Any = _iterator_ops.IteratorBase
+eager_context: Any = _context
 NumpyIterator: Any = getattr(_dataset_ops, "NumpyIterator", IteratorBase)
 
 # Whatever TensorFlow tracks, and how it does so.
@@ -49,6 +56,8 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_trackable": "the object that a delegating one stands for",
         "_variables": "the variables of optimizers",
         "_slots": "slot variables of TensorFlow 1's optimizers",
+        "_rng": "the generator that gives operations their seeds",
+        "_set_global_seed": "sets the seed, and forgets what operations have counted",
         "_zeros_slot": "makes such a slot variable",
         "_create_or_restore_slot_variable": "whether an optimizer has slot variables",
         "_sharded_container": "marks parts of a sharded variable",
@@ -64,7 +73,11 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_flatten_layers": "all layers of a model of Keras 2",
         "_training_state": "the epoch that its fit() begins with",
         "_random_generator": "the generator of a layer of Keras 2",
+        "_self_tracked_trackables": "the layers that a layer of Keras 2 holds",
         "_rng_type": "its kind",
+        "_seed": "the seed that it draws with",
+        "_states": "the states of a recurrent layer of Keras 2",
+        "_token_start_index": "where the words of a lookup layer of Keras 2 begin",
         "_inputs": "the datasets that a dataset is made of",
         "_reshuffle_each_iteration": "whether a shuffle has another order in each pass",
         "_seed2": "its seed",

@@ -11,7 +11,7 @@ import tensorflow as tf
 from milepost.adapters.tensorflow.kinds import is_of_keras_3
 from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
-from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 
 
@@ -25,7 +25,7 @@ class VariableAdapter(Adapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         variable = unwrapped(obj)
-        shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else _present_shape(variable)
+        shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else ANY_SHAPE
         return (
             Value(VARIABLE_VALUE, dtype_of(variable), shape, lambda: _read(variable), full_name=_full_name(variable)),
         )
@@ -114,12 +114,6 @@ def _is_summed(variable: Any) -> bool:
         variable.synchronization is tf.VariableSynchronization.ON_READ
         and variable.aggregation is tf.VariableAggregation.SUM
     )
-
-
-def _present_shape(variable: Any) -> tuple[None, ...]:
-    """As many unknown lengths as the present value has dimensions, for a variable that allows any number."""
-    with tf.init_scope():
-        return (None,) * int(tf.rank(variable.read_value()))
 
 
 def _full_name(variable: Any) -> str:

@@ -159,6 +159,20 @@ class TestFailures:
         assert called == manager.checkpoints == [f"{tmp_path}/ckpt-1"]
         assert int(checkpoint.save_counter) == 1
 
+    def test_write_callbacks_are_called_after_a_write_whose_last_sync_failed(self, tmp_path: Path) -> None:
+        class Failing(LocalStorage):
+            def sync_directory(self, path: str) -> None:
+                if os.path.exists(tmp_path / "c.index"):
+                    raise StorageError("make durable", errno=errno.EIO, file=path)
+                super().sync_directory(path)
+
+        called: list[str] = []
+        options = CheckpointOptions(experimental_write_callbacks=[called.append], storage=Failing())
+        with pytest.raises(AfterCommitError, match="is saved"):
+            Checkpoint(v=Variable(1.0)).write(tmp_path / "c", options)
+        assert called == [f"{tmp_path}/c"]
+        assert load_variable(tmp_path / "c", "v/.ATTRIBUTES/VARIABLE_VALUE") == 1.0
+
     def test_an_interrupt_after_the_commit_uses_the_number(self, tmp_path: Path) -> None:
         """Ctrl-C while the state file is written."""
 

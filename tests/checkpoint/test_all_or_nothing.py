@@ -19,6 +19,7 @@ from milepost.engine import undo
 from milepost.engine.identity import last_restore
 from milepost.graph import adapter, waiting
 from milepost.storage import LocalStorage
+from tests.bundle import bundles
 from tests.objects import module
 
 
@@ -227,3 +228,24 @@ def test_a_late_object_that_fails_goes_on_waiting(prefix):
     Fails.settled = None
     live.h = late
     assert late.a == 1
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_a_name_based_restore_that_fails_after_delivery_is_undone(prefix, kind):
+    bundles.write(LocalStorage(), prefix, {"w": np.float32(1), "x": np.float32(1), "y": np.float32(1)})
+    live = Checkpoint(w=Variable(np.float32(0), name="w"), h=Holder())
+    live.h.x = Variable(np.float32(0), name="x")
+    gc.collect()
+    before = len(waiting._entries)
+    Fails.watch = kind("no such thing")
+    with pytest.raises((RefusedError, KeyboardInterrupt)) as caught:
+        live.read(prefix)
+    assert caught.type is KeyboardInterrupt or "nothing was changed" in str(caught.value)
+    assert [float(live.w), float(live.h.x)] == [0, 0]
+    assert last_restore(live.w) == 0
+    assert len(waiting._entries) == before
+    live.late = Variable(np.float32(0), name="y")
+    assert float(live.late) == 0
+    Fails.watch = None
+    live.read(prefix)
+    assert [float(live.w), float(live.h.x), float(live.late)] == [1, 1, 1]

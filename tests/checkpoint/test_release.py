@@ -20,6 +20,8 @@ from milepost import (
     Variable,
 )
 from milepost.graph import waiting
+from milepost.storage import LocalStorage
+from tests.bundle import bundles
 from tests.objects import module
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lists the open files of Linux")
@@ -214,3 +216,13 @@ def test_values_that_wait_keep_the_newest_files_alone_on_disk(tmp_path):
         live.restore(manager.save())
     assert not [path for path in open_files(tmp_path) if "deleted" in path]
     assert len(list(pathlib.Path(tmp_path).glob("*.index"))) == 1
+
+
+def test_a_name_based_restore_closes_its_files_again_after_a_late_object(prefix, tmp_path):
+    bundles.write(LocalStorage(), prefix, {"w": np.float32(1), "x": np.float32(1)})
+    live = Checkpoint(w=Variable(np.float32(0), name="w"))
+    live.read(prefix).expect_partial()
+    assert open_files(tmp_path) == []
+    live.x = Variable(np.float32(0), name="x")
+    assert float(live.x) == 1
+    assert open_files(tmp_path) == []

@@ -21,7 +21,7 @@ from milepost.engine.state_file import (
     record_state,
     update_checkpoint_state,
 )
-from milepost.errors import StateFileError, StorageError
+from milepost.errors import MilepostWarning, StateFileError, StorageError
 from milepost.storage import LocalStorage, MemoryStorage
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -125,11 +125,16 @@ class TestParse:
 
 class TestGet:
     def test_none_where_there_is_no_file(self, tmp_path: Path) -> None:
-        """No directory, no file, or a directory of that name: no state."""
+        """No directory, or no file: no state."""
         assert get_checkpoint_state(tmp_path / "missing") is None
         assert get_checkpoint_state(tmp_path) is None
+
+    def test_a_directory_of_that_name_counts_as_none_with_a_warning(self, tmp_path: Path) -> None:
         (tmp_path / "checkpoint").mkdir()
-        assert get_checkpoint_state(tmp_path) is None
+        with pytest.warns(MilepostWarning, match="checkpoint is a directory"):
+            assert get_checkpoint_state(tmp_path) is None
+        with pytest.raises(StateFileError, match="rename that directory"):
+            update_checkpoint_state(tmp_path, tmp_path / "ckpt-1")
 
     @pytest.mark.parametrize(
         ("directory", "joined"), [("d", "d/ckpt-1"), ("d/", "d/ckpt-1"), (".", "./ckpt-1"), ("", "ckpt-1")]

@@ -236,3 +236,15 @@ class TestArchives:
         for _ in range(data.draw(st.integers(1, 4))):
             content[data.draw(st.integers(begin, len(content) - 1))] = data.draw(st.integers(0, 255))
         restored(tmp_path_factory.getbasetemp() / "damaged.pt", bytes(content))
+
+
+def test_tensors_that_share_one_storage_and_would_take_far_more_memory_than_the_file_are_refused(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    shared = torch.zeros(4 << 20)
+    path = tmp_path / "shared.pt"
+    torch.save({f"w{number}": shared[: -number or None] for number in range(100)}, path)
+    with pytest.raises(UnsupportedError, match="share their storage") as caught:
+        milepost.load_checkpoint(path)
+    assert caught.value.file == str(path)
+    torch.save({f"w{number}": shared[: -number or None] for number in range(70)}, path)
+    assert len(milepost.load_checkpoint(path).get_variable_to_shape_map()) == 70

@@ -159,6 +159,33 @@ class TestFailures:
         assert called == manager.checkpoints == [f"{tmp_path}/ckpt-1"]
         assert int(checkpoint.save_counter) == 1
 
+    def test_write_callbacks_are_called_after_a_write_whose_last_sync_failed(self, tmp_path: Path) -> None:
+        class Failing(LocalStorage):
+            def sync_directory(self, path: str) -> None:
+                if os.path.exists(tmp_path / "c.index"):
+                    raise StorageError("make durable", errno=errno.EIO, file=path)
+                super().sync_directory(path)
+
+        called: list[str] = []
+        options = CheckpointOptions(experimental_write_callbacks=[called.append], storage=Failing())
+        with pytest.raises(AfterCommitError, match="is saved"):
+            Checkpoint(v=Variable(1.0)).write(tmp_path / "c", options)
+        assert called == [f"{tmp_path}/c"]
+        assert load_variable(tmp_path / "c", "v/.ATTRIBUTES/VARIABLE_VALUE") == 1.0
+
+    @pytest.mark.parametrize("start", [plain, managed])
+    def test_a_save_sweeps_what_killed_ones_left_beside_the_state_file(self, tmp_path: Path, start: Start) -> None:
+        checkpoint, save = started(start, None)
+        save = start(checkpoint, str(tmp_path), None)
+        advance(checkpoint, save)
+        living = Temporary(f"{tmp_path}/checkpoint", new_token())
+        Path(Temporary(f"{tmp_path}/checkpoint", new_token()).path).touch()
+        with LocalStorage().create(living.path):
+            if start is managed:
+                save = start(checkpoint, str(tmp_path), None)
+            advance(checkpoint, save)
+            assert [name for name in os.listdir(tmp_path) if name.endswith(".tmp")] == [os.path.basename(living.path)]
+
     def test_an_interrupt_after_the_commit_uses_the_number(self, tmp_path: Path) -> None:
         """Ctrl-C while the state file is written."""
 

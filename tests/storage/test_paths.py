@@ -219,3 +219,41 @@ def test_errors_keep_their_number():
         checkpoint().write("x" * 300)
     assert caught.value.errno == errno.ENAMETOOLONG
     assert "shorter" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("name", ["sub/../ckpt", "sub/../m/ckpt", "./a/../../b/../ckpt"])
+def test_a_path_through_a_directory_that_does_not_exist_is_refused_with_its_name(tmp_path, monkeypatch, name):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(milepost.StorageError, match=r"does not exist, and a \.\. follows it(.|\n)*remedy: make "):
+        milepost.Checkpoint(v=milepost.Variable(1.0)).save(name)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "here"]
+
+
+def test_a_save_in_a_current_directory_that_was_removed_says_so(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    with pytest.raises(milepost.MilepostError, match=r"current directory(.|\n)*os\.chdir"):
+        milepost.Checkpoint(v=milepost.Variable(1.0)).save("ckpt")
+
+
+def test_a_list_of_lost_checkpoints_is_not_looked_for_one_by_one(tmp_path):
+    class Counting(LocalStorage):
+        looks = 0
+
+        def modified(self, path):
+            Counting.looks += 1
+            return super().modified(path)
+
+    milepost.Checkpoint(v=milepost.Variable(1.0)).save(tmp_path / "ckpt")
+    lost = "".join(f'all_model_checkpoint_paths: "ckpt-{number}"\n' for number in range(2000, 1, -1))
+    (tmp_path / "checkpoint").write_text(
+        f'model_checkpoint_path: "ckpt-1"\n{lost}all_model_checkpoint_paths: "ckpt-1"\n'
+    )
+    options = milepost.CheckpointOptions(storage=Counting())
+    manager = milepost.CheckpointManager(milepost.Checkpoint(v=milepost.Variable(0.0)), tmp_path, 3, options=options)
+    manager.restore_or_initialize()
+    manager.save()
+    assert manager.checkpoints == [f"{tmp_path}/ckpt-1", f"{tmp_path}/ckpt-2"]
+    assert Counting.looks < 100

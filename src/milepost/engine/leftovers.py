@@ -118,6 +118,22 @@ def sweep_leftovers(storage: Storage, directory: str, *, prefix: str | None = No
     return removed
 
 
+def sweep_state_files(storage: Storage, state_file: str) -> None:
+    """Removes state files that dead processes had not finished.
+
+    Args:
+        storage: Where they are.
+        state_file: Path of the state file.
+
+    Raises:
+        StorageError: A file could not be removed.
+    """
+    for file in temporaries(storage, os.path.dirname(state_file)):
+        is_plain = file.shards is None and file.digest is None
+        if is_plain and file.final == state_file and not storage.in_use(file.path):
+            storage.remove(file.path)
+
+
 def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> bool:
     """Removes the data that a dead save claimed; returns whether the claim has become void."""
     prefix, shards = dead.final.removesuffix(index_path("")), dead.shards or 0

@@ -7,25 +7,25 @@ path. Objects that are attached later are matched when they come.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from milepost.bundle import BundleReader
-from milepost.engine import unasked
 from milepost.engine.deliver import Take, check, deliver, live_spec
-from milepost.engine.identity import Reference, last_restore, next_uid, remember_restore, weak_reference_to
+from milepost.engine.identity import last_restore, remember_restore, undo_remembering
 from milepost.engine.match import SAVE_COUNTER
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
+from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
-from milepost.errors import user_place
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.look_again import look_again_below
 from milepost.graph.traversal import LiveGraph, walk
-from milepost.graph.waiting import ANY, stop_waiting, wait
+from milepost.graph.waiting import ANY, wait, withdraw
 from milepost.tensor import TensorSpec
 
 
-class NameBasedRestoration:
+class NameBasedRestoration(WatchedRestore):
     """One restore of a name-based checkpoint.
 
     Args:
@@ -33,21 +33,13 @@ class NameBasedRestoration:
     """
 
     def __init__(self, reader: BundleReader) -> None:
-        self.uid = next_uid()
-        self.reader = reader
-        self.is_watched = True
-        self.may_lack = False
-        self.partial_expected = False
-        self.is_asked = False
-        self.place = user_place()
-        self._root: Reference | None = None
+        super().__init__(reader)
         self._matched = False
-        unasked.register(self)
 
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
         """Restores every value reachable from ``root`` whose name the checkpoint has; errors as for `Restoration`."""
         live = walk(root, attached)
-        self._root = weak_reference_to(root)
+        self.begins_at(root)
         self._run(live, "")
 
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
@@ -61,29 +53,10 @@ class NameBasedRestoration:
     def warn_of_unused(self) -> None:
         """Says nothing: that such a file has more than a program takes is the rule."""
 
-    def concerns(self, root: Any) -> bool:
-        """Whether this object was the root."""
-        return self._root is not None and self._root() is root
-
-    def stop_waiting(self) -> None:
-        """Lets no object take anything any more; closes the files."""
-        stop_waiting(self.uid)
-        self.reader.release(for_good=True)
-
-    def expect_partial(self) -> None:
-        """Closes files, which are opened again when an object comes."""
-        self.partial_expected = True
-        self.reader.release(for_good=False)
-
-    def unwatch(self) -> None:
-        """Says that nobody will ask any more what became of the values."""
-        self.is_watched = False
-
     def settle(self, path: str, child: Any) -> Any:
         """Restores a late object that is attached at ``path``."""
         successor = self._run(walk(child), path).get(id(child), child)
-        if self.partial_expected:
-            self.reader.release(for_good=False)
+        self.release_if_partial()
         return successor
 
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
@@ -124,19 +97,31 @@ class NameBasedRestoration:
             check(self.reader, takes)
             self.reader.hold()
             successors = deliver(self.reader, takes, live.objects, undo)
+            takers = [successors.get(id(take.obj), take.obj) for take in takes]
+            positions: list[_Anything] = []
+            undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))
+            for taker in takers:
+                remember_restore(taker, self.uid)
+            self._let_wait(live, path, successors, positions)
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
         self._matched |= bool(takes)
-        for take in takes:
-            remember_restore(successors.get(id(take.obj), take.obj), self.uid)
+        return successors
+
+    def _let_wait(self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]) -> None:
         for number, obj in enumerate(live.objects):
             adapter = adapter_of(obj)
             if adapter is not None and not adapter.leaf:
                 own_path = "/".join(filter(None, (path, live.paths[number])))
                 holder = successors.get(id(obj), obj)
-                if wait(holder, ANY, _Anything(self, own_path)):
+                positions.append(_Anything(self, own_path))
+                if wait(holder, ANY, positions[-1]):
                     adapter.watch(holder)
-        return successors
+
+    def _forget(self, before: Sequence[tuple[Any, int]], positions: list[_Anything]) -> None:
+        withdraw(positions)
+        for obj, uid in before:
+            undo_remembering(obj, self.uid, uid)
 
     @staticmethod
     def _name(value: Value, path: str) -> str:

@@ -17,28 +17,25 @@ from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
-from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
 from milepost.engine.growth import came_later
 from milepost.engine.identity import (
     Bindings,
     Kept,
-    Reference,
     last_restore,
-    next_uid,
     remember_restore,
     undo_remembering,
-    weak_reference_to,
 )
 from milepost.engine.match import SAVE_COUNTER, Match, Matcher
 from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
+from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
 from milepost.engine.waiting_nodes import WaitingNodes
-from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, user_place, warn
+from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
@@ -101,7 +98,7 @@ def _settle_again(told: Sequence[tuple[Adapter, Any]]) -> None:
             adapter.settled(obj)
 
 
-class Restoration:
+class Restoration(WatchedRestore):
     """One restore of an object-based checkpoint, for as long as anybody asks about it or waits for it.
 
     Args:
@@ -111,15 +108,8 @@ class Restoration:
         never_saved: Names below the root that files of this kind never have, so that none lacks them.
 
     Attributes:
-        uid: Its number; later restores win.
-        reader: The open checkpoint.
         graph: Its object graph.
-        partial_expected: Whether values that nothing ever took are no reason to warn.
         waiting: The saved nodes that wait.
-        is_watched: Whether somebody may still ask what became of the values.
-        may_lack: Whether there were live objects that nothing may have been saved for.
-        is_asked: Whether anybody has asked what became of the values.
-        place: The line that restored.
     """
 
     def __init__(
@@ -129,27 +119,19 @@ class Restoration:
         options: CheckpointOptions,
         never_saved: Collection[str] = (),
     ) -> None:
-        self.uid = next_uid()
+        self._has_warned = False
+        super().__init__(reader)
         self._never_saved = never_saved
-        self.reader = reader
-        self.partial_expected = False
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
         self._allow_unsaved = options.allow_unsaved
         self.waiting = WaitingNodes(reader)
-        self.is_watched = True
-        self.may_lack = False
-        self.is_asked = False
-        self._has_warned = False
-        self.place = user_place()
-        self._root: Reference | None = None
         self._bound = Bindings()
         self._kept = Kept(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Place] = {}
         self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots)
-        unasked.register(self)
 
     @places_in_use()
     def plan(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> RestorePlan:
@@ -173,7 +155,7 @@ class Restoration:
             RefusedError: An object, or its framework, failed on its value.
         """
         match = self._match(0, root, attached)
-        self._root = weak_reference_to(root)
+        self.begins_at(root)
         try:
             self._run(match)
         except MismatchError as error:
@@ -214,13 +196,8 @@ class Restoration:
             self._remember(match, {})
             return child
         successor = self._run(match).get(id(child), child)
-        if self.partial_expected:
-            self.reader.release(for_good=False)
+        self.release_if_partial()
         return successor
-
-    def concerns(self, root: Any) -> bool:
-        """Whether this object stands for the root of the checkpoint."""
-        return self._root is not None and self._root() is root
 
     def matched_nothing(self) -> bool:
         """Whether no live object but the root was found."""
@@ -231,19 +208,8 @@ class Restoration:
         """Live values that the checkpoint has nothing for, and that no restore has given a value."""
         return [entry for entry in self._account_of_live(root, attached, only_unrestored=True) if not entry.foreign]
 
-    def stop_waiting(self) -> None:
-        """Lets no object take anything any more; closes the files."""
-        stop_waiting(self.uid)
-        self.reader.release(for_good=True)
-
-    def expect_partial(self) -> None:
-        """Says that what no object takes is not wanted; closes files, which are opened again when an object comes."""
-        self.partial_expected = True
-        self.reader.release(for_good=False)
-
     def unwatch(self) -> None:
-        """Says that nobody will ask any more what became of the values."""
-        self.is_watched = False
+        super().unwatch()
         if self.waiting.any_superseded:
             stop_waiting(self.uid, superseded_only=True)
 
@@ -294,10 +260,10 @@ class Restoration:
             before = [(obj, last_restore(obj)) for obj in self._takers(match, successors)]
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, before, positions))
-            self._remember(match, successors)
-            self._let_wait(match, successors, positions)
             told: list[tuple[Adapter, Any]] = []
             undo.add_last(partial(_settle_again, told))
+            self._remember(match, successors)
+            self._let_wait(match, successors, positions)
             for obj in match.bindings.values():
                 adapter = adapter_of(obj)
                 if adapter is not None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from milepost.engine.announcement import Announcement
+from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.load import storage_of
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.plan import SavePlan
 from milepost.engine.save import execute_save
 from milepost.engine.series import list_saved
 from milepost.engine.state_file import STATE_FILE
-from milepost.errors import AfterCommitError, MilepostError
+from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
 from milepost.storage import LocalStorage, Storage, anchored
 from milepost.tensor import PiecewiseArray
@@ -154,3 +156,5 @@ class ListedSave(Save):
 def record_latest(storage: Storage, path: str, durable: bool) -> None:
     """Makes a checkpoint the latest of its directory, as `Checkpoint.save` does, which deletes nothing."""
     list_saved(storage, path)
+    with suppress(StorageError):  # The next save, or the next manager, tries again.
+        sweep_state_files(storage, os.path.join(os.path.dirname(path), STATE_FILE))

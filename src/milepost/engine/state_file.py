@@ -28,7 +28,7 @@ from google.protobuf import text_encoding, text_format
 
 from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
-from milepost.errors import CheckpointNotFoundError, StateFileError, UnsupportedError
+from milepost.errors import CheckpointNotFoundError, StateFileError, UnsupportedError, warn
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
 from milepost.storage.paths import check_local, plain_path
 
@@ -266,6 +266,7 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
     """
     path = _state_path(directory, latest_filename)
     if storage.is_directory(path):
+        warn(f"{path} is a directory, where a state file would be: it counts as none, and no save can be listed here")
         return None
     try:
         file = storage.open(path)
@@ -385,6 +386,14 @@ def _write(directory: str, state: CheckpointState, latest_filename: str | None, 
     path = _state_path(directory, latest_filename)
     if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
         raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")
+    if (storage or LOCAL_STORAGE).is_directory(path):
+        raise StateFileError(
+            "there is a directory where the state file should be",
+            file=path,
+            expected="a file",
+            found="a directory",
+            remedy="rename that directory, or save checkpoints to another one",
+        )
     text = format_state(state)
     commit_file(storage or LOCAL_STORAGE, path, text)
     return text

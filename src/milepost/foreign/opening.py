@@ -7,6 +7,7 @@ import posixpath
 from typing import Final
 
 from milepost.bundle import index_path
+from milepost.errors import UnsupportedError
 from milepost.foreign import orbax
 from milepost.foreign.reader import ForeignReader
 from milepost.foreign.stored import Source
@@ -14,6 +15,9 @@ from milepost.storage import LocalStorage, Storage
 
 _IN_DIRECTORIES: Final = ("model.safetensors", "pytorch_model.bin")
 """What Hugging Face's libraries call the file of a model, and, with `_INDEX` after it, its index."""
+_MOST_SHARED: Final = 1 << 30
+_MOST_TIMES: Final = 16
+"""Bytes that all tensors may have together: so many, and the file's own so many times."""
 _INDEX: Final = ".index.json"
 
 
@@ -37,7 +41,33 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
     if storage.is_file(index_path(path)):
         return None
     source = _open_file(storage, path) if storage.is_file(path) else _open_directory(storage, path)
-    return None if source is None else ForeignReader(source)
+    if source is None:
+        return None
+    reader = ForeignReader(source)
+    if not isinstance(source, orbax.OrbaxDirectory):  # whose arrays are compressed, and share nothing
+        _check_sharing(storage, reader)
+    return reader
+
+
+def _check_sharing(storage: Storage, reader: ForeignReader) -> None:
+    """Makes sure that the tensors, which may lie in one storage, do not take far more memory than the file has bytes."""
+    wanted = reader.stored_bytes
+    if wanted <= _MOST_SHARED:
+        return
+    size = 0
+    for path in reader.shard_paths:
+        file = storage.open(path)
+        size += file.size
+        file.close()
+    if wanted > _MOST_SHARED + _MOST_TIMES * size:
+        reader.close()
+        raise UnsupportedError(
+            "tensors that share their storage would take far more memory than the file has bytes",
+            file=reader.prefix,
+            expected=f"at most {_MOST_SHARED + _MOST_TIMES * size} bytes in all tensors",
+            found=f"{wanted} bytes, in a file of {size}",
+            remedy="save a state in which each tensor is there once",
+        )
 
 
 def _open_file(storage: Storage, path: str) -> Source | None:

@@ -62,6 +62,11 @@ class ForeignReader:
         return self._source.dotted
 
     @property
+    def stored_bytes(self) -> int:
+        """Bytes that all tensors would take in memory, each for itself."""
+        return sum(stored.spec.nbytes for stored in self._stored.values())
+
+    @property
     def shard_paths(self) -> list[str]:
         return self._source.paths
 

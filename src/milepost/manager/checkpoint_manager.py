@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from milepost.checkpoint.tracing import as_written
+from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
 from milepost.engine.options import CheckpointOptions, resolved
@@ -36,6 +36,7 @@ from milepost.errors import (
 from milepost.forks import ForkableLock
 from milepost.graph.remedies import forgotten_init
 from milepost.manager.listing import Listing
+from milepost.manager.whole_numbers import whole_number
 from milepost.retention import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE, Storage, anchored
 from milepost.storage.paths import check_local, plain_path
@@ -233,7 +234,10 @@ class CheckpointManager:
             StorageError: The files could not be written; what was there before still is.
             AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
-        if self._checkpoint_interval is not None and self._is_too_early(_integer(self._step_counter), check_interval):
+        refuse_if_traced("a save")
+        if self._checkpoint_interval is not None and self._is_too_early(
+            whole_number(self._step_counter), check_interval
+        ):
             return None
         with self._checkpoint._exclusive():
             return self._save(checkpoint_number, check_interval, options)
@@ -241,16 +245,21 @@ class CheckpointManager:
     def _save(self, checkpoint_number: Any, check_interval: bool, options: CheckpointOptions | None) -> str | None:
         step = None
         if self._checkpoint_interval is not None:
-            step = _integer(self._step_counter)
+            step = whole_number(self._step_counter)
             if self._is_too_early(step, check_interval):
                 return None  # Another thread has just saved.
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
         save: ListedSave | None = None
         try:
-            number = _integer(counter if checkpoint_number is None else checkpoint_number)
+            number = whole_number(counter if checkpoint_number is None else checkpoint_number)
             if number < 0:
-                raise UnsupportedError("a checkpoint has no negative number", expected="0 or more", found=number)
+                raise UnsupportedError(
+                    "a checkpoint has no negative number",
+                    expected="0 or more",
+                    found=number,
+                    remedy="pass a step that counts from 0, or no checkpoint_number, to number by save_counter",
+                )
             path = f"{self._prefix}-{number}"
             save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
             claim_path(save.directory, save.options)
@@ -300,7 +309,7 @@ class CheckpointManager:
             with self._lock:
                 self._latest, self._must_look = path, False
             if self._checkpoint_interval is not None:
-                self._last_checkpoint_step = _integer(self._step_counter)
+                self._last_checkpoint_step = whole_number(self._step_counter)
             return path
         if problems:
             raise self._none_is_good(list(problems.values()))
@@ -413,25 +422,6 @@ class CheckpointManager:
             found="; ".join(f"{problem.problem} ({problem.file})" for problem in problems),
             remedy="put a good checkpoint back, or delete the state file to start anew",
         )
-
-
-def _integer(value: Any) -> int:
-    """The number that a variable, tensor, array or number holds.
-
-    Raises:
-        UnsupportedError: It holds no whole number.
-    """
-    held = value.numpy() if hasattr(value, "numpy") else value
-    try:
-        if isinstance(held, (str, bytes)) or int(held) != held:
-            raise ValueError(held)
-        return int(held)
-    except (TypeError, ValueError, OverflowError):
-        raise UnsupportedError(
-            "a step, or the number of a checkpoint, is a whole number",
-            expected="an integer, or a variable, array or tensor that holds one",
-            found=f"{held!r:.80} of type {type(held).__name__}",
-        ) from None
 
 
 def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:

@@ -64,7 +64,8 @@ class Listing:
             self.last_preserved = now - 1.0
             return
         outside = self._sort_out(state)
-        own = [each for each in self._timed(state) if self.is_own(each.path)]
+        of_series = set(self._candidates)
+        own = [each for each in self._timed(state) if each.path in of_series]
         recovered = recover(own, state.last_preserved_timestamp, now)
         if recovered.clock_went_back:
             warn(
@@ -169,11 +170,11 @@ class Listing:
     def _sort_out(self, state: CheckpointState) -> list[str]:
         """Divides what is listed; returns what to warn of: what is outside, and what no manager can have listed."""
         paths = state.newest_first()
-        others = {path for path in paths if self._is_others(path)}
         self._candidates = tuple(filter(self.is_own, paths))
-        self._others_listed = tuple(path for path in paths if not self.is_own(path))
+        own = set(self._candidates)
+        self._others_listed = tuple(path for path in paths if path not in own)
         by_managers = bool(state.all_model_checkpoint_timestamps)
-        return [path for path in paths if not self.is_own(path) and not (by_managers and path in others)]
+        return [path for path in self._others_listed if not (by_managers and self._is_others(path))]
 
     def _is_managed_by_another(self, path: str) -> bool:
         place = place_of(self._storage, self._directory)
@@ -184,9 +185,18 @@ class Listing:
 
     def _timed(self, state: CheckpointState) -> list[ManagedCheckpoint]:
         times = state.all_model_checkpoint_timestamps
+        # One look at the directory tells of most of those that are not there any more.
+        start = os.path.join(self._directory, "")
+        names = (
+            set() if len(times) == len(state.all_model_checkpoint_paths) else set(self._storage.list(self._directory))
+        )
         found = []
         for number, path in enumerate(state.all_model_checkpoint_paths):
-            saved = times[number] if number < len(times) else self._modified(path)
+            name = index_path(path.removeprefix(start))
+            if number < len(times):
+                saved: float | None = times[number]
+            else:
+                saved = self._modified(path) if os.sep in name or name in names else None
             if saved is not None:
                 found.append(ManagedCheckpoint(path, saved))
         return found

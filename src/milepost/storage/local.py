@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer, Storage
-from milepost.storage.paths import ImpossiblePathError, check_local, check_possible
+from milepost.storage.paths import ImpossiblePathError, check_local, check_possible, missing_before_parent
 
 _MOST_BUFFERS = 1024
 """POSIX lets a system refuse a vectored write of more buffers (``IOV_MAX``)."""
@@ -330,7 +330,16 @@ class LocalStorage:
 
     def make_directory(self, path: str) -> None:
         with _translated("make a directory", path):
-            self._make_directory(os.path.abspath(self._place(path)))
+            place = self._place(path)
+            missing = missing_before_parent(place)
+            if missing:  # abspath takes sub/.. away, and the system does not
+                raise StorageError(
+                    f"cannot make a directory: {missing} does not exist, and a .. follows it",
+                    errno=errno.ENOENT,
+                    file=path,
+                    remedy=f"make {missing}, or save to {os.path.abspath(place)}",
+                )
+            self._make_directory(os.path.abspath(place))
 
     def _make_directory(self, path: str) -> None:
         """Makes an absolute path's directory, and sees to it that the names of it and of all above are durable."""
@@ -425,8 +434,14 @@ class LocalStorage:
             CheckpointNotFoundError: The path is relative, and the current directory was removed.
         """
         check_local(path)
-        with _translated("look at", path):
+        try:
             return os.path.abspath(os.path.join(self._directory or "", path))
+        except FileNotFoundError:
+            raise CheckpointNotFoundError(
+                "the current directory of this process does not exist any more, and this path begins there",
+                file=path,
+                remedy="change to another directory by os.chdir(), or pass an absolute path",
+            ) from None
 
     def _mode(self, path: str) -> int:
         """The kind of what is at a path; 0 if there is nothing, but not if the system could not look."""

@@ -104,3 +104,15 @@ def plain_path(path: Any) -> str:
             found=f"{path!r:.80} of type {type(path).__name__}",
             remedy="pass str(path), or the tensor's value",
         ) from None
+
+
+def missing_before_parent(place: str) -> str:
+    """The first directory of a path that does not exist and is followed by ``..``, or nothing.
+
+    Example:
+        >>> missing_before_parent("no such directory/../file")
+        'no such directory'
+    """
+    parts = place.split(os.sep)
+    heads = (os.sep.join(parts[:number]) for number, part in enumerate(parts) if part == os.pardir)
+    return next((head for head in heads if head and not os.path.exists(head)), "")

@@ -1,11 +1,13 @@
 """Variables of TensorFlow 1's graphs, which have their values in sessions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import milepost
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+tf: Any = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 v1 = tf.compat.v1
 
 
@@ -253,3 +255,132 @@ def test_tensorflow_1_saver_reads_what_was_saved_by_name(tmp_path):
     with v1.Session() as session:
         v1.train.Saver([first, second]).restore(session, path)
         assert session.run(first).tolist() == [4.0, 4.0]
+
+
+class Held(tf.Module):
+    """Holds two variables of the graph that nothing tracks."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        self._held = (
+            v1.get_variable("first", initializer=np.float32(first)),
+            v1.get_variable("second", initializer=np.int64(second)),
+        )
+
+    def _trackable_children(self, save_type="checkpoint", **kwargs):
+        return {}
+
+
+class Pair(Held):
+    """Says with two tensors of the graph what it holds."""
+
+    def _serialize_to_tensors(self):
+        return {"first": self._held[0], "second": self._held[1].read_value()}
+
+    def _restore_from_tensors(self, restored_tensors):
+        return tf.group(
+            self._held[0].assign(restored_tensors["first"]), self._held[1].assign(restored_tensors["second"])
+        )
+
+
+class Mirrored(Held):
+    """Says it by the older protocol: one value, given to both variables."""
+
+    def _gather_saveables_for_checkpoint(self):
+        from tensorflow.python.training.saving import saveable_object
+
+        first, second = self._held
+
+        class Saveable(saveable_object.SaveableObject):
+            def __init__(self, name):
+                specs = [saveable_object.SaveSpec(first.read_value(), "", f"{name}-part")]
+                super().__init__(None, specs, name)
+
+            def restore(self, restored_tensors, restored_shapes):
+                return tf.group(
+                    first.assign(restored_tensors[0]), second.assign(tf.cast(restored_tensors[0], tf.int64))
+                )
+
+        return {"both": lambda name="": Saveable(name)}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Pair, [5.0, 7]), (Mirrored, [5.0, 5])])
+class TestObjectsThatHoldTensorsOfTheGraph:
+    def test_the_default_session_saves_and_restores_them(self, tmp_path, kind, expected):
+        live = kind(5, 7)
+        checkpoint = milepost.Checkpoint(live=live)
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            path = checkpoint.write(tmp_path / "c")
+            session.run([each.assign(0) for each in live._held])
+            checkpoint.read(path).assert_consumed()
+            assert session.run(list(live._held)) == expected
+
+    def test_a_restore_without_a_session_waits_for_its_restore_ops(self, tmp_path, kind, expected):
+        live = kind(5, 7)
+        checkpoint = milepost.Checkpoint(live=live)
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            path = checkpoint.write(tmp_path / "c")
+        status = checkpoint.read(path)
+        for _ in range(2):
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                session.run([each.assign(0) for each in live._held])
+                status.run_restore_ops(session)
+                assert session.run(list(live._held)) == expected
+
+    def test_a_given_session_saves_and_restores_them(self, tmp_path, kind, expected):
+        live = kind(5, 7)
+        checkpoint = milepost.Checkpoint(live=live)
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            path = checkpoint.save(session, tmp_path / "c")
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            session.run([each.assign(0) for each in live._held])
+            checkpoint.restore(session, path)
+            assert session.run(list(live._held)) == expected
+
+    def test_without_a_session_the_error_says_what_to_do(self, tmp_path, kind, expected):
+        with pytest.raises(milepost.UnsupportedError, match="session") as caught:
+            milepost.Checkpoint(live=kind(5, 7)).write(tmp_path / "c")
+        assert caught.value.key == "live"
+
+
+def test_an_iterator_of_a_graph_is_refused_with_its_path(tmp_path):
+    iterator = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3))
+    with v1.Session(), pytest.raises(milepost.MilepostError, match="session") as caught:
+        milepost.Checkpoint(data=iterator).write(tmp_path / "c")
+    assert "data" in str(caught.value)
+
+
+class TestStepsThatASessionKnows:
+    def test_a_manager_numbers_checkpoints_by_a_variable(self, tmp_path):
+        step = v1.get_variable("step", initializer=np.int64(4))
+        manager = milepost.CheckpointManager(milepost.Checkpoint(step=step), tmp_path, 2)
+        with v1.Session() as session:
+            session.run(step.initializer)
+            assert manager.save(checkpoint_number=step) == str(tmp_path / "ckpt-4")
+            session.run(step.assign_add(2))
+            assert manager.save(checkpoint_number=step + 1) == str(tmp_path / "ckpt-7")
+
+    def test_a_manager_saves_at_its_interval(self, tmp_path):
+        step = v1.get_variable("step", initializer=np.int64(0))
+        manager = milepost.CheckpointManager(
+            milepost.Checkpoint(step=step), tmp_path, None, step_counter=step, checkpoint_interval=2
+        )
+        saved = []
+        with v1.Session() as session:
+            session.run(step.initializer)
+            for _ in range(4):
+                saved.append(manager.save() is not None)
+                session.run(step.assign_add(1))
+        assert saved == [True, False, True, False]
+
+    def test_without_a_session_the_error_says_what_to_do(self, tmp_path):
+        step = v1.get_variable("step", initializer=np.int64(0))
+        manager = milepost.CheckpointManager(milepost.Checkpoint(), tmp_path, 2)
+        with pytest.raises(milepost.UnsupportedError, match="session"):
+            manager.save(checkpoint_number=step)
+        assert int(manager.checkpoint.save_counter) == 0

@@ -56,12 +56,34 @@ def test_a_numbered_save_in_a_traced_function_is_refused_and_uses_no_number(call
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
-def test_write_in_a_function_that_a_session_runs_is_refused(tmp_path):
+def test_write_in_a_function_that_a_session_runs_writes_what_the_session_has_then(tmp_path):
+    path = str(tmp_path / "ckpt")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        v = tf.compat.v1.get_variable("v", initializer=1.0, use_resource=True)
+        checkpoint = milepost.Checkpoint(v=v, plain=milepost.Variable(2.0))
+        write = tf.function(lambda: checkpoint.write(path), autograph=False)()
+        session.run(v.initializer)
+        for expected in (1.0, 3.0):
+            session.run(v.assign(expected))
+            assert session.run(write) == path.encode()
+            assert milepost.load_variable(path, "v/.ATTRIBUTES/VARIABLE_VALUE") == expected
+    assert milepost.load_variable(path, "plain/.ATTRIBUTES/VARIABLE_VALUE") == 2.0
+
+
+def test_reference_variables_are_refused_in_a_function(tmp_path):
     with tf.Graph().as_default():
-        v = tf.compat.v1.get_variable("v", initializer=1.0)
-        checkpoint = milepost.Checkpoint(v=v)
-        with pytest.raises(NotImplementedError, match="session"):
+        checkpoint = milepost.Checkpoint(v=tf.compat.v1.get_variable("v", initializer=1.0, use_resource=False))
+        with pytest.raises(milepost.UnsupportedError, match="resource"):
             tf.function(lambda: checkpoint.write(str(tmp_path / "ckpt")), autograph=False)()
+
+
+def test_a_managers_save_in_a_function_is_refused_before_it_looks_at_the_step(tmp_path):
+    step = tf.Variable(3)
+    manager = milepost.CheckpointManager(
+        milepost.Checkpoint(step=step), tmp_path, 3, step_counter=step, checkpoint_interval=2
+    )
+    with pytest.raises(milepost.UnsupportedError, match="inside a tf"):
+        tf.function(manager.save, autograph=False)()
 
 
 def test_autograph_leaves_a_save_as_it_is(tmp_path, caplog):

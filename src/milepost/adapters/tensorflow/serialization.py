@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from milepost.adapters.tensorflow import session
 from milepost.adapters.tensorflow.private import (
     IteratorBase,
     NumpyIterator,
@@ -62,10 +63,16 @@ def assign(obj: Any, arrays: Mapping[str, Array]) -> None:
         tensors = {name: from_array(array, dtypes[name]) for name, array in arrays.items()}
         if saveable_object_util.trackable_has_serialize_to_tensor(obj):
             prefix = _listed(obj)
-            obj._restore_from_tensors({name.removeprefix(prefix): tensor for name, tensor in tensors.items()})
-            return
-        for _, saveable in _saveables(obj):
-            saveable.restore([tensors[spec.name] for spec in saveable.specs], restored_shapes=None)
+            made = [obj._restore_from_tensors({name.removeprefix(prefix): tensor for name, tensor in tensors.items()})]
+        else:
+            made = [
+                saveable.restore([tensors[spec.name] for spec in saveable.specs], restored_shapes=None)
+                for _, saveable in _saveables(obj)
+            ]
+        if not tf.executing_eagerly():
+            operations = [each for each in tf.nest.flatten(made) if each is not None]
+            if operations:
+                session.run_in_session(obj, operations)
 
 
 def _serialized(obj: Any) -> Sequence[Value]:
@@ -74,7 +81,7 @@ def _serialized(obj: Any) -> Sequence[Value]:
 
         def state() -> Array:
             with _eagerly(obj):
-                return to_array(obj._serialize_to_tensors()[_STATE])
+                return _read(obj._serialize_to_tensors()[_STATE])
 
         return (Value(listed + _STATE, _VARIANT, (None,), state, listed=listed),)
     with _eagerly(obj):
@@ -116,7 +123,20 @@ def _value(name: str, tensor: Any, listed: str) -> Value:
     if callable(tensor):
         tensor = tensor()
     tensor = tf.convert_to_tensor(tensor)
-    return Value(name, dtype_of(tensor), (None,) * tensor.shape.rank, lambda: to_array(tensor), listed=listed)
+    rank = tensor.shape.rank if tensor.shape.rank is not None else _read(tensor).ndim
+    return Value(name, dtype_of(tensor), (None,) * rank, lambda: _read(tensor), listed=listed)
+
+
+def _read(tensor: Any) -> Array:
+    if not session.is_symbolic(tensor):
+        return to_array(tensor)
+    if tensor.dtype == tf.variant:
+        raise UnsupportedError(
+            "the state of this object cannot leave a session",
+            found=f"a tensor of type variant, {tensor.name}",
+            remedy="run the program eagerly, or leave the object out of the checkpoint",
+        )
+    return session.evaluate(tensor)
 
 
 @contextmanager

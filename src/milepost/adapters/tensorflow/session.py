@@ -6,6 +6,9 @@ are read in one run, and all are assigned in one, unless they share their initia
 
 A restore without a session is postponed: the value stays beside its variable until `restore` gives it to a session, as
 often as it is asked to.
+
+Objects that say with tensors of a graph what they hold (`milepost.adapters.tensorflow.serialization`) are read by running
+these tensors, and restored by running the operations that they make for it.
 """
 
 from __future__ import annotations
@@ -40,10 +43,12 @@ class _Use:
         self.session = session
         self.values = values
         self.assigned: list[_Assigned] = []
+        self.operations: list[Any] = []
 
 
 _current: Final[ContextVar[_Use | None]] = ContextVar("session_in_use", default=None)
 _postponed: Final[dict[int, tuple[weakref.ref[Any], Array]]] = {}
+_postponed_operations: Final[dict[int, tuple[weakref.ref[Any], Any]]] = {}
 
 
 @contextmanager
@@ -57,15 +62,30 @@ def use(session: Any, objects: Iterable[Any] = ()) -> Iterator[None]:
     Raises:
         UnsupportedError: One of them has no value in this session.
     """
-    variables = list(_graph_variables(objects))
-    arrays = _values(session, variables)
-    scope = _Use(session, {id(variable): array for variable, array in zip(variables, arrays, strict=True)})
+    variables = graph_variables(objects)
+    scope = _use_of(session, variables, _values(session, variables))
     token = _current.set(scope)
     try:
         yield
     finally:
         _current.reset(token)
     _assign(session, scope.assigned)
+    if scope.operations:
+        session.run(scope.operations)
+
+
+@contextmanager
+def given(variables: Sequence[Any], arrays: Sequence[Array]) -> Iterator[None]:
+    """Saves within take these values of graph variables, where an operation of the graph writes and has no session."""
+    token = _current.set(_use_of(None, variables, arrays))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _use_of(session: Any, variables: Sequence[Any], arrays: Sequence[Array]) -> _Use:
+    return _Use(session, {id(variable): array for variable, array in zip(variables, arrays, strict=True)})
 
 
 def read(variable: Any) -> Array:
@@ -96,24 +116,66 @@ def assign(variable: Any, array: Array) -> None:
         _assign(session, [(variable, array)])
 
 
+def is_symbolic(value: Any) -> bool:
+    """Whether this is a variable or a tensor of a graph, so that only a session knows its value."""
+    if isinstance(value, tf.Variable):
+        return is_of_session(unwrapped(value))
+    return tf.is_tensor(value) and hasattr(value, "graph")
+
+
+def evaluate(value: Any) -> Array:
+    """The value of a tensor or variable of a graph, in the session of `use` or in the default session.
+
+    Raises:
+        UnsupportedError: There is no session, or a variable has no value in it.
+    """
+    if isinstance(value, tf.Variable):
+        return _values(_default_session(value), [unwrapped(value)])[0]
+    scope = _current.get()
+    session = scope.session if scope is not None else None
+    try:
+        array = (session or _default_session(None)).run(value)
+    except tf.errors.FailedPreconditionError as error:
+        raise _without_value(None, error) from error
+    return np.asarray(array, object if value.dtype == tf.string else None)
+
+
+def run_in_session(obj: Any, operation: Any) -> None:
+    """Runs the operation that restores an object of a graph: when `use` ends; else as `assign` does."""
+    scope = _current.get()
+    if scope is not None:
+        scope.operations.append(operation)
+        return
+    number = id(obj)
+    _postponed_operations[number] = weakref.ref(obj, forgetting(_postponed_operations, number)), operation
+    session = tf.compat.v1.get_default_session()
+    if session is not None:
+        session.run(operation)
+
+
 def restore(objects: Iterable[Any], session: Any = None) -> None:
-    """Gives variables the values that were postponed.
+    """Gives variables the values that were postponed, and runs the operations that were.
 
     Args:
-        objects: The variables; other objects are left alone.
+        objects: The variables, and other objects of graphs; what is of no graph is left alone.
         session: The session that gets them, or None for the default session.
 
     Raises:
         UnsupportedError: There is no session.
     """
-    assigned = [(variable, _postponed[id(variable)][1]) for variable in _graph_variables(objects) if _waits(variable)]
+    objects = list(objects)
+    assigned = [(variable, _postponed[id(variable)][1]) for variable in graph_variables(objects) if _waits(variable)]
     if assigned:
         _assign(session or _default_session(assigned[0][0]), assigned)
+    found = [_postponed_operations[id(obj)] for obj in objects if id(obj) in _postponed_operations]
+    operations = [operation for reference, operation in found if reference() is not None]
+    if operations:
+        (session or _default_session(None)).run(operations)
 
 
 def initialize(objects: Iterable[Any], session: Any = None) -> None:
     """Runs the initializers of all variables that no restore has a value for; otherwise as `restore`."""
-    fresh = [variable for variable in _graph_variables(objects) if not _waits(variable)]
+    fresh = [variable for variable in graph_variables(objects) if not _waits(variable)]
     if fresh:
         (session or _default_session(fresh[0])).run([variable.initializer for variable in fresh])
 
@@ -126,12 +188,11 @@ def write_meta_graph(session: Any, path: str, *, strip_default_attrs: bool, save
         )
 
 
-def _graph_variables(objects: Iterable[Any]) -> Iterator[Any]:
-    for obj in objects:
-        for part in obj.variables if isinstance(obj, ShardedVariable) else (obj,):
-            variable = unwrapped(part) if isinstance(part, tf.Variable) else None
-            if variable is not None and is_of_session(variable):
-                yield variable
+def graph_variables(objects: Iterable[Any]) -> list[Any]:
+    """Those of the objects that are variables of graphs, and the parts of those that are in parts."""
+    parts = [part for obj in objects for part in (obj.variables if isinstance(obj, ShardedVariable) else (obj,))]
+    variables = [unwrapped(part) for part in parts if isinstance(part, tf.Variable)]
+    return [variable for variable in variables if is_of_session(variable)]
 
 
 def _waits(variable: Any) -> bool:
@@ -144,12 +205,16 @@ def _values(session: Any, variables: Sequence[Any]) -> list[Array]:
     try:
         return [np.asarray(array) for array in session.run([_tensor(_replicas(each)[0]) for each in variables])]
     except tf.errors.FailedPreconditionError as error:
-        raise UnsupportedError(
-            "a variable has no value yet in the session",
-            key=variables[0].op.name if len(variables) == 1 else None,
-            found=error.message.splitlines()[0],
-            remedy="run its initializer before saving",
-        ) from error
+        raise _without_value(variables[0].op.name if len(variables) == 1 else None, error) from error
+
+
+def _without_value(name: str | None, error: tf.errors.FailedPreconditionError) -> UnsupportedError:
+    return UnsupportedError(
+        "a variable has no value yet in the session",
+        key=name,
+        found=error.message.splitlines()[0],
+        remedy="run its initializer before saving",
+    )
 
 
 def _assign(session: Any, assigned: Sequence[_Assigned]) -> None:
@@ -189,12 +254,12 @@ def _tensor(variable: Any) -> Any:
     return element if element is not None else variable.value()
 
 
-def _default_session(variable: Any) -> Any:
+def _default_session(variable: Any | None) -> Any:
     session = tf.compat.v1.get_default_session()
     if session is None:
         raise UnsupportedError(
-            "a variable of a graph has its value in a session",
-            key=variable.op.name,
+            "what belongs to a graph has its value in a session",
+            key=None if variable is None else variable.op.name,
             remedy="create a session, and give it as in save(session, path), or do it within `with tf.compat.v1.Session():`",
         )
     return session

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from milepost.adapters.tensorflow import session
+from milepost.adapters.tensorflow.tensors import to_array
 from milepost.errors import UnsupportedError
 from milepost.storage.paths import plain_path
 
@@ -25,23 +27,36 @@ def write_in_every_run(write: Callable[[Any], str], path: Any, objects: Iterable
         A tensor of the path.
 
     Raises:
-        UnsupportedError: The function is traced for a session, or for each replica of a strategy.
+        UnsupportedError: The function is traced for each replica of a strategy, or there are reference variables.
     """
-    with tf.init_scope():
-        eager = tf.executing_eagerly()
-    if not eager or (tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()):
+    if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
         raise UnsupportedError(
-            "a checkpoint cannot be written in a tf.function that runs in a session or in each replica",
+            "a checkpoint cannot be written in a tf.function that runs in each replica",
             remedy="call write() after the function has returned",
         )
-    handles = [handle for obj in objects if (handle := _handle(obj)) is not None]
+    objects = list(objects)
+    variables = session.graph_variables(objects)
+    for variable in variables:
+        if not hasattr(variable, "handle"):
+            raise UnsupportedError(
+                "a tf.function cannot read this variable, so none can write it",
+                key=variable.op.name,
+                expected="a resource variable",
+                found="a reference variable",
+                remedy="make it with use_resource=True, or call write() outside of the function",
+            )
+    handles = [handle for obj in objects if (handle := _handle(obj)) is not None] if not variables else []
 
-    def run(tensor: Any, *_: Any) -> str:
-        return write(tensor)
+    def run(tensor: Any, *arguments: Any) -> str:
+        if not variables:
+            return write(tensor)
+        with session.given(variables, [to_array(value) for value in arguments]):
+            return write(tensor)
 
     prefix = path if tf.is_tensor(path) else tf.constant(plain_path(path))
-    # The handles are what tells TensorFlow which variables are read.
-    written = tf.py_function(run, [prefix, *handles], tf.string)
+    # The handles are what tells TensorFlow which variables are read. Those of a graph are read here, for the session.
+    read = [variable.read_value() for variable in variables]
+    written = tf.py_function(run, [prefix, *handles, *read], tf.string)
     return tf.ensure_shape(written, ())
 
 

@@ -1,0 +1,44 @@
+"""Steps and numbers of checkpoints, in whatever holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.errors import UnsupportedError
+from milepost.graph.frameworks import import_adapters, imported
+
+
+def whole_number(value: Any) -> int:
+    """The number that a variable, tensor, array or number holds; in graphs of TensorFlow 1, in the default session.
+
+    Raises:
+        UnsupportedError: It holds no whole number, or belongs to a graph and there is no session.
+
+    Example:
+        >>> import numpy as np
+        >>> whole_number(np.float32(3.0))
+        3
+    """
+    held = _of_session(value)
+    held = held.numpy() if hasattr(held, "numpy") else held
+    try:
+        if isinstance(held, (str, bytes)) or int(held) != held:
+            raise ValueError(held)
+        return int(held)
+    except (TypeError, ValueError, OverflowError):
+        raise UnsupportedError(
+            "a step, or the number of a checkpoint, is a whole number",
+            expected="an integer, or a variable, array or tensor that holds one",
+            found=f"{held!r:.80} of type {type(held).__name__}",
+            remedy="pass a variable that counts steps, or int(value)",
+        ) from None
+
+
+def _of_session(value: Any) -> Any:
+    """The value itself, or what a variable or tensor of a graph is in the default session."""
+    if not imported("tensorflow"):
+        return value
+    import_adapters()
+    from milepost.adapters.tensorflow import session
+
+    return session.evaluate(value) if session.is_symbolic(value) else value

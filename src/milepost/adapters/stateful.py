@@ -96,7 +96,7 @@ class PackedAdapter(Adapter):
         except Exception as error:
             raise MismatchError(
                 "an object refuses its saved state; nothing was changed",
-                expected=f"a state that a {self.name(obj)} takes",
+                expected=f"a state that fits {self.name(obj)}",
                 found=f"{type(error).__name__}: {error}",
                 remedy="make it as it was made when it was saved: same data, same settings, same number of workers",
             ) from error

@@ -10,7 +10,7 @@ Source of the rules: TensorFlow 2.21, observed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -49,7 +49,7 @@ class Match:
         bindings: Saved node to live object.
         takes: The objects that take values.
         waits: The nodes that will wait.
-        made_slots: Slot variables that optimizers made to be matched, with what `Adapter.drop_slot` needs.
+        made_slots: What takes back each slot variable that optimizers made, or shared, to be matched.
         unused: For bound nodes, names of saved values that the live object does not hold.
         missing: For bound nodes, names of live values that were not saved.
         may_lack: Whether there may be live objects that nothing was saved for.
@@ -58,7 +58,7 @@ class Match:
     bindings: dict[int, Any] = field(default_factory=dict)
     takes: list[Take] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    made_slots: list[tuple[Adapter, Any, Any, str]] = field(default_factory=list)
+    made_slots: list[Callable[[], object]] = field(default_factory=list)
     unused: dict[int, set[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     may_lack: bool = False
@@ -78,8 +78,8 @@ class Match:
 
     def undo(self) -> None:
         """Takes back the slot variables that were made."""
-        for adapter, owner, variable, name in reversed(self.made_slots):
-            adapter.drop_slot(owner, variable, name)
+        for take_back in reversed(self.made_slots):
+            take_back()
 
 
 class _StandIns:
@@ -233,6 +233,11 @@ class Matcher:
             match.takes.append(Take(node, obj, adapter, pairs))
         if missing:
             match.missing[node] = missing
+        for name in adapter.hints & keys.keys():
+            key = keys.pop(name)
+            if pairs and key in self._reader and all(value.destination is None for value in values):
+                spec = self._reader.spec(key)
+                pairs.append((Value(name, spec.dtype, spec.shape, np.empty(0)), key))
         if keys and not stored_elsewhere:
             match.unused[node] = set(keys)
 
@@ -284,13 +289,19 @@ class Matcher:
 
     def _match_slot(self, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
         adapter = adapter_of(owner)
-        if adapter is None or not adapter.has_slots(owner) or self._either(match, node) is not None:
+        if adapter is None or not adapter.has_slots(owner):
             return
-        slot = adapter.slot(owner, variable, name)
-        if slot is None:
+        slot, shared = adapter.slot(owner, variable, name), self._either(match, node)
+        if shared is not None:
+            take_back = None if slot is shared else adapter.share_slot(owner, variable, name, shared)
+            if take_back is not None:
+                match.made_slots.append(take_back)
+            return
+        if slot is None or not adapter.slot_fits(owner, variable, name, self.specs(node)):
+            undo = adapter.undoing_slot(owner, variable, name)
             slot = adapter.make_slot(owner, variable, name, self.specs(node))
             if slot is not None:
-                match.made_slots.append((adapter, owner, variable, name))
+                match.made_slots.append(undo)
         slot_adapter = adapter_of(slot)
         if slot_adapter is None:
             match.waits.append(Wait(owner, (id(variable), name), node, variable))

@@ -94,6 +94,10 @@ class Adapter:
     """Set for values of a program without side effects, which are never changed but succeeded by others, together with
     the containers that hold them (`milepost.graph.places`). Two places that hold the same one are still two."""
 
+    hints: frozenset[str] = frozenset()
+    """Names of saved values that `assign` takes beside those of `values`, unless these are read straight into memory. They may
+    be there or not, and nothing is missing or left over for it."""
+
     may_refuse: bool = True
     """Cleared where `assign` runs nobody's code and cannot fail, so that no copy of the old value need be kept."""
 
@@ -210,6 +214,28 @@ class Adapter:
             saved: Element type and shape of each value that waits for the slot, by local name.
         """
         return None
+
+    def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
+        """Whether a slot variable that exists can take what was saved; if not, `make_slot` puts another in its place."""
+        return True
+
+    def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
+        """Makes the slot variable of another variable this one's too, for they were one when they were saved.
+
+        Args:
+            obj: The optimizer.
+            variable: The variable.
+            name: The slot's name.
+            slot: The other's.
+
+        Returns:
+            What undoes that, or None if it was not done.
+        """
+        return None
+
+    def undoing_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
+        """Called before `make_slot`; what it returns undoes that."""
+        return lambda: self.drop_slot(obj, variable, name)
 
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
         """Undoes `make_slot`, because the restore that asked for it failed."""

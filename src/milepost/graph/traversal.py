@@ -16,7 +16,7 @@ from milepost.graph.containers import find_trackable
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
-from milepost.graph.omissions import Omission, Omitted
+from milepost.graph.omissions import Accounted, Omission, Omitted
 from milepost.graph.places import Node, placed
 from milepost.graph.remedies import cannot_be_read, remedy_for
 
@@ -286,7 +286,7 @@ def _compare_with_accounts(graph: LiveGraph, ids: dict[int, int], *, slots: bool
         obj = graph.objects[number]
         below: dict[int, dict[str, int]] = {}
         held = {(reference.variable, reference.name) for reference in graph.slots.get(number, ())}
-        for steps, value, variable, remedy in adapter.account(obj):
+        for steps, value, variable, remedy in _account(adapter, obj, graph.paths[number]):
             if variable is not None:
                 if slots and (ids.get(id(variable), -1), steps[0]) not in held:
                     _note_slot(graph, number, ids.get(id(variable)), steps[0], remedy, noted)
@@ -310,6 +310,15 @@ def _compare_with_accounts(graph: LiveGraph, ids: dict[int, int], *, slots: bool
                     f"{type(obj).__name__} has this {kind} in its own account of its state, and the checkpoint has not"
                 )
                 graph.omissions.append(Omitted(path, kind, reason, remedy))
+
+
+def _account(adapter: Adapter, obj: Any, path: str) -> list[Accounted]:
+    try:
+        return list(adapter.account(obj))
+    except MilepostError as error:
+        raise error.with_context(key=path) from error.__cause__
+    except Exception as error:
+        raise cannot_be_read(obj, error).with_context(key=path) from error
 
 
 def _note_slot(graph: LiveGraph, owner: int, variable: int | None, name: str, remedy: str, noted: set[str]) -> None:

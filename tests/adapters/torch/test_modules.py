@@ -202,16 +202,6 @@ def test_modules_in_a_plain_list_are_complained_of(tmp_path):
         saved(tmp_path, net=Forgetful())
 
 
-def test_what_a_module_writes_into_its_state_dict_by_itself_is_refused(tmp_path):
-    class Own(nn.Linear):
-        def _save_to_state_dict(self, destination, prefix, keep_vars):
-            super()._save_to_state_dict(destination, prefix, keep_vars)
-            destination[prefix + "scale"] = torch.ones(1)
-
-    with pytest.raises(milepost.UntrackableError, match=r"net/scale[\s\S]*get_extra_state"):
-        saved(tmp_path, net=Own(2, 2))
-
-
 def test_modules_that_are_registered_elsewhere_may_be_in_a_list(tmp_path, recwarn):
     net = Net()
     net.order = [net.blocks[0], net.l1]
@@ -302,6 +292,23 @@ def test_weights_that_are_computed_from_meta_tensors_are_materialised(tmp_path):
     prune.identity(fresh, "weight")
     restored(saved(tmp_path, net=net), net=fresh).assert_consumed()
     assert torch.equal(fresh(torch.ones(1, 6)), net(torch.ones(1, 6)))
+
+
+def test_a_buffer_on_the_meta_device_is_named_if_its_module_has_nothing_else(tmp_path):
+    class Table(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.arange(4.0), persistent=False)
+
+    net = nn.Sequential(nn.Linear(3, 2), Table())
+    own, pickled = milepost.save_weights(net, tmp_path / "w"), tmp_path / "w.pt"
+    torch.save(net.state_dict(), pickled)
+    for path in (own, pickled):
+        with torch.device("meta"):
+            fresh = nn.Sequential(nn.Linear(3, 2), Table())
+        with pytest.warns(milepost.UnrestoredWarning, match="'table' of a Table") as warned:
+            milepost.load_weights(fresh, path)
+        assert len(warned) == 1
 
 
 def test_a_buffer_that_stays_on_the_meta_device_is_named(tmp_path):

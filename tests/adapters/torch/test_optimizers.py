@@ -61,17 +61,23 @@ def test_slots_are_saved_only_if_their_parameter_is(tmp_path):
     net = nn.Linear(3, 2)
     optimizer = adam(net)
     step(net, optimizer)
-    path = milepost.Checkpoint(optimizer=optimizer, bias=net.bias).write(tmp_path / "c")
+    checkpoint = milepost.Checkpoint(optimizer=optimizer, bias=net.bias)
+    with pytest.raises(milepost.UntrackableError, match=r"key: optimizer\n  remedy: put the model"):
+        checkpoint.write(tmp_path / "c")
+    path = checkpoint.write(tmp_path / "c", milepost.CheckpointOptions(allow_unsaved=["optimizer"]))
     slots = [name for name, _ in milepost.list_variables(path) if "OPTIMIZER_SLOT" in name]
     assert slots
     assert all(name.startswith("bias/") for name in slots)
 
 
-def test_an_optimizer_without_its_model_is_complained_of(tmp_path):
+def test_an_optimizer_without_its_model_is_refused(tmp_path):
     net = nn.Linear(3, 2)
     optimizer = adam(net)
     step(net, optimizer)
-    with pytest.warns(milepost.UntrackedWarning, match=r"^optimizer: not saved: the state that this Adam has"):
+    with (
+        pytest.warns(milepost.UntrackedWarning, match=r"^optimizer: not saved: the state that this Adam has"),
+        pytest.raises(milepost.UntrackableError, match=r"the state that this Adam has[\s\S]*key: optimizer"),
+    ):
         milepost.Checkpoint(optimizer=optimizer).write(tmp_path / "c")
 
 

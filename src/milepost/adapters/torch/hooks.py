@@ -7,7 +7,7 @@ after that, and before ``forward``; the numbers that the initialization drew are
 A parameter may be initialized after it was registered, which would overwrite what it was given. In the first call after
 the restore, operations in place on such a parameter do nothing; before that call, it is given its value once more; and
 where neither is possible, as in compiled calls, the call ends with an error. PyTorch calls no hook when Ctrl-C ends a
-call, so that first call is made by way of `_Call`.
+call, so calls are made by way of `_Call`.
 """
 
 from __future__ import annotations
@@ -81,24 +81,26 @@ class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untype
 
 
 class _Call:
-    """Calls a watched module, and ends what is active in its first call also if that is interrupted.
+    """Calls a watched module, and ends what is active in its first call however that ends.
 
     It stands where PyTorch has the compiled form of a module, which is never pickled or copied.
+
+    Attributes:
+        former: The compiled form, if there is one.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = weakref.ref(module)
+        self.former: Callable[..., Any] | None = module._compiled_call_impl
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         module = self._module()
         assert module is not None, "it is the module that calls this"
         try:
-            return module._call_impl(*args, **kwargs)
-        except Exception:
-            raise  # PyTorch has called the hooks
-        except BaseException:
-            _leave(module)
-            raise
+            return (self.former or module._call_impl)(*args, **kwargs)
+        finally:
+            if module in _pending:
+                _leave(module)
 
 
 _NO_VALUES: Final = frozenset({"requires_grad_", "retain_grad_", "share_memory_", "rename_"})
@@ -155,8 +157,7 @@ def _add_hooks(module: Any, watch: _Watch) -> None:
             module.register_forward_pre_hook(_before_call, prepend=True),
             module.register_forward_hook(_after_call, always_call=True),
         ]
-        if module._compiled_call_impl is None:
-            vars(module)["_compiled_call_impl"] = _Call(module)
+        vars(module)["_compiled_call_impl"] = _Call(module)
 
 
 def _untraced(function: _F) -> _F:
@@ -250,8 +251,9 @@ def _begin_call(module: Any) -> None:
     watch = _pending.get(module)
     if watch is not None and not watch.called:
         watch.called = True
-        watch.mode = _KeepRestored()
-        watch.mode.__enter__()
+        mode = _KeepRestored()
+        mode.__enter__()
+        watch.mode = mode
 
 
 @_untraced
@@ -307,8 +309,11 @@ def _release(module: Any) -> None:
     if watch is not None:
         for handle in watch.handles:
             handle.remove()
-        if isinstance(module._compiled_call_impl, _Call):
+        call = module._compiled_call_impl
+        if isinstance(call, _Call):
             del vars(module)["_compiled_call_impl"]
+            if call.former is not None:
+                vars(module)["_compiled_call_impl"] = call.former
     for installed, needed in ((_global_hooks, _pending), (_call_hooks, _containers)):
         while installed and not needed:
             installed.pop().remove()

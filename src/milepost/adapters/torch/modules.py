@@ -1,49 +1,80 @@
 """PyTorch modules: what their ``state_dict`` holds, under the names it is held by, and trackable objects in attributes.
 
-Wrappers that run a module otherwise (``DataParallel``, ``DistributedDataParallel``, ``torch.compile``) have the edges of
+What a module's own ``state_dict`` holds beside what is registered is in `accounts`. Wrappers that run a module otherwise (``DataParallel``, ``DistributedDataParallel``, ``torch.compile``) have the edges of
 the module that they wrap, so that files fit either.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 import torch
 
+from milepost.adapters.torch.accounts import (
+    EXTRA_STATE,
+    STATE_DICT,
+    accounted,
+    has_extra_state,
+    load_again,
+    loads_otherwise,
+    own_part,
+    own_state,
+    persistent_buffers,
+    tells_otherwise,
+    unwrapped,
+)
 from milepost.adapters.torch.hooks import watch_module
-from milepost.adapters.torch.private import UninitializedTensorMixin, save_to_state_dict
+from milepost.adapters.torch.private import UninitializedTensorMixin
+from milepost.adapters.torch.sharded import sharded_omission
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of_type, register
-from milepost.graph.omissions import Omission
+from milepost.graph.omissions import Accounted, Omission
 
-_WRAPPERS: Final = {
-    "torch.nn.parallel.data_parallel.DataParallel": "module",
-    "torch.nn.parallel.distributed.DistributedDataParallel": "module",
-    "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
-}
-"""Classes by name, for some of their modules take long to import, and the attribute with the module inside."""
-_EXTRA: Final = "_extra_state"
 _OWN: Final = frozenset(vars(torch.nn.Module()))
 _SETTINGS: Final = (torch.Tensor, np.ndarray, np.generic)
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None), torch.dtype})
 
 
+_named_already: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+"""Modules of whose buffers one was warned when the module around them was settled."""
+
+
 class ModuleAdapter(Adapter):
     """`torch.nn.Module`."""
+
+    conditional = True
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.nn.Module)
 
+    def tracks(self, obj: Any) -> bool:
+        return sharded_omission(obj) is None
+
+    def omission(self, obj: Any) -> Omission | None:
+        return sharded_omission(obj)
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        for steps, value in accounted(unwrapped(obj)):
+            yield Accounted(steps, value)
+
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         module = unwrapped(obj)
+        # First, since telling may change what is registered.
+        own = tells_otherwise(module) and own_state(module)
         yield from registered(module)
-        if type(module).get_extra_state is not torch.nn.Module.get_extra_state:
-            yield _EXTRA, view_of(module, _EXTRA, lambda: _extra_state(module))
+        if has_extra_state(module):
+            yield EXTRA_STATE, view_of(module, EXTRA_STATE, lambda: _extra_state(module))
+        if own:
+            yield STATE_DICT, _own_part(module)
         yield from _attributes(module)
-        yield from _written_otherwise(module)
+
+    def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
+        if STATE_DICT in saved:
+            yield STATE_DICT, _own_part(unwrapped(obj))
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
         module = unwrapped(obj)
@@ -59,24 +90,15 @@ class ModuleAdapter(Adapter):
 
     def settled(self, obj: Any) -> None:
         module = unwrapped(obj)
-        for name in getattr(module, "_non_persistent_buffers_set", ()):
-            buffer = module._buffers[name]
-            if buffer is not None and buffer.is_meta and not isinstance(buffer, UninitializedTensorMixin):
-                warn(
-                    f"the buffer {name!r} of a {type(module).__name__} is on the meta device still: it is not persistent, "
-                    "so it was not saved; give it its value before the module is called",
-                    UnrestoredWarning,
-                )
+        if loads_otherwise(module):
+            load_again(module)
+        if module in _named_already:
+            _named_already.discard(module)
+        else:
+            _name_buffers_without_memory(module)
 
     def watch(self, obj: Any) -> None:
         watch_module(obj, unwrapped(obj))
-
-
-def unwrapped(module: Any) -> Any:
-    """The module inside all wrappers."""
-    while (attribute := _wrapped_attribute(type(module))) is not None:
-        module = module._modules[attribute]
-    return module
 
 
 def registered(module: Any) -> Iterator[tuple[str, Any]]:
@@ -84,21 +106,42 @@ def registered(module: Any) -> Iterator[tuple[str, Any]]:
     for name, parameter in module._parameters.items():
         if parameter is not None and not isinstance(parameter, UninitializedTensorMixin):
             yield name, parameter
-    passing = getattr(module, "_non_persistent_buffers_set", ())
-    for name, buffer in module._buffers.items():
-        if buffer is not None and name not in passing and not isinstance(buffer, UninitializedTensorMixin):
+    for name, buffer in persistent_buffers(module):
+        if buffer is not None and not isinstance(buffer, UninitializedTensorMixin):
             yield name, buffer
     for name, child in module._modules.items():
         if child is not None:
             yield name, child
 
 
-def _wrapped_attribute(kind: type) -> str | None:
-    for base in kind.__mro__:
-        found = _WRAPPERS.get(f"{base.__module__}.{base.__qualname__}")
-        if found is not None:
-            return found
-    return None
+def _name_buffers_without_memory(module: Any) -> None:
+    """Warns of buffers that no checkpoint holds and that are on the meta device still.
+
+    Modules inside are looked at too if they have no other state, for then a checkpoint may not know of them.
+    """
+    for name in getattr(module, "_non_persistent_buffers_set", ()):
+        buffer = module._buffers[name]
+        if buffer is not None and buffer.is_meta and not isinstance(buffer, UninitializedTensorMixin):
+            warn(
+                f"the buffer {name!r} of a {type(module).__name__} is on the meta device still: it is not persistent, "
+                "so it was not saved; give it its value before the module is called",
+                UnrestoredWarning,
+            )
+    for child in module._modules.values():
+        if child is not None and not _has_state(child):
+            _name_buffers_without_memory(child)
+            _named_already.add(child)
+
+
+def _has_state(module: Any) -> bool:
+    own = (*module._parameters.values(), *(buffer for _, buffer in persistent_buffers(module)))
+    if any(each is not None for each in own):
+        return True
+    return any(child is not None and _has_state(child) for child in module._modules.values())
+
+
+def _own_part(module: Any) -> Part:
+    return view_of(module, STATE_DICT, lambda: own_part(module))
 
 
 def _extra_state(module: Any) -> Part:
@@ -108,21 +151,6 @@ def _extra_state(module: Any) -> Part:
         lambda owner, state: owner.set_extra_state(state),
         f"the extra state of {type(module).__name__}",
     )
-
-
-def _written_otherwise(module: Any) -> Iterator[tuple[str, Any]]:
-    """What a module of a class that writes its own ``state_dict`` adds to it."""
-    if type(module)._save_to_state_dict is save_to_state_dict:
-        return
-    written: dict[str, Any] = {}
-    module._save_to_state_dict(written, "", True)
-    known = {_EXTRA, *module._parameters, *module._buffers}
-    for name in written:
-        if name not in known:
-            yield (
-                name,
-                _Forgotten(Omission("the module's own _save_to_state_dict() writes this", "use get_extra_state()")),
-            )
 
 
 def _attributes(module: Any) -> Iterator[tuple[str, Any]]:

@@ -6,77 +6,132 @@
     net/weight/.OPTIMIZER_SLOT/optimizer/func_evals/.ATTRIBUTES/py_state         other state
     optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE                       see `param_groups`
 
-State does not exist before the first step. Restoring makes it, with the types and shapes that were saved, which need not
-be the parameter's.
+State does not exist before the first step. Restoring makes it, with the types, shapes and strides that were saved, which
+need not be the parameter's. State that exists is restored in place if it has these.
+
+An optimizer whose class or hooks write its ``state_dict`` otherwise than `torch.optim.Optimizer` does is saved by that
+account alone, as plain state::
+
+    optimizer/state_dict/.ATTRIBUTES/py_state
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.memory import torch_dtype
+from milepost.adapters.optimizer_settings import NO_STATE
+from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
+from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
+from milepost.adapters.torch.memory import stored_as, stored_shape, torch_dtype
 from milepost.adapters.torch.param_groups import ParamGroups, remember
+from milepost.adapters.torch.sharded import sharded_omission
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
 from milepost.adapters.torch.views import Part, forget_view, view_of
-from milepost.graph.adapter import Adapter, adapter_of_type, register
+from milepost.errors import MilepostError
+from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, register
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.omissions import Accounted, Omission
+from milepost.graph.plain_state import TEXT
 from milepost.tensor import TensorSpec
 
 _GROUPS: Final = "param_groups"
 _COMMON: Final = "state"
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
+_PLAIN: Final = torch.optim.Optimizer
+_WRAPPERS: Final = {"accelerate.optimizer.AcceleratedOptimizer": "optimizer"}
+"""Classes by name that step otherwise and have no state, and the attribute with the optimizer inside."""
+_HOOKS: Final = (
+    *("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks"),
+    *("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks"),
+)
 
 
 class OptimizerAdapter(Adapter):
     """`torch.optim.Optimizer`."""
 
     slots_are_children = True
+    conditional = True
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.optim.Optimizer)
 
+    def tracks(self, obj: Any) -> bool:
+        return sharded_omission(obj) is None
+
+    def omission(self, obj: Any) -> Omission | None:
+        return sharded_omission(obj)
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        obj = unwrapped(obj)
+        if _tells_otherwise(obj):
+            return
+        for parameter, state in obj.state.items():
+            if isinstance(parameter, torch.Tensor):
+                remedy = _remedy(parameter)
+                for name, value in state.items():
+                    yield Accounted((name,), value, parameter, remedy)
+            else:
+                yield Accounted((_COMMON,), state)
+        for position, group in enumerate(obj.param_groups):
+            for name, value in group.items():
+                if name not in NO_STATE:
+                    yield Accounted((_GROUPS, str(position), name), value)
+
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        yield _GROUPS, view_of(obj, _GROUPS, lambda: ParamGroups(obj))
-        if any(isinstance(key, str) for key in obj.state):
-            yield _COMMON, view_of(obj, _COMMON, lambda: Part(obj, _common_state, _set_common_state, _COMMON))
+        obj = unwrapped(obj)
+        told = _tells_otherwise(obj)
+        if told:
+            yield STATE_DICT, _whole(obj)
+        else:
+            yield _GROUPS, view_of(obj, _GROUPS, lambda: ParamGroups(obj))
+            if not all(isinstance(key, torch.Tensor) for key in obj.state):
+                yield _COMMON, _common(obj)
         for name, value in list(vars(obj).items()):
-            # Optimizers inside optimizers; tensors and numbers there are settings.
-            if name not in _OWN and not name.startswith("_") and _is_state(value):
+            # Optimizers inside optimizers, unless they are in the account; tensors and numbers there are settings.
+            if name in _OWN or name.startswith("_") or (told and isinstance(value, torch.optim.Optimizer)):
+                continue
+            if _is_state(value):
                 yield name, value
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
-        vars(obj).update(changes)
+        vars(unwrapped(obj)).update(changes)
         return obj
 
     def stand_ins(self, obj: Any, saved: Iterable[str]) -> Iterable[tuple[str, Any]]:
-        yield _COMMON, view_of(obj, _COMMON, lambda: Part(obj, _common_state, _set_common_state, _COMMON))
+        yield _COMMON, _common(unwrapped(obj))
 
     def has_slots(self, obj: Any) -> bool:
-        return True
+        return not _tells_otherwise(unwrapped(obj))
 
     def slot_names(self, obj: Any) -> Sequence[str]:
         names: dict[str, None] = {}
-        for parameter, state in obj.state.items():
+        for parameter, state in unwrapped(obj).state.items():
             if isinstance(parameter, torch.Tensor):
                 names.update(dict.fromkeys(state))
         return list(names)
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
+        obj = unwrapped(obj)
         # Asking `state` for what it lacks would make it.
         if not isinstance(variable, torch.Tensor) or variable not in obj.state or name not in obj.state[variable]:
             return None
         value = obj.state[variable][name]
-        return value if isinstance(value, torch.Tensor) and not _changes_kinds(obj) else _part(obj, variable, name)
+        if not isinstance(value, torch.Tensor) or _changes_kinds(obj):
+            return _part(obj, variable, name)
+        if unlike_layout(value, variable):
+            keep_layout(value)
+        return value
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
+        obj = unwrapped(obj)
         group = _group_of(obj, variable)
         if group is None:
             return None
-        if list(saved) != [VARIABLE_VALUE] or _changes_kinds(obj):
+        if VARIABLE_VALUE not in saved or not saved.keys() <= {VARIABLE_VALUE, STRIDES} or _changes_kinds(obj):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
         spec = saved[VARIABLE_VALUE]
@@ -84,24 +139,108 @@ class OptimizerAdapter(Adapter):
         device = home_of(variable)
         if not spec.shape and not (group.get("capturable") or group.get("fused") or isinstance(obj, torch.optim.ASGD)):
             device = torch.device("cpu")
-        if spec.shape == tuple(variable.shape):
+        if STRIDES in saved:
+            slot = torch.empty(spec.shape, dtype=dtype, device=device)
+            keep_layout(slot)
+        elif spec.shape == tuple(variable.shape):
             slot = torch.empty_like(variable, dtype=dtype, device=device, requires_grad=False)
         else:
             slot = torch.empty(spec.shape, dtype=dtype, device=device)
         obj.state[variable][name] = slot
         return slot
 
+    def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
+        obj = unwrapped(obj)
+        value = obj.state[variable][name]
+        if not isinstance(value, torch.Tensor) or _changes_kinds(obj) or _group_of(obj, variable) is None:
+            return True
+        stored = stored_as(value.dtype)
+        if TEXT in saved or VARIABLE_VALUE not in saved or stored.name != VARIABLE_VALUE:
+            return TEXT not in saved
+        spec = saved[VARIABLE_VALUE]
+        if (stored.dtype, stored_shape(value)) != (spec.dtype, spec.shape):
+            return False
+        return STRIDES not in saved and value.is_contiguous() and not unlike_layout(value, variable)
+
+    def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
+        obj = unwrapped(obj)
+        if _group_of(obj, variable) is None or not isinstance(slot, torch.Tensor):
+            return None
+        undo = self.undoing_slot(obj, variable, name)
+        obj.state[variable][name] = slot
+        return undo
+
+    def undoing_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
+        obj = unwrapped(obj)
+        if variable not in obj.state or name not in obj.state[variable]:
+            return lambda: self.drop_slot(obj, variable, name)
+        value = obj.state[variable][name]
+
+        def put_back() -> None:
+            obj.state[variable][name] = value
+
+        return put_back
+
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
-        obj.state[variable].pop(name, None)
-        if not obj.state[variable]:
-            del obj.state[variable]
+        obj = unwrapped(obj)
+        if variable in obj.state:
+            obj.state[variable].pop(name, None)
+            if not obj.state[variable]:
+                del obj.state[variable]
         forget_view(obj, (id(variable), name))
 
     def settled(self, obj: Any) -> None:
-        remember(obj)
+        remember(unwrapped(obj))
 
     def watch(self, obj: Any) -> None:
-        watch_step(obj, obj)
+        watch_step(unwrapped(obj), obj)
+
+
+def unwrapped(optimizer: Any) -> Any:
+    """The optimizer inside all wrappers that have no state of their own."""
+    while True:
+        names = (f"{base.__module__}.{base.__qualname__}" for base in type(optimizer).__mro__)
+        attribute = next((_WRAPPERS[name] for name in names if name in _WRAPPERS), None)
+        if attribute is None:
+            return optimizer
+        optimizer = vars(optimizer)[attribute]
+
+
+def _tells_otherwise(optimizer: Any) -> bool:
+    """Whether the ``state_dict`` of an optimizer may hold something else than its state and its groups."""
+    kind, own = type(optimizer), vars(optimizer)
+    if kind.state_dict is not _PLAIN.state_dict or kind.load_state_dict is not _PLAIN.load_state_dict:
+        return True
+    if STATE_DICT in own or "load_state_dict" in own or any(own.get(name) for name in _HOOKS):
+        return True
+    return any(
+        type(state) is not dict or not all(type(name) is str for name in state)
+        for key, state in optimizer.state.items()
+        if isinstance(key, torch.Tensor)
+    )
+
+
+def _whole(optimizer: Any) -> Part:
+    name = f"state_dict() of a {type(optimizer).__name__}"
+    return view_of(
+        optimizer, STATE_DICT, lambda: Part(optimizer, _told, lambda owner, state: owner.load_state_dict(state), name)
+    )
+
+
+def _told(optimizer: Any) -> Any:
+    try:
+        return optimizer.state_dict()
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise state_dict_fails(optimizer, error) from error
+
+
+def _remedy(parameter: Any) -> str:
+    """What to do where a parameter cannot be saved itself, and so its state cannot either."""
+    adapter = adapter_of_type(type(parameter))
+    omission = adapter.omission(parameter) if adapter is not None else None
+    return omission.remedy if omission is not None else ""
 
 
 def _changes_kinds(optimizer: Any) -> bool:
@@ -130,8 +269,12 @@ def _group_of(optimizer: Any, parameter: Any) -> Any:
     return group if found is parameter else None
 
 
-def _common_state(optimizer: Any) -> dict[str, Any]:
-    return {key: value for key, value in optimizer.state.items() if isinstance(key, str)}
+def _common(optimizer: Any) -> Part:
+    return view_of(optimizer, _COMMON, lambda: Part(optimizer, _common_state, _set_common_state, _COMMON))
+
+
+def _common_state(optimizer: Any) -> dict[Any, Any]:
+    return {key: value for key, value in optimizer.state.items() if not isinstance(key, torch.Tensor)}
 
 
 def _set_common_state(optimizer: Any, state: Any) -> None:
@@ -141,7 +284,7 @@ def _set_common_state(optimizer: Any, state: Any) -> None:
 def _is_state(value: Any) -> bool:
     if isinstance(value, (torch.Tensor, list, dict, tuple)):
         return False
-    adapter = adapter_of_type(type(value))
+    adapter = adapter_of(value)
     return adapter is not None and not adapter.leaf
 
 

@@ -2,12 +2,13 @@
 
 ::
 
-    optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE       a number or a tensor
+    optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE       a number, or a tensor; for a tensor, py_state says so
     optimizer/param_groups/0/betas/.ATTRIBUTES/VARIABLE_VALUE    a tuple of floats, as a vector
     optimizer/param_groups/0/.../.ATTRIBUTES/py_state            anything else, such as None
 
 Which implementation computes a step (``fused``, ``foreach``, ``capturable``, ``differentiable``) is the program's choice
-and no state. A hyperparameter that is a tensor is restored in place, for compiled steps hold it.
+and no state. A hyperparameter comes back as what it was saved as. Where both are tensors of one type and shape, the present one
+is restored in place, for compiled steps hold it; and so is a tensor that the program gave the optimizer, from a number.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
-from milepost.adapters.torch.memory import as_array
 from milepost.adapters.torch.steps import before_step, watch_step
 from milepost.adapters.torch.views import forget_view, view_of
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.plain_state import pack, unpack
+from milepost.graph.plain_state import TEXT, pack, to_text, unpack
 from milepost.tensor import DType
 
 
@@ -94,6 +94,14 @@ class Hyperparameter:
         group = self._group()
         return {} if group is None else group.settings
 
+    @property
+    def is_given(self) -> bool:
+        """Whether it is what the program made the optimizer with, and not what a step has made of that."""
+        group = self._group()
+        if group is None:
+            return False
+        return isinstance(group.optimizer.defaults.get(self.name), torch.Tensor) or not group.optimizer.state
+
 
 class ParamGroupsAdapter(Adapter):
     """`ParamGroups`."""
@@ -142,29 +150,31 @@ class HyperparameterAdapter(Adapter):
     def values(self, obj: Hyperparameter) -> Sequence[Value]:
         if obj.name not in obj.settings:
             return ()
-        packed = _packed(obj.settings[obj.name], obj.name)
-        return [Value(name, DType.of(array), array.shape, array) for name, array in packed.items()]
+        packed = _packed(obj.settings[obj.name])
+        as_text = VARIABLE_VALUE not in packed
+        return [
+            Value(name, DType.of(array), array.shape, array, private=name == TEXT and not as_text)
+            for name, array in packed.items()
+        ]
 
     def assign(self, obj: Hyperparameter, arrays: Mapping[str, Array]) -> Hyperparameter:
         settings, present = obj.settings, obj.settings.get(obj.name)
-        if VARIABLE_VALUE not in arrays:
-            settings[obj.name] = unpack(arrays)
+        if TEXT in arrays or VARIABLE_VALUE not in arrays:
+            settings[obj.name] = _into(present, unpack(arrays))
             return obj
         array = arrays[VARIABLE_VALUE]
         if array.ndim > 1 or array.dtype.kind not in "biuf":
             raise MismatchError(
                 "this is no value for a hyperparameter",
-                key=obj.name,
                 expected="a number, or several",
                 found=f"{DType.of(array)} of shape {array.shape}",
                 remedy="restore into an optimizer of the kind that was saved",
             )
-        if isinstance(present, torch.Tensor) and present.shape == array.shape:
+        if isinstance(present, torch.Tensor) and present.shape == array.shape and obj.is_given:
             with torch.no_grad():
                 present.copy_(torch.from_numpy(np.array(array)))
         elif array.ndim:
-            kind = list if isinstance(present, list) else tuple
-            settings[obj.name] = kind(array.tolist())
+            settings[obj.name] = tuple(array.tolist())
         else:
             settings[obj.name] = array.item()
         return obj
@@ -203,11 +213,38 @@ def _group(optimizer: Any, position: int) -> ParamGroup:
     return view_of(optimizer, ("group", position), lambda: ParamGroup(optimizer, position))
 
 
-def _packed(value: Any, name: str) -> Mapping[str, Array]:
+def _packed(value: Any) -> Mapping[str, Array]:
     if isinstance(value, torch.Tensor) and value.ndim < 2:
-        return {VARIABLE_VALUE: as_array(value)}
+        arrays: dict[str, Array] = {}
+
+        def store(array: Array, path: str) -> dict[str, Any]:
+            arrays[VARIABLE_VALUE] = array
+            return {"entry": VARIABLE_VALUE}
+
+        arrays[TEXT] = np.empty((), object)
+        arrays[TEXT][()] = to_text(value, "", store).encode()
+        return arrays
     array = as_setting(value)
-    return pack(value, name) if array is None else {VARIABLE_VALUE: array}
+    return pack(value) if array is None else {VARIABLE_VALUE: array}
+
+
+def _into(present: Any, value: Any) -> Any:
+    """A saved value, in the memory of tensors that are there already where it has any."""
+    if isinstance(value, torch.Tensor):
+        if isinstance(present, torch.Tensor) and _alike(present, value):
+            with torch.no_grad():
+                present.copy_(value)
+            return present
+        return value
+    if type(value) in (list, tuple) and type(present) is type(value) and len(present) == len(value):
+        return type(value)(_into(old, new) for old, new in zip(present, value, strict=True))
+    return value
+
+
+def _alike(present: torch.Tensor, value: torch.Tensor) -> bool:
+    if (present.dtype, present.shape) != (value.dtype, value.shape):
+        return False
+    return value.ndim < 2 or present.stride() == value.stride()
 
 
 for _adapter in (ParamGroupsAdapter(), ParamGroupAdapter(), HyperparameterAdapter()):

@@ -22,6 +22,7 @@ __all__ = [
     "default_store",
     "hide_from_compilers",
     "is_traceable_wrapper_subclass",
+    "load_from_state_dict",
     "registration",
     "save_to_state_dict",
     "swap_tensors",
@@ -35,6 +36,9 @@ hide_from_compilers: Callable[..., Any] = torch._disable_dynamo
 
 save_to_state_dict: Final[Any] = torch.nn.Module._save_to_state_dict
 """What a class overrides that writes more than its parameters and buffers."""
+
+load_from_state_dict: Final[Any] = torch.nn.Module._load_from_state_dict
+"""What a class overrides that reads more, or otherwise."""
 
 default_store: Callable[[], Any] | None = None
 """The store by which the processes of the default group met; returns None where it has none, as with MPI."""
@@ -53,12 +57,20 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_compiled_call_impl": "what a compiled module is called by, in place of `_call_impl`",
         "_call_impl": "a call with its hooks",
         "_save_to_state_dict": "whether a class writes what is no parameter or buffer",
+        "_load_from_state_dict": "whether a class does something else than to copy",
+        "_state_dict_hooks": "whether hooks change what is written",
+        "_state_dict_pre_hooks": "whether hooks change the module before that",
+        "_load_state_dict_post_hooks": "whether something is done after loading",
     },
     "torch.Tensor": {
         "_version": "whether a value was changed since it was restored",
     },
     "torch.optim.Optimizer": {
         "_optimizer_step_pre_hooks": "whether a hook before the step is there already",
+        "_optimizer_state_dict_pre_hooks": "whether hooks change the optimizer before it tells its state",
+        "_optimizer_state_dict_post_hooks": "whether hooks change what it tells",
+        "_optimizer_load_state_dict_pre_hooks": "whether hooks change what it loads",
+        "_optimizer_load_state_dict_post_hooks": "whether something is done after loading",
     },
 }
 """Private attributes of objects, by class and name, each with what for."""

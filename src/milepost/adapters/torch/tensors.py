@@ -7,16 +7,21 @@ same object, so that optimizers and tied modules keep it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import torch
 
+from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, is_kept, strides_to_save
 from milepost.adapters.torch.memory import as_array, as_tensor, changed, memory, stored_as, stored_shape, write
 from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceable_wrapper_subclass, swap_tensors
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.omissions import Omission
 from milepost.graph.plain_state import register_kind
+from milepost.tensor import DType
+
+_INT64: Final = DType.of("int64")
 
 
 class TensorAdapter(Adapter):
@@ -25,6 +30,7 @@ class TensorAdapter(Adapter):
     leaf = True
     conditional = True
     may_refuse = False
+    hints = frozenset({STRIDES})
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.Tensor)
@@ -46,10 +52,23 @@ class TensorAdapter(Adapter):
     def values(self, obj: Any) -> Sequence[Value]:
         return [_value(prefix, part) for prefix, part in _parts(obj)]
 
+    def values_to_save(self, obj: Any) -> Sequence[Value]:
+        values = self.values(obj)
+        strides = strides_to_save(obj) if len(values) == 1 else None
+        if strides is not None:
+            values = [*values, Value(STRIDES, _INT64, strides.shape, strides, private=True)]
+        return values
+
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        strides = arrays.get(STRIDES)
+        if strides is not None:
+            arrays = {name: array for name, array in arrays.items() if name != STRIDES}
         parts = list(_parts(obj))
         if len(parts) == 1 and obj.is_meta:
-            return _materialised(obj, next(iter(arrays.values())))
+            return _materialised(obj, next(iter(arrays.values())), strides)
+        if strides is not None and is_kept(obj):
+            obj.data = empty_with_strides(obj, obj.device, strides)
+            parts = list(_parts(obj))
         if len(parts) == 1 and _overlaps_itself(obj):
             return as_tensor(next(iter(arrays.values())), obj.dtype).to(obj.device)
         for prefix, part in parts:
@@ -78,7 +97,8 @@ def _value(prefix: str, tensor: torch.Tensor) -> Value:
     name = prefix or stored.name
     if tensor.is_meta:
         return Value(name, stored.dtype, stored_shape(tensor), lambda: _no_value(tensor))
-    return Value(name, stored.dtype, stored_shape(tensor), lambda: as_array(tensor), memory(tensor))
+    destination = None if is_kept(tensor) else memory(tensor)
+    return Value(name, stored.dtype, stored_shape(tensor), lambda: as_array(tensor), destination)
 
 
 def _no_value(tensor: torch.Tensor) -> Array:
@@ -97,9 +117,11 @@ def home_of(tensor: torch.Tensor) -> torch.device:
     return torch.device("cpu") if default.type == "meta" else default
 
 
-def _materialised(tensor: torch.Tensor, array: Array) -> torch.Tensor:
+def _materialised(tensor: torch.Tensor, array: Array, strides: Array | None) -> torch.Tensor:
     value = as_tensor(array, tensor.dtype).to(home_of(tensor))
-    if not value.is_contiguous(memory_format=torch.preserve_format) or value.stride() != tensor.stride():
+    if strides is not None and tensor.is_contiguous():
+        value = empty_with_strides(tensor, value.device, strides).copy_(value)
+    elif not value.is_contiguous(memory_format=torch.preserve_format) or value.stride() != tensor.stride():
         value = torch.empty_strided(tensor.shape, tensor.stride(), dtype=value.dtype, device=value.device).copy_(value)
     value.requires_grad_(tensor.requires_grad)
     # Exchanges what is inside; class, attributes and weak references stay with the object.
@@ -113,4 +135,23 @@ def _overlaps_itself(tensor: torch.Tensor) -> bool:
 
 
 register(TensorAdapter())
+
+
+def _with_strides(value: Any) -> dict[str, Any]:
+    return {"strides": list(value.stride()), "value": as_array(value)}
+
+
+def _from_strides(members: Any) -> torch.Tensor:
+    value = as_tensor(members["value"].copy())
+    tensor = empty_with_strides(value, value.device, np.array(members["strides"], np.int64))
+    write(tensor, members["value"])
+    return tensor
+
+
 register_kind("torch", lambda value: isinstance(value, torch.Tensor), as_array, lambda array: as_tensor(array.copy()))
+register_kind(
+    "torch.strided",
+    lambda value: isinstance(value, torch.Tensor) and strides_to_save(value) is not None,
+    _with_strides,
+    _from_strides,
+)

@@ -1,0 +1,37 @@
+"""Modules and optimizers of which each process holds a part: they are refused, since one process writes a checkpoint.
+
+They are known by the names of their classes, for their modules take long to import.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Final
+
+from milepost.graph.omissions import Omission
+
+_MODULE: Final = Omission(
+    "each process holds a part of this module, and a checkpoint would hold the part of one",
+    "gather the whole state with torch.distributed.checkpoint.state_dict.get_model_state_dict(), with "
+    "StateDictOptions(full_state_dict=True), and save that",
+)
+_OPTIMIZER: Final = Omission(
+    "each process holds a part of this optimizer's state, and a checkpoint would hold the part of one",
+    "train with the optimizer that it is made of, under DistributedDataParallel",
+)
+_CLASSES: Final = {
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": _MODULE,
+    "fairscale.nn.data_parallel.fully_sharded_data_parallel.FullyShardedDataParallel": _MODULE,
+    "torch.distributed.optim.zero_redundancy_optimizer.ZeroRedundancyOptimizer": _OPTIMIZER,
+    "fairscale.optim.oss.OSS": _OPTIMIZER,
+}
+_known: Final[weakref.WeakKeyDictionary[type, Omission | None]] = weakref.WeakKeyDictionary()
+
+
+def sharded_omission(obj: Any) -> Omission | None:
+    """Why a module or an optimizer is refused, or None if it is whole."""
+    kind = type(obj)
+    if kind not in _known:
+        names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
+        _known[kind] = next((_CLASSES[name] for name in names if name in _CLASSES), None)
+    return _known[kind]

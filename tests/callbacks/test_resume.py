@@ -104,6 +104,31 @@ def test_interrupted_runs_end_as_if_nothing_had_happened(trainer, tmp_path):
         assert outcome == expected, name
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("trainer", ["tensorflow", "tf_keras"])
+def test_an_epoch_that_was_resumed_is_saved_and_resumed_again(trainer, tmp_path):
+    """On a step count, and on SIGTERM, in the epoch in which the run was taken up."""
+    missing = [package for package in TRAINERS[trainer][2] if not is_installed(package)]
+    if missing:
+        pytest.skip(f"{missing[0]} is not installed")
+    options = {"every_steps": 1, "on_sigterm": True}
+
+    def run(stop):
+        runs = {kind: {"data": kind, "options": options, "stop": stop} for kind in ("dataset", "endless dataset")}
+        return Child(trainer, tmp_path / "parts", runs).outcomes()
+
+    assert set(run(["raise", 7]).values()) == {"interrupted"}
+    assert set(run(["raise", 3]).values()) == {"interrupted"}
+    assert all(outcome["terminated"] for outcome in run(["term", 1]).values())
+    resumed = run(None)
+    runs = {kind: {"data": kind, "options": options} for kind in resumed}
+    whole = Child(trainer, tmp_path / "whole", runs).outcomes()
+    for kind, outcome in resumed.items():
+        assert len(outcome["losses"]) == len(whole[kind]["losses"]) - 9
+        whole[kind]["losses"] = whole[kind]["losses"][9:]
+        assert outcome == whole[kind]
+
+
 class TestSigterm:
     @pytest.fixture(scope="class")
     @classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Collection
 from typing import Any, Final, cast
 
 from milepost.errors import MilepostError
@@ -24,9 +25,10 @@ class _Watch:
 
     Args:
         kind: The class.
+        unseen: Names of attributes whose children have names of their own, and of which the framework never tells.
     """
 
-    def __init__(self, kind: type) -> None:
+    def __init__(self, kind: type, unseen: Collection[str]) -> None:
         own = vars(kind).get(_METHOD)
         holders: list[weakref.ref[Any]] = []
         watched = weakref.ref(kind)
@@ -36,7 +38,8 @@ class _Watch:
                 own(obj, name, value)
             else:
                 super(cast("Any", watched()), obj).__setattr__(name, value)
-            if name in waiting_on(obj) and not _is_announced(value):
+            edges = waiting_on(obj)
+            if edges and (name in unseen or (name in edges and not _is_announced(value))):
                 try:
                     look_again(obj)
                 except MilepostError:
@@ -72,13 +75,19 @@ def _is_announced(value: Any) -> bool:
     )
 
 
-def watch_attributes(obj: Any) -> None:
-    """Watches what is assigned to an object on which values wait, until nothing waits on it any more."""
+def watch_attributes(obj: Any, unseen: Collection[str] = ()) -> None:
+    """Watches what is assigned to an object on which values wait, until nothing waits on it any more.
+
+    Args:
+        obj: The object.
+        unseen: Names of attributes whose children have names of their own, and of which the framework never tells; the same
+            for all objects of a class.
+    """
     kind = type(obj)
     watch = _watches.get(kind)
     if watch is None:
         try:
-            watch = _watches[kind] = _Watch(kind)
+            watch = _watches[kind] = _Watch(kind, unseen)
         except TypeError:
             return  # A class of an extension, which keeps its methods. A save looks again.
     if all(reference() is not obj for reference in watch.holders):

@@ -45,6 +45,7 @@ class DatasetFeed:
         self._iterators = Iterators(dataset, copy_of(dataset))
         self._cardinality = int(dataset.cardinality())
         self._steps: int | None = None
+        self._is_asked = False
         self._is_unread = False
         self._is_read = False
         self._count = 0
@@ -58,7 +59,7 @@ class DatasetFeed:
         self._steps = steps
 
     def rewind(self) -> None:
-        self._is_unread = self._is_read = False
+        self._is_asked = self._is_unread = self._is_read = False
         self._count = 0
 
     def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
@@ -72,7 +73,7 @@ class DatasetFeed:
         self._is_unread = False
 
     def trained(self, batches: int) -> None:
-        self._is_read = self._is_read or self._is_unread
+        self._is_read = self._is_asked
         self._is_unread = False
         self._count += batches
 
@@ -92,7 +93,7 @@ class DatasetFeed:
         if not self._is_unread:
             self._iterators.new()
             self._count = 0
-        self._is_unread = True
+        self._is_asked = self._is_unread = True
         return self._iterators.current
 
     def _observed(self, dataset: Any) -> Any:

@@ -34,12 +34,14 @@ class Accounted(NamedTuple):
         value: The part.
         variable: For a slot variable, the variable; ``steps`` then is the slot's name alone.
         remedy: What to do if a checkpoint lacks it.
+        anywhere: Whether ``value`` is an object that may be held under any name, so that ``steps`` only name it in errors.
     """
 
     steps: Sequence[str]
     value: Any
     variable: Any = None
     remedy: str = ""
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

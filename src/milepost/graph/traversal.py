@@ -286,18 +286,20 @@ def _compare_with_accounts(graph: LiveGraph, ids: dict[int, int], *, slots: bool
         obj = graph.objects[number]
         below: dict[int, dict[str, int]] = {}
         held = {(reference.variable, reference.name) for reference in graph.slots.get(number, ())}
-        for steps, value, variable, remedy in _account(adapter, obj, graph.paths[number]):
+        for steps, value, variable, remedy, anywhere in _account(adapter, obj, graph.paths[number]):
             if variable is not None:
                 if slots and (ids.get(id(variable), -1), steps[0]) not in held:
                     _note_slot(graph, number, ids.get(id(variable)), steps[0], remedy, noted)
                 continue
             node, path = number, graph.paths[number]
+            if anywhere and id(value) in ids:
+                continue
             for step in steps:
                 names = below.get(node)
                 if names is None:
                     names = below[node] = dict(graph.edges[node])
                 path = child_path(path, step, is_root=path == "")
-                if step not in names:
+                if step not in names or anywhere:
                     break
                 node = names[step]
                 covered.add(node)

@@ -76,7 +76,9 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
         kind = type(value)
         if kind in _PLAIN or name in _BOOKKEEPING or name.startswith("_self_"):
             continue
-        if isinstance(value, set) or _is_array(kind):  # arrays are settings in Keras; sets have no names
+        # Arrays are settings in Keras. Members of sets have no names: of Keras' own sets they are in its lists, and walks
+        # complain of others.
+        if (isinstance(value, set) and kind is not set) or _is_array(kind):
             continue
         if isinstance(value, (list, tuple, dict)):
             found = set(_state_in(value, 0))

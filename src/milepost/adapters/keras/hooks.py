@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.adapters.attributes import watch_attributes
+from milepost.adapters.keras.own_state import give_own_state, is_own_state_waiting
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter
 from milepost.graph.by_identity import forgetting
@@ -62,7 +63,8 @@ def deliver(obj: Any) -> None:
         except MilepostError as error:
             error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
             raise
-    if not waiting_on(obj):
+    give_own_state(obj)
+    if not waiting_on(obj) and not is_own_state_waiting(obj):
         _unhook(obj)
 
 

@@ -6,12 +6,13 @@ it, and keys read as one would guess.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.backends import backend
-from milepost.adapters.keras.hooks import HookedAdapter
+from milepost.adapters.keras.hooks import HookedAdapter, hook
+from milepost.adapters.keras.own_state import assign_own_state, own_state
 from milepost.adapters.keras.private import (
     KerasSaveable,
     Layer,
@@ -20,7 +21,8 @@ from milepost.adapters.keras.private import (
     SeedGenerator,
     Variable,
 )
-from milepost.graph.adapter import register
+from milepost.graph.adapter import Array, Value, register
+from milepost.graph.omissions import Accounted
 
 _COMPILED: Final = frozenset({"_loss_tracker", "_compile_metrics", "_compile_loss"})
 _OLD_NAMES: Final = {
@@ -29,6 +31,9 @@ _OLD_NAMES: Final = {
     "Normalization": {"adapt_mean": "mean", "adapt_variance": "variance"},
 }
 """For classes of layers, names of attributes that Keras 2 called otherwise, where no underscore makes the difference."""
+
+
+_REMEDY: Final = "hold it in an attribute, or in a list or dict in an attribute"
 
 
 class ObjectAdapter(HookedAdapter):
@@ -44,6 +49,17 @@ class ObjectAdapter(HookedAdapter):
         # TensorFlow tracks no seed generators; those that are an argument of a checkpoint are no business of this.
         names = [name for name, value in attributes(obj) if isinstance(value, SeedGenerator)]
         return [*names, "_seed_generators"]
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return own_state(obj)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        if assign_own_state(obj, arrays):
+            hook(obj)
+        return obj
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        return account_of_variables(obj)
 
 
 class LayerAdapter(ObjectAdapter):
@@ -80,6 +96,15 @@ class NormalizationAdapter(LayerAdapter):
         if obj.built and obj.input_mean is None:
             with backend.eagerly():
                 obj.finalize_state()
+
+
+def account_of_variables(obj: Any) -> list[Accounted]:
+    """All that an object calls its variables, wherever it holds them."""
+    try:
+        variables = list(getattr(obj, "variables", ()))
+    except Exception:
+        return []  # some cannot tell before they are built; Keras does not ask them either
+    return [Accounted((each.name,), each, remedy=_REMEDY, anywhere=True) for each in variables]
 
 
 def _old_names(kind: type) -> dict[str, str]:

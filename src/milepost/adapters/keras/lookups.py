@@ -31,8 +31,9 @@ class VocabularyAdapter(LayerAdapter):
         dtype = DType.of("string" if obj.vocabulary_dtype == "string" else "int64")
         vocabulary = Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), private=True)
         if obj.output_mode != "tf_idf":
-            return (vocabulary,)
-        return vocabulary, Value("idf_weights", DType.of("float32"), (None,), lambda: _weights(obj), private=True)
+            return (*super().values(obj), vocabulary)
+        weights = Value("idf_weights", DType.of("float32"), (None,), lambda: _weights(obj), private=True)
+        return (*super().values(obj), vocabulary, weights)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         words = arrays["vocabulary"].tolist()
@@ -42,7 +43,7 @@ class VocabularyAdapter(LayerAdapter):
             obj.set_vocabulary(tokens, weights[: len(tokens)] if weights is not None else None)
             if weights is not None:
                 obj.load_own_variables({"idf_weights": weights})
-        return obj
+        return super().assign(obj, arrays)
 
 
 class DiscretizationAdapter(LayerAdapter):
@@ -55,13 +56,13 @@ class DiscretizationAdapter(LayerAdapter):
         def source() -> Array:
             return np.array(obj.bin_boundaries or [], np.float64)
 
-        return (Value("bin_boundaries", DType.of("float64"), (None,), source, private=True),)
+        return (*super().values(obj), Value("bin_boundaries", DType.of("float64"), (None,), source, private=True))
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         boundaries = arrays["bin_boundaries"].tolist()
         if boundaries:
             obj.bin_boundaries = boundaries
-        return obj
+        return super().assign(obj, arrays)
 
 
 def _vocabulary(obj: Any, dtype: DType) -> Array:

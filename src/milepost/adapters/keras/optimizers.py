@@ -16,10 +16,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.adapters.keras.attributes import attributes
-from milepost.adapters.keras.hooks import HookedAdapter
+from milepost.adapters.keras.hooks import HookedAdapter, hook
 from milepost.adapters.keras.hyperparameters import hyperparameters
+from milepost.adapters.keras.layers import account_of_variables
+from milepost.adapters.keras.own_state import assign_own_state, own_state
 from milepost.adapters.keras.private import BaseOptimizer, LossScaleOptimizer
-from milepost.graph.adapter import register, saving_legacy_slots
+from milepost.graph.adapter import Array, Value, register, saving_legacy_slots
+from milepost.graph.omissions import Accounted
 from milepost.graph.waiting import waiting_on
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
@@ -78,6 +81,17 @@ class OptimizerAdapter(HookedAdapter):
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
         return {"iter": "_iterations", "learning_rate": "_learning_rate", "momentum_cache": "_u_product"}
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return own_state(obj)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        if assign_own_state(obj, arrays):
+            hook(obj)
+        return obj
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        return account_of_variables(obj)
 
     def has_slots(self, obj: Any) -> bool:
         return True

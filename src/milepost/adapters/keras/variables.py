@@ -54,7 +54,7 @@ class VariableAdapter(Adapter):
             destination = None
 
         def source() -> Array:
-            return _read(obj).astype(dtype.numpy, copy=False)
+            return value_of(obj).astype(dtype.numpy, copy=False)
 
         return (
             Value(VARIABLE_VALUE, dtype, tuple(obj._shape), source, destination, full_name=obj.path, accepts=accepts),
@@ -75,7 +75,8 @@ class VariableAdapter(Adapter):
         return obj
 
 
-def _read(obj: Any) -> Array:
+def value_of(obj: Any) -> Array:
+    """The value of a variable, also of one that has none yet but a restored one to be made with."""
     if obj._value is not None:
         return backend.read(obj._value)
     if isinstance(obj._initializer, Restored):

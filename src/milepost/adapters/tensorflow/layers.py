@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import tensorflow as tf
@@ -10,8 +10,11 @@ import tensorflow as tf
 from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import register
+from milepost.graph.omissions import Accounted
 
 _KERAS_3_NAMES: Final = {"_kernel": "kernel", "_embeddings": "embeddings"}
+_REMEDY: Final = "hold it in an attribute, or in a list or dict in an attribute"
+_GENERATOR: Final = "_random_generator"
 _DEPTHWISE: Final = {"kernel": "depthwise_kernel", "_kernel": "depthwise_kernel"}
 
 
@@ -20,6 +23,16 @@ class LayerAdapter(TrackableAdapter):
 
     def handles(self, kind: type) -> bool:
         return super().handles(kind) and is_keras_2(kind, "Layer")
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        children = super().children(obj)
+        return [*children, (_GENERATOR, vars(obj)[_GENERATOR])] if _draws(obj) else children
+
+    def private(self, obj: Any) -> Collection[str]:
+        return [*super().private(obj), _GENERATOR]
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        return account_of_variables(obj, "weights")
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
         return _KERAS_3_NAMES
@@ -45,6 +58,27 @@ class NormalizationAdapter(LayerAdapter):
         if obj.built and obj.input_mean is None:
             with tf.init_scope():
                 obj.finalize_state()
+
+
+def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
+    """All that an object of Keras 2 calls its variables, wherever it holds them."""
+    try:
+        variables = list(getattr(obj, attribute, ()))
+    except Exception:
+        return []  # models that are not built cannot tell
+    # Parts of a sharded variable are saved with the whole.
+    parts = {id(each) for each in variables if hasattr(each, "_sharded_container")}
+    return [
+        Accounted((getattr(each, "name", attribute),), each, remedy=_REMEDY, anywhere=True)
+        for each in variables
+        if id(each) not in parts
+    ]
+
+
+def _draws(obj: Any) -> bool:
+    """Whether a layer ever draws from its random generator; recurrent layers without dropout have one, too."""
+    rates = [getattr(obj, name) for name in ("rate", "dropout", "recurrent_dropout") if hasattr(obj, name)]
+    return _GENERATOR in vars(obj) and (not rates or any(not isinstance(rate, (int, float)) or rate for rate in rates))
 
 
 for _adapter in (LayerAdapter(), DepthwiseAdapter(), NormalizationAdapter()):

@@ -14,9 +14,11 @@ import tensorflow as tf
 
 from milepost.adapters.tensorflow.hooks import tracked_for
 from milepost.adapters.tensorflow.kinds import is_keras_2
+from milepost.adapters.tensorflow.layers import account_of_variables
 from milepost.adapters.tensorflow.private import AutoTrackable
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import register
+from milepost.graph.omissions import Accounted
 from milepost.graph.traversal import reachable
 from milepost.tensor import TensorSpec
 
@@ -71,6 +73,9 @@ class ListOptimizerAdapter(TrackableAdapter):
         named = [pair for pair in children.items() if pair[0] not in _FLAT]
         found = {id(each) for _, child in named for each in reachable(child)}
         return named if all(id(variable) in found for variable in optimizer._variables) else list(children.items())
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        return account_of_variables(tracked_for(obj), "_variables")
 
     def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         if _KERAS_3_ONLY not in saved:

@@ -17,7 +17,7 @@ from milepost.adapters.tensorflow.private import Trackable
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Array, Value, adapter_of_type, register
 from milepost.graph.native import SlotAdapter
-from milepost.graph.omissions import Omission
+from milepost.graph.omissions import Accounted, Omission
 
 _PLAIN: Final = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type, list, dict, OrderedDict, type(lambda: None)}
@@ -48,6 +48,14 @@ class TrackableAdapter(SlotAdapter):
             except ValueError as error:
                 raise UntrackableError(str(error)) from error
         return [*children.items(), *_untracked(obj)]
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        # Whatever is listed is a child. What no adapter knows is refused, unless it is named for having a saver of its own.
+        return [
+            Accounted((name,), child, anywhere=True)
+            for name, child in self.children(obj)
+            if isinstance(child, Trackable) and adapter_of_type(type(child)) is None
+        ]
 
     def private(self, obj: Any) -> Collection[str]:
         return [name for name, _ in _untracked(obj)]

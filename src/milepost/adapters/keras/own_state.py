@@ -1,0 +1,165 @@
+"""What users' own classes give to Keras' saving: ``save_own_variables`` and ``save_assets``, where a class defines them itself.
+
+All that these methods write is one value of the object, a string that holds a NumPy archive (``.npz``, not compressed)::
+
+    names     JSON: [["variable", key, element type] | ["asset", path in its directory, "uint8"], ...]
+    0, 1, ... the arrays, in this order
+
+It goes back through ``load_own_variables`` and ``load_assets``, of an object that is not built yet after it was.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import weakref
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import keras
+import ml_dtypes  # noqa: F401  # names of element types that NumPy does not have
+import numpy as np
+
+from milepost.adapters.keras.private import KerasSaveable, Variable
+from milepost.adapters.keras.variables import value_of
+from milepost.errors import CorruptCheckpointError, UntrackableError
+from milepost.graph.adapter import Array, Value
+from milepost.graph.by_identity import forgetting
+from milepost.graph.variable import as_array
+from milepost.tensor.dtype import STRING
+
+_NAME: Final = "own_state"
+_VARIABLE: Final = "variable"
+_ASSET: Final = "asset"
+_waiting: Final[dict[int, tuple[weakref.ref[Any], bytes]]] = {}
+"""By the object's identity: an object that is not built yet, and what it is to be given then."""
+
+
+def own_state(obj: Any) -> Sequence[Value]:
+    """The value that holds what an object's own methods save, if its class has such methods."""
+    if not any(_is_own(type(obj), name) for name in ("save_own_variables", "save_assets")):
+        return ()
+    return (Value(_NAME, STRING, (), lambda: as_array(_saved(obj)), private=True),)
+
+
+def assign_own_state(obj: Any, arrays: Mapping[str, Array]) -> bool:
+    """Gives an object what its own methods saved.
+
+    Returns:
+        Whether it has to wait until the object is built.
+    """
+    if _NAME not in arrays:
+        return False
+    data = arrays[_NAME].item()
+    if getattr(obj, "built", True):
+        _waiting.pop(id(obj), None)
+        _load(obj, data)
+        return False
+    identity = id(obj)
+    _waiting[identity] = (weakref.ref(obj, forgetting(_waiting, identity)), data)
+    return True
+
+
+def is_own_state_waiting(obj: Any) -> bool:
+    """Whether an object is to be given such state once it is built."""
+    known = _waiting.get(id(obj))
+    return known is not None and known[0]() is obj
+
+
+def give_own_state(obj: Any) -> None:
+    """Gives an object that is built now the state that has waited for that."""
+    if is_own_state_waiting(obj) and obj.built:
+        _load(obj, _waiting[id(obj)][1])
+        del _waiting[id(obj)]
+
+
+def _is_own(kind: type, method: str) -> bool:
+    """Whether a user's class, and not Keras, defines a method."""
+    definer = next((base for base in kind.__mro__ if method in vars(base)), KerasSaveable)
+    return definer.__module__.partition(".")[0] != "keras"
+
+
+def _saved(obj: Any) -> bytes:
+    if is_own_state_waiting(obj):
+        return _waiting[id(obj)][1]
+    names: list[tuple[str, str, str]] = []
+    arrays: list[Array] = []
+    for part, key, array in _parts(obj):
+        names.append((part, key, array.dtype.name))
+        arrays.append(array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}"))
+    archive = io.BytesIO()
+    numbered = {str(number): array for number, array in enumerate(arrays)}
+    np.savez(archive, names=np.array(json.dumps(names)), **numbered)
+    return archive.getvalue()
+
+
+def _parts(obj: Any) -> Iterator[tuple[str, str, Array]]:
+    if _is_own(type(obj), "save_own_variables"):
+        store: dict[str, Any] = {}
+        obj.save_own_variables(store)
+        for key, value in store.items():
+            yield _VARIABLE, str(key), _as_array(obj, str(key), value)
+    if _is_own(type(obj), "save_assets"):
+        with tempfile.TemporaryDirectory() as directory:
+            obj.save_assets(directory)
+            for path in sorted(each for each in Path(directory).rglob("*") if each.is_file()):
+                content = np.frombuffer(path.read_bytes(), np.uint8)
+                yield _ASSET, path.relative_to(directory).as_posix(), content
+
+
+def _as_array(obj: Any, key: str, value: Any) -> Array:
+    if isinstance(value, Variable):
+        return value_of(value)
+    array: Array = np.asarray(keras.ops.convert_to_numpy(value) if keras.ops.is_tensor(value) else value)
+    if array.dtype == object:
+        raise UntrackableError(
+            "save_own_variables() puts something into its store that is no array",
+            expected="arrays, numbers and variables",
+            found=f"{key!r}: a {type(value).__name__}, from a {type(obj).__name__}",
+            remedy="save it in a variable, or as an array",
+        )
+    return array
+
+
+def _load(obj: Any, data: bytes) -> None:
+    store: dict[str, Array] = {}
+    assets: dict[str, bytes] = {}
+    for part, key, array in _unpacked(data):
+        if part == _ASSET:
+            assets[key] = array.tobytes()
+        else:
+            store[key] = array
+    if _is_own(type(obj), "save_own_variables"):
+        obj.load_own_variables(store)
+    if _is_own(type(obj), "save_assets"):
+        with tempfile.TemporaryDirectory() as directory:
+            for name, content in assets.items():
+                path = Path(directory, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            obj.load_assets(directory)
+
+
+def _unpacked(data: bytes) -> list[tuple[str, str, Array]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("a member is compressed")
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            found = []
+            for number, (part, key, dtype) in enumerate(json.loads(arrays["names"].item())):
+                if part == _ASSET and (PurePosixPath(key).is_absolute() or ".." in PurePosixPath(key).parts):
+                    raise ValueError(f"{key!r} is outside of the directory")
+                array = arrays[str(number)]
+                found.append((part, key, array if array.dtype.name == dtype else array.view(np.dtype(dtype))))
+            return found
+    except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise CorruptCheckpointError(
+            "this is no state that a Keras object has saved",
+            expected="an archive of arrays",
+            found=str(error),
+            remedy="restore another checkpoint",
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import os
@@ -63,28 +64,43 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _main(libraries: list[str]) -> None:
-    for library in libraries or catalogue.LIBRARIES:
-        if not catalogue.is_installed(library):
-            needed = " ".join(catalogue.LIBRARIES[library].packages)
-            print(f"NOT TRIED: {library}; install {needed}", file=sys.stderr, flush=True)
-            continue
-        names, at_once, found = _names(library), catalogue.LIBRARIES[library].together, {}
-        wanted = os.environ.get("ONLY", "").split()
-        names = [name for name in names if not wanted or name in wanted]
-        for first in range(0, len(names), at_once):
-            found.update(_tried(library, names[first : first + at_once]))
-        if wanted:
-            print(json.dumps(found, indent=1))
-            continue
-        versions = {package: importlib.metadata.version(package) for package in catalogue.LIBRARIES[library].packages}
-        tried = {**(table.results() if table.RESULTS.exists() else {})}
-        tried[library] = {"objects": found, "versions": versions, "date": time.strftime("%Y-%m-%d")}
-        ordered = {name: tried[name] for name in catalogue.LIBRARIES if name in tried}
+def _try(library: str, further: bool) -> None:
+    """Tries objects of a library and writes the results after each process, so that it may be stopped and go on."""
+    about = catalogue.LIBRARIES[library]
+    before = table.results() if table.RESULTS.exists() else {}
+    found = dict(before[library]["objects"]) if further and library in before else {}
+    names = _names(library)
+    left = [name for name in names if name not in found]
+    versions = {package: importlib.metadata.version(package) for package in about.packages}
+    for first in range(0, len(left), about.together):
+        found.update(_tried(library, left[first : first + about.together]))
+        tried = {name: found[name] for name in names if name in found}
+        entry = {"of": len(names), "versions": versions, "date": time.strftime("%Y-%m-%d"), "objects": tried}
+        results = {**(table.results() if table.RESULTS.exists() else {}), library: entry}
+        ordered = {name: results[name] for name in catalogue.LIBRARIES if name in results}
         table.RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
         table.PAGE.write_text(table.page(ordered))
         print(f"{library}: {table.counted(found)}", file=sys.stderr, flush=True)
 
 
+def _main(arguments: argparse.Namespace) -> None:
+    for library in arguments.libraries or catalogue.LIBRARIES:
+        if not catalogue.is_installed(library):
+            needed = " ".join(catalogue.LIBRARIES[library].packages)
+            print(f"NOT TRIED: {library}; install {needed}", file=sys.stderr, flush=True)
+        elif arguments.only:
+            print(json.dumps(dict(_tried(library, arguments.only)), indent=1))
+        else:
+            _try(library, arguments.further)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.libraries", description=__doc__)
+    parser.add_argument("libraries", nargs="*", choices=[[], *catalogue.LIBRARIES], metavar="LIBRARY")
+    parser.add_argument("--further", action="store_true", help="keep results that there are, and try the other objects")
+    parser.add_argument("--only", action="append", metavar="NAME", help="try this object, and print what is found")
+    return parser
+
+
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    _main(_parser().parse_args())

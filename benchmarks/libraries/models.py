@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,37 +24,51 @@ class Model(StateDict):
     def __init__(self, seed: int, make: Callable[[], Any], *inputs: Callable[[], dict[str, Any]]) -> None:
         start(seed)
         self.model = make()
+        kept = self.model.state_dict()
         with torch.no_grad():
-            for buffer in self.model.buffers():
-                if buffer.is_floating_point() and not buffer.is_meta:
-                    buffer.mul_(1 + seed / 64)
+            for name, buffer in self.model.named_buffers():
+                if name in kept and buffer.is_floating_point():
+                    buffer.mul_(1 + seed / 64)  # else it has its first value in both programs
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9)
         self.parts = {"model": self.model, "optimizer": self.optimizer}
-        self._inputs = list(inputs)
+        self._inputs = self._fitting(inputs)
 
     def use(self, step: int) -> Any:
         self.model.train()
+        self.optimizer.zero_grad()
+        torch.manual_seed(100 + step)
         found: Any = []
-        while self._inputs:
-            torch.manual_seed(100 + step)
-            self.optimizer.zero_grad()
+        if self._inputs is not None:
+            found = self._learn(self._inputs)
+        else:
+            for parameter in self.model.parameters():
+                if parameter.requires_grad and parameter.is_floating_point():
+                    parameter.grad = torch.rand(parameter.shape).to(parameter.dtype)
+        self.optimizer.step()
+        return found
+
+    def _learn(self, inputs: Callable[[], dict[str, Any]]) -> list[Any]:
+        found = _tensors(self.model(**inputs()))
+        torch.stack([each.float().square().mean() for each in found if each.requires_grad]).sum().backward()
+        return found
+
+    def _fitting(self, inputs: Sequence[Callable[[], dict[str, Any]]]) -> Callable[[], dict[str, Any]] | None:
+        """The first arguments that it takes; trying them leaves it as it was."""
+        for each in inputs:
+            buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
             try:
-                found = _tensors(self.model(**self._inputs[0]()))
-                torch.stack([each.float().square().mean() for each in found if each.requires_grad]).sum().backward()
-                break
+                self._learn(each)
+                return each
             except TimeoutError:
                 raise
             except Exception:
-                if step:
-                    raise
-                self._inputs.pop(0)
-        if not self._inputs:
-            generator = torch.Generator().manual_seed(100 + step)
-            for parameter in self.model.parameters():
-                if parameter.requires_grad and parameter.is_floating_point():
-                    parameter.grad = torch.rand(parameter.shape, generator=generator).to(parameter.dtype)
-        self.optimizer.step()
-        return found
+                continue
+            finally:
+                self.optimizer.zero_grad()
+                with torch.no_grad():
+                    for buffer, before in buffers:
+                        buffer.copy_(before)
+        return None
 
 
 def _tensors(found: Any) -> list[Any]:

@@ -36,7 +36,7 @@ def _sharp(name: str, **options: Any) -> Callable[[Any], Any]:
 
 
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
-    **{name: _of_matrices(name) for name in ("Muon", "DistributedMuon", "AdaMuon", "AdaGO", "NorMuon")},
+    **{name: _of_matrices(name) for name in ("Muon", "DistributedMuon", "AdaMuon", "AdaGO", "NorMuon", "MuonClip")},
     **{name: _sharp(name) for name in ("SAM", "LookSAM", "FriendlySAM")},
     "WSAM": lambda net: package.WSAM(net, net.parameters(), torch.optim.SGD, lr=0.05, momentum=0.9),
     "BSAM": lambda net: package.BSAM(net.parameters(), num_data=8, lr=0.01),
@@ -54,9 +54,6 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
         [{"params": list(net.parameters()), "rank": 2, "update_proj_gap": 4, "scale": 1.0, "projection_type": "std"}],
         lr=0.01,
     ),
-    "GSAM": lambda net: _gap(net),
-    "MuonClip": lambda net: package.MuonClip(_matrices(net), model=net, model_config={}),
-    "BSAM": lambda net: package.BSAM(net.parameters(), num_data=8, lr=0.01),
     "SafeFP16Optimizer": lambda net: package.SafeFP16Optimizer(_sgd(net.parameters())),
     "SpectralSphere": lambda net: package.SpectralSphere([each for each in net.parameters() if each.ndim == 2]),
     "Lookahead, AdamP": lambda net: package.Lookahead(package.AdamP(net.parameters(), lr=0.01), k=4),

@@ -17,7 +17,9 @@ from benchmarks.libraries.specimen import Specimen, UntriedError
 torchvision_operators.define()
 import timm
 
-_SMALL = ["test", "femto", "atto", "pico", "nano", "zepto", "xxs", "xxt", "xs", "xt", "_t_", "tiny", "mini", "micro", "small", "_s_", "_s0", "_b0", "_0", "lite", "050", "x0", "18", "10", "12", "_s"]
+_SMALL = (
+    "test femto atto pico nano zepto xxs xxt xs xt _t_ tiny mini micro small _s_ _s0 _b0 _0 lite 050 x0 18 10 12 _s"
+).split()
 _MOST = 40_000_000
 _SETTINGS: tuple[dict[str, Any], ...] = ({"img_size": 64, "depth": 2}, {"depth": 2}, {"img_size": 64}, {})
 """What makes models small, where they take it."""

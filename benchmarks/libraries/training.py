@@ -101,6 +101,8 @@ class Training(StateDict):
         if fused is not None:
             fused(loss(), lr=0.01)
         elif self._needs_closure():
+            if type(self.optimizer).__name__ != "LBFGS":
+                closure()
             self.optimizer.step(closure)
         else:
             found = closure()

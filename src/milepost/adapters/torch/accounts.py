@@ -216,10 +216,10 @@ def _is_the_same(value: Any, tensor: torch.Tensor) -> bool:
     if not isinstance(value, torch.Tensor) or value.dtype != tensor.dtype or value.shape != tensor.shape:
         return False
     if value.is_meta or tensor.is_meta:
-        return value.is_meta and tensor.is_meta
+        return bool(value.is_meta and tensor.is_meta)
     try:
         if value.data_ptr() == tensor.data_ptr() and value.stride() == tensor.stride():
             return True
-        return torch.equal(value, tensor.to(value.device))
+        return bool(torch.equal(value, tensor.to(value.device)))
     except (RuntimeError, NotImplementedError):
         return False

@@ -36,6 +36,7 @@ from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, registe
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
 from milepost.graph.plain_state import TEXT
+from milepost.graph.waiting import waiting_on
 from milepost.tensor import TensorSpec
 
 _GROUPS: Final = "param_groups"
@@ -44,10 +45,8 @@ _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _PLAIN: Final = torch.optim.Optimizer
 _WRAPPERS: Final = {"accelerate.optimizer.AcceleratedOptimizer": "optimizer"}
 """Classes by name that step otherwise and have no state, and the attribute with the optimizer inside."""
-_HOOKS: Final = (
-    *("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks"),
-    *("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks"),
-)
+_SAVING: Final = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
+_LOADING: Final = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 
 
 class OptimizerAdapter(Adapter):
@@ -152,8 +151,10 @@ class OptimizerAdapter(Adapter):
     def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
         obj = unwrapped(obj)
         value = obj.state[variable][name]
-        if not isinstance(value, torch.Tensor) or _changes_kinds(obj) or _group_of(obj, variable) is None:
+        if _changes_kinds(obj) or _group_of(obj, variable) is None:
             return True
+        if not isinstance(value, torch.Tensor):
+            return VARIABLE_VALUE not in saved
         stored = stored_as(value.dtype)
         if TEXT in saved or VARIABLE_VALUE not in saved or stored.name != VARIABLE_VALUE:
             return TEXT not in saved
@@ -190,7 +191,10 @@ class OptimizerAdapter(Adapter):
         forget_view(obj, (id(variable), name))
 
     def settled(self, obj: Any) -> None:
-        remember(unwrapped(obj))
+        inside = unwrapped(obj)
+        if _loads_otherwise(inside) and not _tells_otherwise(inside) and not waiting_on(obj):
+            _load_again(inside)
+        remember(inside)
 
     def watch(self, obj: Any) -> None:
         watch_step(unwrapped(obj), obj)
@@ -208,16 +212,38 @@ def unwrapped(optimizer: Any) -> Any:
 
 def _tells_otherwise(optimizer: Any) -> bool:
     """Whether the ``state_dict`` of an optimizer may hold something else than its state and its groups."""
-    kind, own = type(optimizer), vars(optimizer)
-    if kind.state_dict is not _PLAIN.state_dict or kind.load_state_dict is not _PLAIN.load_state_dict:
+    own = vars(optimizer)
+    if type(optimizer).state_dict is not _PLAIN.state_dict or STATE_DICT in own:
         return True
-    if STATE_DICT in own or "load_state_dict" in own or any(own.get(name) for name in _HOOKS):
+    if any(own.get(name) for name in _SAVING):
         return True
     return any(
         type(state) is not dict or not all(type(name) is str for name in state)
         for key, state in optimizer.state.items()
         if isinstance(key, torch.Tensor)
     )
+
+
+def _loads_otherwise(optimizer: Any) -> bool:
+    """Whether something else than copying may follow when the state of an optimizer is loaded."""
+    own = vars(optimizer)
+    if type(optimizer).load_state_dict is not _PLAIN.load_state_dict or "load_state_dict" in own:
+        return True
+    return any(own.get(name) for name in _LOADING)
+
+
+def _load_again(optimizer: Any) -> None:
+    """Lets an optimizer load what it holds already, so that what its class or its hooks do then is done.
+
+    What was restored stays as it is: loading may give it the parameters' element type.
+    """
+    states = {parameter: dict(state) for parameter, state in optimizer.state.items() if isinstance(state, dict)}
+    groups = [dict(group) for group in optimizer.param_groups]
+    optimizer.load_state_dict(optimizer.state_dict())
+    for parameter, state in states.items():
+        optimizer.state[parameter].update(state)
+    for group, settings in zip(optimizer.param_groups, groups, strict=True):
+        group.update(settings)
 
 
 def _whole(optimizer: Any) -> Part:

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
-from milepost.adapters.torch.steps import before_step, watch_step
+from milepost.adapters.torch.steps import before_step, has_hooks, watch_step
 from milepost.adapters.torch.views import forget_view, view_of
-from milepost.errors import MismatchError
+from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain_state import TEXT, pack, to_text, unpack
@@ -150,7 +150,13 @@ class HyperparameterAdapter(Adapter):
     def values(self, obj: Hyperparameter) -> Sequence[Value]:
         if obj.name not in obj.settings:
             return ()
-        packed = _packed(obj.settings[obj.name])
+        try:
+            packed = _packed(obj.settings[obj.name])
+        except UnsupportedError as error:
+            at = f", at {error.key!r} in it" if error.key else ""
+            error.key, error.found = None, f"{error.found}{at}"
+            error.remedy = "give the group a number, text, None or a tensor there, or a list, tuple or dict of them"
+            raise
         as_text = VARIABLE_VALUE not in packed
         return [
             Value(name, DType.of(array), array.shape, array, private=name == TEXT and not as_text)
@@ -182,6 +188,8 @@ class HyperparameterAdapter(Adapter):
 
 def remember(optimizer: Any) -> None:
     """Keeps the hyperparameters as they are now until the next step, for a scheduler that is made before that."""
+    if not has_hooks(optimizer):
+        return
     kept = [
         {name: copy.deepcopy(value) for name, value in group.items() if name not in NO_STATE}
         for group in optimizer.param_groups
@@ -244,7 +252,7 @@ def _into(present: Any, value: Any) -> Any:
 def _alike(present: torch.Tensor, value: torch.Tensor) -> bool:
     if (present.dtype, present.shape) != (value.dtype, value.shape):
         return False
-    return value.ndim < 2 or present.stride() == value.stride()
+    return value.ndim < 2 or bool(present.stride() == value.stride())
 
 
 for _adapter in (ParamGroupsAdapter(), ParamGroupAdapter(), HyperparameterAdapter()):

@@ -27,9 +27,14 @@ def watch_step(optimizer: Any, holder: Any) -> None:
     before_step(optimizer, _look_again)
 
 
+def has_hooks(optimizer: Any) -> bool:
+    """Whether hooks can be installed; wrappers often leave out what PyTorch's own class initializes."""
+    return hasattr(optimizer, "_optimizer_step_pre_hooks")
+
+
 def before_step(optimizer: Any, hook: Callable[..., None]) -> None:
-    """Installs a hook, a function of a module, so that the optimizer can still be pickled; once only."""
-    if hook not in optimizer._optimizer_step_pre_hooks.values():
+    """Installs a hook, a function of a module, so that the optimizer can still be pickled; once only, if it has hooks."""
+    if has_hooks(optimizer) and hook not in optimizer._optimizer_step_pre_hooks.values():
         optimizer.register_step_pre_hook(hook)
 
 

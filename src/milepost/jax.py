@@ -18,10 +18,15 @@ from milepost.bundle import open_bundle as _open_bundle
 from milepost.checkpoint import Checkpoint as _Checkpoint
 from milepost.engine.load import storage_of as _storage_of
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.status import CheckpointLoadStatus as _CheckpointLoadStatus
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UntrackableError as _UntrackableError
+from milepost.graph.adapter import adapter_of as _adapter_of
+from milepost.graph.frameworks import imported as _imported
 from milepost.graph.places import Tree as _Tree
 from milepost.graph.places import kind_of_place as _kind_of_place
+from milepost.graph.traversal import reachable as _reachable
+from milepost.graph.trees import is_container as _is_container
 from milepost.manager import CheckpointManager as _CheckpointManager
 from milepost.storage import Storage as _Storage
 from milepost.storage.paths import plain_path as _plain_path
@@ -41,19 +46,41 @@ class _TreeCheckpoint(_Checkpoint):
         self._private.root = _Tree(None)
 
     def hold(self, tree: Any) -> None:
-        if _kind_of_place(tree) is None:
+        if _kind_of_place(tree) is not None:
+            if not isinstance(self._private.root, _Tree):
+                self._private.root = _Tree(None)
+            self._private.root.value = tree
+        elif _adapter_of(tree) is not None and not _is_container(type(tree)):
+            self._private.root = tree  # such as a module of NNX
+        else:
             raise _UntrackableError(
                 "a checkpoint expects a tree that holds something",
                 expected="arrays, numbers, or nodes that JAX knows, with such leaves",
                 found=f"{tree!r:.80} of type {type(tree).__name__}",
             )
-        self._private.root.value = tree
 
-    def release(self) -> Any:
-        """The tree; what is kept of it takes no memory, and is good enough for reports."""
-        held = self._private.root
-        tree, held.value = held.value, None
-        held.value = _jax.tree.map(_outline, tree)
+    @property
+    def held(self) -> Any:
+        """The tree."""
+        root = self._private.root
+        return root.value if isinstance(root, _Tree) else root
+
+    def release(self, status: LoadStatus | None = None) -> Any:
+        """The tree; what is kept of it takes no memory, and is good enough for reports.
+
+        Args:
+            status: That of a restore into the tree, which is to know what is kept.
+        """
+        tree, root = self.held, self._private.root
+        before = _reachable(root) if isinstance(status, _CheckpointLoadStatus) else []
+        outlined = _outlined(tree)
+        if isinstance(root, _Tree):
+            root.value = outlined
+        else:
+            self._private.root = outlined
+        if isinstance(status, _CheckpointLoadStatus):
+            pairs = zip(before, _reachable(self._private.root), strict=True)
+            status.exchange({id(old): new for old, new in pairs if old is not new})
         return tree
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
@@ -66,6 +93,31 @@ class _TreeCheckpoint(_Checkpoint):
         """What the last restore returned."""
         status: LoadStatus = self.__dict__["_tree_status"]
         return status
+
+
+def _outlined(tree: Any) -> Any:
+    """A tree like another one, without its arrays."""
+    if not _imported("flax"):
+        return _jax.tree.map(_outline, tree)
+    from flax import nnx
+
+    from milepost.adapters.flax.copies import copied
+
+    tree = copied(tree, _outline)
+    return _jax.tree.map(
+        lambda leaf: leaf if isinstance(leaf, (nnx.Pytree, nnx.Variable)) else _outline(leaf),
+        tree,
+        is_leaf=lambda leaf: isinstance(leaf, (nnx.Pytree, nnx.Variable)),
+    )
+
+
+def _with_own_objects(tree: Any) -> Any:
+    """A tree whose modules and variables of NNX are others, so that a restore leaves those of the caller alone."""
+    if not _imported("flax"):
+        return tree
+    from milepost.adapters.flax.copies import copied
+
+    return copied(tree)
 
 
 def _outline(leaf: Any) -> Any:
@@ -81,7 +133,7 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
 
     Args:
         path: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
-        tree: Any pytree. Its leaves are `jax.Array` of any element type, keys of random number generators, NumPy's arrays
+        tree: Any pytree, or a module, optimizer or state of NNX. Its leaves are `jax.Array` of any element type, keys of random number generators, NumPy's arrays
             and Python's numbers; other trackable objects, such as iterators over data, may be among them. Functions,
             text and other leaves that are no data are left out.
         options: How to save.
@@ -115,8 +167,8 @@ def restore(path: PathLike, tree: Any, options: CheckpointOptions | None = None)
         path: What `save`, a `TreeManager` or a `milepost.Checkpoint` wrote.
         tree: What the new tree is to be like. Arrays get their element type, sharding and devices from the leaf whose place
             they take; leaves may be `jax.ShapeDtypeStruct`, as `jax.eval_shape` makes them, so that no memory is needed for
-            values that will not be used. The tree stays as it is, and so do all values in it that were not saved; other
-            trackable objects among its leaves are restored in place.
+            values that will not be used. The tree stays as it is, NNX's modules and variables in it too, and so do all
+            values in it that were not saved; other trackable objects among its leaves are restored in place.
         options: How to restore.
 
     Returns:
@@ -136,10 +188,10 @@ def restore(path: PathLike, tree: Any, options: CheckpointOptions | None = None)
         (6.0, 7)
     """
     checkpoint = _TreeCheckpoint()
-    checkpoint.hold(tree)
+    checkpoint.hold(_with_own_objects(tree))
     counts = _has_counter(_plain_path(path), _storage_of(options))
     status = checkpoint.restore(path, options) if counts else checkpoint.read(path, options)
-    return checkpoint.release(), status
+    return checkpoint.release(status), status
 
 
 def _has_counter(path: str, storage: _Storage) -> bool:
@@ -245,14 +297,15 @@ class TreeManager:
             MismatchError: A saved value has another shape or element type than the tree.
         """
         with self._checkpoint._exclusive():
-            self._checkpoint.hold(tree)
+            self._checkpoint.hold(_with_own_objects(tree))
+            status: LoadStatus | None = None
             try:
                 if self._manager.restore_or_initialize() is None:
                     return tree, InitializationOnlyStatus(self._checkpoint._view)
-                restored = self._checkpoint._private.root.value
-                return restored, self._checkpoint.status
+                status = self._checkpoint.status
+                return self._checkpoint.held, status
             finally:
-                self._checkpoint.release()
+                self._checkpoint.release(status)
 
     def sync(self) -> None:
         """Waits for the asynchronous save in flight, and raises what it raised."""

@@ -1,5 +1,6 @@
 """Named tensors in files: TensorFlow's tensor bundles, and the checkpoints from before them."""
 
+from milepost.bundle.boxes import Boxes
 from milepost.bundle.entry import Entry
 from milepost.bundle.fetch import Fetch, check_all
 from milepost.bundle.interface import BundleReader
@@ -8,6 +9,7 @@ from milepost.bundle.opening import open_bundle, open_whole
 from milepost.bundle.writer import BundleWriter
 
 __all__ = [
+    "Boxes",
     "BundleReader",
     "BundleWriter",
     "Entry",

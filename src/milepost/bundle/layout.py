@@ -7,7 +7,8 @@
     tensor    := elements, row-major, in the machine's byte order; or as in `strings` or `variants`
 
 Small tensors are joined in memory. Large ones are written from their own memory in chunks, each right after it was
-hashed, while it is in the processor's cache. Arrays whose memory is laid out otherwise are converted chunk by chunk.
+hashed, while it is in the processor's cache. Arrays whose memory is laid out otherwise, or in pieces, are converted chunk
+by chunk.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from milepost.bundle.transfer import CHUNK, SEGMENT, WORTH_THREADS
 from milepost.coding.crc32c import combine, crc32c, mask
 from milepost.errors import MilepostError
 from milepost.storage import WritableFile
-from milepost.tensor import DType
+from milepost.tensor import DType, PiecewiseArray
 from milepost.tensor.dtype import VARIANT
 
 ALIGNMENT: Final = 64
@@ -50,7 +51,7 @@ class Placed(NamedTuple):
 
     name: str
     key: bytes
-    array: Array
+    array: Array | PiecewiseArray
     dtype: DType
 
 
@@ -107,7 +108,7 @@ class _Layout:
             elif tensor.array.nbytes > _SMALL:
                 yield from self._place_large(tensor)
             else:
-                array = tensor.array
+                array = np.asarray(tensor.array)
                 if array.dtype != tensor.dtype.numpy:
                     array = array.astype(tensor.dtype.numpy)
                 data = array.tobytes()
@@ -129,7 +130,7 @@ class _Layout:
 
     def _place_strings(self, tensor: Placed) -> Iterator[Callable[[], None]]:
         try:
-            elements = strings.elements_of(tensor.array)
+            elements = strings.elements_of(np.asarray(tensor.array))
         except MilepostError as error:
             raise error.with_context(key=tensor.name) from None
         pieces, crc = variants.encode(elements) if tensor.dtype is VARIANT else strings.encode(elements)
@@ -145,7 +146,9 @@ class _Layout:
         yield self._flush()
         large = _Large(tensor, self._end)
         self._large.append(large)
-        array = tensor.array.reshape(-1) if tensor.array.flags.c_contiguous else tensor.array
+        array = tensor.array
+        if isinstance(array, np.ndarray) and array.flags.c_contiguous:
+            array = array.reshape(-1)
         for block in blocks(array, SEGMENT):
             large.blocks.append((0, block.nbytes))
             yield partial(self._write_block, large, len(large.blocks) - 1, block, self._end)
@@ -172,7 +175,7 @@ class _Layout:
             self._file.write(offset, [data])
             self._written(len(data))
 
-    def _write_block(self, large: _Large, number: int, block: Array, offset: int) -> None:
+    def _write_block(self, large: _Large, number: int, block: Array | PiecewiseArray, offset: int) -> None:
         dtype = large.tensor.dtype.numpy
         crc = 0
         for part in blocks(block, CHUNK):

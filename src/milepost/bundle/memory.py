@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from milepost.errors import CorruptCheckpointError
-from milepost.tensor import DType, TensorSpec
+from milepost.tensor import DType, PiecewiseArray, TensorSpec
 
 Array = np.ndarray[Any, Any]
 Bytes = npt.NDArray[np.uint8]
@@ -60,11 +60,11 @@ def object_array(elements: Sequence[bytes], shape: tuple[int, ...]) -> Array:
         ) from None
 
 
-def blocks(array: Array, most: int) -> Iterator[Array]:
+def blocks(array: Array | PiecewiseArray, most: int) -> Iterator[Array | PiecewiseArray]:
     """Cuts an array into views that follow each other in row-major order.
 
     Args:
-        array: Any array, also one whose elements do not lie in this order.
+        array: Any array, also one whose elements do not lie in this order, or in pieces.
         most: Bytes in a block; only blocks of one element may have more.
     """
     if array.nbytes <= most or array.ndim == 0:

@@ -25,7 +25,7 @@ from milepost.bundle.slices import check_piece, covers, slice_key
 from milepost.errors import MilepostError, MismatchError, UnsupportedError
 from milepost.storage import WritableFile
 from milepost.table import TableWriter
-from milepost.tensor import DType, TensorSlice, TensorSpec
+from milepost.tensor import DType, PiecewiseArray, TensorSlice, TensorSpec
 from milepost.tensor.dtype import STRING, VARIANT
 
 HEADER_KEY: Final = b""
@@ -78,7 +78,7 @@ class BundleWriter:
 
         Args:
             key: Its name.
-            array: An array of any layout and byte order; a number or a string is one, too.
+            array: An array of any layout and byte order, also one in pieces; a number or a string is one, too.
             dtype: Its element type, where the array does not tell: arrays of objects hold strings or variants.
             shard: The data file it goes to.
 
@@ -86,7 +86,7 @@ class BundleWriter:
             MismatchError: ``dtype`` is not that of the array.
             UnsupportedError: The key is taken or not possible, or the element type cannot be stored.
         """
-        if type(array) is not np.ndarray:
+        if type(array) is not np.ndarray and type(array) is not PiecewiseArray:
             array = _as_array(array)
         name = _name(key)
         self._take(shard, Placed(key, name, array, _dtype(key, array, dtype)))
@@ -115,7 +115,7 @@ class BundleWriter:
             MismatchError: The piece does not fit the box, the shape or the pieces before.
             UnsupportedError: As for `add`.
         """
-        if type(array) is not np.ndarray:
+        if type(array) is not np.ndarray and type(array) is not PiecewiseArray:
             array = _as_array(array)
         shape = tuple(full_shape)
         try:
@@ -212,7 +212,7 @@ def _name(key: str) -> bytes:
     return name
 
 
-def _dtype(key: str, array: Array, dtype: DType | None) -> DType:
+def _dtype(key: str, array: Array | PiecewiseArray, dtype: DType | None) -> DType:
     try:
         found = DType.of(array)
     except MilepostError as error:

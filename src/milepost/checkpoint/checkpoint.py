@@ -331,8 +331,9 @@ class Checkpoint(Tracked):
         with self._exclusive():
             plan, arrays = plan_save(*self._view(), save.options)
             if save.options.is_async:
-                arrays = snapshot(arrays)
-                self._private.writer.submit(lambda: save.run(plan, arrays))
+                copies = snapshot(arrays)
+                del arrays  # what they lie in may be let go while the copies are written
+                self._private.writer.submit(lambda: save.run(plan, copies))
             else:
                 save.run(plan, arrays)
         return save.path

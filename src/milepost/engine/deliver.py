@@ -7,7 +7,8 @@ that; then objects that take an array and are not expected to fail; and last, pl
 Of these two kinds small old values are kept, too, against what nobody expects (`milepost.engine.undo`).
 
 No more arrays are held at a time than fit into 64 MiB, or one object needs: what is small is kept from the
-first reading, the rest is read again when its turn comes.
+first reading, the rest is read again when its turn comes. Of what is spread over devices each gets its own box, which is
+read when that device's array is made.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from milepost.bundle import BundleReader, Fetch, check_all
+from milepost.bundle import Boxes, BundleReader, Fetch, check_all
 from milepost.engine.collector import collection_paused
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.undo import Undo, refused
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
-from milepost.graph.adapter import Adapter, Array, Value, adapter_of
+from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, adapter_of
 from milepost.graph.places import Place, put, rebuild
 from milepost.graph.traversal import live_children
 from milepost.graph.variable import shape_fits
@@ -31,6 +32,8 @@ _STAGING: Final = 24 << 20
 """Bytes of small tensors that go into memory that a restore may hold between checking and delivering them."""
 _ASSIGNED: Final = 16 << 20
 """Bytes that it may hold of those that are assigned: as many from checking them, and as many that were read again."""
+_IN_BOXES: Final = 1 << 20
+"""Bytes of a tensor above which it is read box by box, if its object takes it so."""
 _MOST_LISTED: Final = 10
 _REFUSING, _SUCCEEDED, _CHANGED = range(3)
 """Objects that may refuse a value; those that get successors; those that change, and are not expected to refuse."""
@@ -163,7 +166,7 @@ def _children(holder: Any) -> dict[str, Any]:
     return {} if adapter is None else dict(live_children(adapter, holder))
 
 
-def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Array]) -> Any:
+def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Any]) -> Any:
     try:
         return take.adapter.assign(take.obj, arrays)
     except MilepostError as error:
@@ -213,12 +216,13 @@ class _Assigned:
         wanted.sort(key=lambda take: (_rank(take), take.adapter.turn))
         self._order: list[tuple[Take, int]] = []
         for take in wanted:
-            size = sum(reader.entry(key).size for _, key in take.values)
+            size = sum(reader.entry(key).size for value, key in take.values if not self._in_boxes(value, key))
             if size <= room:
                 room -= size
                 self._order.append((take, _KEPT))
-                for _, key in take.values:
-                    self._kept.add(key, None)
+                for value, key in take.values:
+                    if not self._in_boxes(value, key):
+                        self._kept.add(key, None)
                 continue
             if filled + size > _ASSIGNED:
                 self._batches.append([])
@@ -230,7 +234,15 @@ class _Assigned:
     def verify(self) -> None:
         """Reads and checks all bytes; nothing changes."""
         self._kept.verify()
-        check_all(self._reader, [key for batch in self._batches for take in batch for _, key in take.values])
+        again = [
+            key
+            for batch in self._batches
+            for take in batch
+            for value, key in take.values
+            if not self._in_boxes(value, key)
+        ]
+        in_boxes = [key for take, _ in self._order for value, key in take.values if self._in_boxes(value, key)]
+        check_all(self._reader, again + in_boxes)
 
     def deliver(self, undo: Undo) -> dict[int, Any]:
         """Hands the values over.
@@ -250,12 +262,15 @@ class _Assigned:
                 batch = number
                 streamed = self._read(self._batches[number])
             source = kept if number == _KEPT else streamed
-            given = {value.name: next(source) for value, _ in take.values}
+            given: dict[str, Array | StoredTensor] = {
+                value.name: Boxes(self._reader, key) if self._in_boxes(value, key) else next(source)
+                for value, key in take.values
+            }
             rank = _rank(take)
             if rank == _REFUSING:
                 undo.add(take.adapter.undoing(take.obj))
             elif rank == _CHANGED:
-                size = sum(array.nbytes for array in given.values())
+                size = sum(self._reader.spec(key).nbytes for _, key in take.values)
                 undo.add_if_small(size, partial(take.adapter.undoing, take.obj))
             successor = _assign(self._reader, take, given)
             if successor is not take.obj:
@@ -263,11 +278,15 @@ class _Assigned:
             del given, successor
         return successors
 
+    def _in_boxes(self, value: Value, key: str) -> bool:
+        return value.in_boxes and self._reader.spec(key).nbytes > _IN_BOXES
+
     def _read(self, takes: Sequence[Take]) -> Iterator[Array]:
         fetch = Fetch(self._reader)
         for take in takes:
-            for _, key in take.values:
-                fetch.add(key, None)
+            for value, key in take.values:
+                if not self._in_boxes(value, key):
+                    fetch.add(key, None)
         fetch.verify()
         return _one_by_one(fetch)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from milepost.graph.by_identity import forgetting
@@ -55,6 +55,13 @@ class Bindings:
 
     def __len__(self) -> int:
         return len(self._references)
+
+    def exchange(self, others: Mapping[int, Any]) -> None:
+        """Has other objects stand where some stood, given by the identity of these."""
+        for node, reference in self._references.items():
+            other = others.get(id(reference()))
+            if other is not None:
+                self._references[node] = reference_to(other)
 
 
 def next_uid() -> int:

@@ -11,7 +11,13 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
 from milepost.engine.status import CheckpointLoadStatus, ForeignStatus, LoadStatus, NameBasedStatus, View
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UntrackableError
+from milepost.errors import (
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    MilepostError,
+    UnsupportedError,
+    UntrackableError,
+)
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
@@ -88,7 +94,7 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
                 if not is_late:
                     raise
         return _load(open_any(storage_of(options), prefix), view, options)
-    except UntrackableError as error:
+    except (UntrackableError, UnsupportedError) as error:
         if error.key is None:  # matching knows saved paths; a walk over the live objects names the one that fails
             for _ in walk(*view(), slots=False).values():
                 pass

@@ -20,6 +20,7 @@ from milepost.engine.state_file import STATE_FILE
 from milepost.errors import AfterCommitError, MilepostError
 from milepost.graph.adapter import Array
 from milepost.storage import LocalStorage, Storage, anchored
+from milepost.tensor import PiecewiseArray
 
 
 class Save:
@@ -52,7 +53,7 @@ class Save:
         """The directory of `place`."""
         return os.path.dirname(self.place)
 
-    def run(self, plan: SavePlan, arrays: Sequence[Array]) -> None:
+    def run(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> None:
         """Writes and commits; then does what comes after.
 
         Raises:
@@ -71,7 +72,7 @@ class Save:
                 problems[0].add_note(f"After that: {type(other).__name__}: {other}")
             raise problems[0]
 
-    def _commit(self, plan: SavePlan, arrays: Sequence[Array]) -> list[Exception]:
+    def _commit(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> list[Exception]:
         try:
             execute_save(plan, arrays, storage_of(self.options), self.path, self.options)
         except AfterCommitError as error:
@@ -100,7 +101,7 @@ class ListedSave(Save):
         self.is_committed = False
         self.committed: Callable[[], object] = lambda: None
 
-    def _commit(self, plan: SavePlan, arrays: Sequence[Array]) -> list[Exception]:
+    def _commit(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> list[Exception]:
         storage, announcement = storage_of(self.options), Announcement()
         problems: list[Exception] = []
         interrupt: BaseException | None = None

@@ -26,7 +26,7 @@ from milepost.graph.places import places_in_use
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
-from milepost.tensor import DType
+from milepost.tensor import DType, PiecewiseArray
 
 _MOST_LISTED: Final = 10
 
@@ -35,7 +35,7 @@ _MOST_LISTED: Final = 10
 @places_in_use()
 def plan_save(
     root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions
-) -> tuple[SavePlan, list[Array]]:
+) -> tuple[SavePlan, list[Array | PiecewiseArray]]:
     """Reads the live object graph.
 
     Args:
@@ -71,7 +71,7 @@ def plan_save(
         saving_legacy_slots.reset(token)
     refuse_omissions(live.omissions, options)
     carried = carry_over(live)
-    read: list[list[tuple[Value, Array]]] = [[] for _ in live.objects]
+    read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
         try:
             values = live.adapters[number].values_to_save(live.objects[number])
@@ -82,7 +82,7 @@ def plan_save(
             raise cannot_be_read(live.objects[number], error).with_context(key=live.paths[number]) from error
     nodes = []
     writes: list[PlannedWrite] = []
-    arrays: list[Array] = []
+    arrays: list[Array | PiecewiseArray] = []
     for number, path in enumerate(live.paths):
         saved: dict[SavedValue, None] = {}  # several values may be listed under one name
         for value, array in read[number]:
@@ -106,14 +106,14 @@ def plan_save(
     ]
 
 
-def snapshot(arrays: Sequence[Array]) -> list[Array]:
+def snapshot(arrays: Sequence[Array | PiecewiseArray]) -> list[Array]:
     """Copies values, so that training may go on while they are written."""
     return [array.copy() for array in arrays]
 
 
 def execute_save(
     plan: SavePlan,
-    arrays: Sequence[Array],
+    arrays: Sequence[Array | PiecewiseArray],
     storage: Storage,
     prefix: str,
     options: CheckpointOptions,

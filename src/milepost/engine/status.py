@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from milepost.engine import unasked
@@ -188,6 +188,10 @@ class CheckpointLoadStatus(_RestoredStatus):
     def matched(self) -> int:
         """How many saved objects live ones have taken, the root among them."""
         return self._restoration.bound_count()
+
+    def exchange(self, others: Mapping[int, Any]) -> None:
+        """Has other objects stand for live ones that took values, given by the identity of these."""
+        self._restoration._bound.exchange(others)
 
     def saved_names(self) -> dict[str, list[str]]:
         """Names of the saved root's children, and of theirs."""

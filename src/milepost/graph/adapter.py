@@ -9,16 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from milepost.graph.frameworks import import_adapters, register_registry
 from milepost.graph.omissions import Accounted, Omission
-from milepost.tensor import DType, TensorSpec
+from milepost.tensor import DType, PiecewiseArray, TensorSlice, TensorSpec
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int | None, ...]
+
+
+class StoredTensor(Protocol):
+    """A saved value of which boxes can be read, so that it is never in memory as a whole."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def read(self, box: TensorSlice) -> Array:
+        """Reads a box into a fresh array."""
+        ...
 
 
 class Value:
@@ -28,7 +42,7 @@ class Value:
         name: Local name, the last part of the key.
         dtype: Element type; a saved value of another type does not fit.
         shape: Dimensions; None where any length fits.
-        source: The array itself, or a function that makes it, called only when the value is saved.
+        source: The array itself, or a function that makes it, called only when the value is saved. It may lie in pieces.
         destination: Writable C-contiguous memory of exactly ``dtype`` and ``shape`` that a saved value may be read
             straight into, or None if it must go through `Adapter.assign`.
         full_name: The variable's own name, by which name-based (TensorFlow 1) checkpoints are matched.
@@ -36,21 +50,34 @@ class Value:
         listed: The name under which the object graph lists the value, if another than ``name``, as TensorFlow does for
             iterators and tables; several values may be listed under one.
         private: Whether TensorFlow would not save it, and its own assertions are not to be told of it.
+        in_boxes: Whether `Adapter.assign` may get a `StoredTensor` in the place of an array, to read boxes of it.
     """
 
-    __slots__ = ("accepts", "destination", "dtype", "full_name", "listed", "name", "private", "shape", "source")
+    __slots__ = (
+        "accepts",
+        "destination",
+        "dtype",
+        "full_name",
+        "in_boxes",
+        "listed",
+        "name",
+        "private",
+        "shape",
+        "source",
+    )
 
     def __init__(
         self,
         name: str,
         dtype: DType,
         shape: Shape,
-        source: Array | Callable[[], Array],
+        source: Array | Callable[[], Array | PiecewiseArray],
         destination: Array | None = None,
         full_name: str = "",
         accepts: frozenset[DType] = frozenset(),
         listed: str = "",
         private: bool = False,
+        in_boxes: bool = False,
     ) -> None:
         self.name = name
         self.dtype = dtype
@@ -61,8 +88,9 @@ class Value:
         self.accepts = accepts
         self.listed = listed or name
         self.private = private
+        self.in_boxes = in_boxes
 
-    def read(self) -> Array:
+    def read(self) -> Array | PiecewiseArray:
         """The value as an array, without a copy where the object has one."""
         return self.source() if callable(self.source) else self.source
 

@@ -65,7 +65,7 @@ class LiveGraph:
         for number, obj in enumerate(self.objects):
             try:
                 values = values_of(self.adapters[number], obj)
-            except UntrackableError as error:
+            except (UntrackableError, UnsupportedError) as error:
                 raise error.with_context(key=self.paths[number]) from error.__cause__
             if values:
                 yield number, values

@@ -20,7 +20,7 @@ from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.graph.places import CheckedLeaf, Leaf, kind_of_place
-from milepost.tensor import DType
+from milepost.tensor import DType, PiecewiseArray
 
 
 class VariableAdapter(Adapter):
@@ -116,7 +116,7 @@ def _values(held: Any) -> Sequence[Value]:
     return values
 
 
-def _read(variable: Any, name: str) -> Array:
+def _read(variable: Any, name: str) -> Array | PiecewiseArray:
     return next(value.read() for value in _values(variable.get_raw_value()) if value.name == name)
 
 

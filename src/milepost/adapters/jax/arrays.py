@@ -15,11 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from milepost.adapters.jax.pieces import elements, spread
 from milepost.errors import UnsupportedError, UntrackableError
-from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import own
-from milepost.tensor import DType
+from milepost.tensor import DType, PiecewiseArray
 
 _SMALL: Final = 64 << 10
 """Bytes up to which it does not matter that an array is copied."""
@@ -38,7 +39,8 @@ class ArrayAdapter(Adapter):
         return issubclass(kind, jax.Array)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(read, obj)),)
+        in_boxes = len(obj.sharding.device_set) > 1
+        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(read, obj), in_boxes=in_boxes),)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
         return successor(obj, arrays[VARIABLE_VALUE])
@@ -72,27 +74,32 @@ class AbstractAdapter(Adapter):
         return issubclass(kind, jax.ShapeDtypeStruct)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        placement(obj)  # refused here if there is none, before anything changes
-        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(_no_value, obj)),)
+        sharding = placement(obj)  # refused here if there is none, before anything changes
+        source = partial(_no_value, obj)
+        in_boxes = sharding is not None and len(sharding.device_set) > 1
+        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, source, in_boxes=in_boxes),)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
-        array = own(arrays[VARIABLE_VALUE])
+        array, sharding = arrays[VARIABLE_VALUE], placement(obj)
         with _width_of(obj.dtype):
-            return jax.device_put(array, placement(obj))
+            if sharding is None or len(sharding.device_set) == 1:
+                return jax.device_put(own(array), sharding)
+            return jax.make_array_from_single_device_arrays(obj.shape, sharding, spread(array, sharding))
 
 
 def placement(abstract: Any) -> Any:
     """The sharding that an abstract array is to have; over the mesh in use, where its own is abstract too.
 
     Raises:
-        UnsupportedError: Its mesh is abstract, and another mesh or none is in use.
+        UnsupportedError: Its mesh is abstract, and another mesh or none is in use; or no array of this shape can be sharded
+            so.
     """
     sharding = abstract.sharding
     if not isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):
-        return sharding
+        return _that_fits(sharding, abstract)
     mesh = jax.sharding.get_mesh()
     if mesh.abstract_mesh == sharding.mesh:
-        return jax.sharding.NamedSharding(mesh, sharding.spec)
+        return _that_fits(jax.sharding.NamedSharding(mesh, sharding.spec), abstract)
     raise UnsupportedError(
         "an abstract array says how it is sharded, but not over which devices",
         expected=f"{sharding.mesh} in use",
@@ -101,7 +108,28 @@ def placement(abstract: Any) -> Any:
     )
 
 
-def read(array: Any) -> Array:
+def _that_fits(sharding: Any, abstract: Any) -> Any:
+    if sharding is None:
+        return None
+    try:
+        sharding.shard_shape(abstract.shape)
+    except ValueError as error:
+        raise UnsupportedError(
+            f"an array of this shape cannot be sharded as the live abstract array says: {error}",
+            expected="dimensions that the devices along them divide",
+            found=f"{abstract}; nothing was changed",
+            remedy="give the jax.ShapeDtypeStruct another sharding, or none",
+        ) from None
+    if not sharding.addressable_devices:
+        raise UnsupportedError(
+            "an abstract array is to lie on devices of which this process has none",
+            found=f"{abstract}; nothing was changed",
+            remedy="give the jax.ShapeDtypeStruct a sharding over a mesh that has devices of this process",
+        )
+    return sharding
+
+
+def read(array: Any) -> Array | PiecewiseArray:
     """The elements of a `jax.Array`; on CPU its own memory, which nobody can change.
 
     Raises:
@@ -114,25 +142,30 @@ def read(array: Any) -> Array:
             found=array.aval.str_short(),
             remedy="put the function's results where the checkpoint holds what went in, before saving",
         )
-    if not (array.is_fully_addressable or array.is_fully_replicated):
-        raise _spread(array)
-    return np.asarray(array)
+    found = elements(array)
+    if found is None:
+        raise UnsupportedError(
+            "other processes hold parts of this array, and saves of several processes are not coordinated yet",
+            expected="an array of which this process has all parts, or which is replicated",
+            found=f"{array.aval.str_short()}, {array.sharding}",
+            remedy="replicate it before saving, as in jax.device_put(array, NamedSharding(mesh, PartitionSpec()))",
+        )
+    return found
 
 
-def successor(old: Any, array: Array) -> Any:
+def successor(old: Any, array: Array | StoredTensor) -> Any:
     """A new `jax.Array` with other elements.
 
     Args:
         old: The array it stands in for, from which it has its sharding, weak type and whether it is committed. Its elements
             are not looked at: it may have been donated.
         array: The elements, of the same element type and shape.
-
-    Raises:
-        UnsupportedError: Other processes hold parts of the old array.
     """
     sharding, committed = old.sharding, old.committed
-    if not sharding.is_fully_addressable:
-        raise _spread(old)
+    if len(sharding.device_set) > 1:
+        with _width_of(old.dtype):
+            return type(old)(old.aval, sharding, spread(array, sharding), committed=committed)
+    assert isinstance(array, np.ndarray), "what is on one device is not read in boxes"
     array = own(array)  # JAX may keep the memory
     with _width_of(old.dtype):
         if committed or array.nbytes > _SMALL:
@@ -160,14 +193,6 @@ def _no_value(obj: Any) -> Array:
         "an abstract array has no value to be saved",
         found=str(obj),
         remedy="restore it first, or put an array in its place",
-    )
-
-
-def _spread(array: Any) -> UnsupportedError:
-    return UnsupportedError(
-        "other processes hold parts of this array",
-        expected="an array of which this process has all parts, or which is replicated",
-        found=f"{array.aval.str_short()}, {array.sharding}",
     )
 
 

@@ -28,8 +28,9 @@ class KeyAdapter(ArrayAdapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         data = jax.random.key_data(obj)
+        in_boxes = len(data.sharding.device_set) > 1
         return (
-            Value(VARIABLE_VALUE, DType.of(data.dtype), data.shape, partial(read, data)),
+            Value(VARIABLE_VALUE, DType.of(data.dtype), data.shape, partial(read, data), in_boxes=in_boxes),
             _name(str(jax.random.key_impl(obj))),
         )
 

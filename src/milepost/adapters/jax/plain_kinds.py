@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from milepost.adapters.jax.arrays import read
 from milepost.graph.adapter import Array
@@ -20,18 +21,22 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer) and not _is_key(value)
 
 
+def _gathered(array: Any) -> Array:
+    return np.asarray(read(array))
+
+
 def _array(plain: Array) -> Any:
     with jax.enable_x64(True):  # else elements of 64 bits become narrower
         return jnp.array(plain)
 
 
 def _key_to_plain(key: Any) -> dict[str, Any]:
-    return {"implementation": str(jax.random.key_impl(key)), "data": read(jax.random.key_data(key))}
+    return {"implementation": str(jax.random.key_impl(key)), "data": _gathered(jax.random.key_data(key))}
 
 
 def _key(plain: dict[str, Any]) -> Any:
     return jax.random.wrap_key_data(_array(plain["data"]), impl=plain["implementation"])
 
 
-register_kind("jax", _is_array, read, _array)
+register_kind("jax", _is_array, _gathered, _array)
 register_kind("jax key", _is_key, _key_to_plain, _key)

@@ -1,0 +1,115 @@
+"""Reading boxes of tensors that were verified before, without reading what lies between them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.bundle.entry import Entry
+from milepost.bundle.interface import BundleReader
+from milepost.bundle.memory import Array, bytes_of, new_array, scatter
+from milepost.bundle.slices import Box, ranges
+from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
+from milepost.errors import MilepostError
+from milepost.storage import ReadableFile
+from milepost.tensor import TensorSlice
+
+_RUN: Final = 8 << 10
+"""Bytes of a run from which on it is faster to read it by itself than to read over what lies between runs."""
+_SPANS: Final = 4096
+"""How many runs are read together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """A stored tensor of which boxes are read.
+
+    Attributes:
+        reader: The checkpoint.
+        key: The tensor. Somebody has verified it; what lies in one run in its file is not verified again.
+    """
+
+    reader: BundleReader
+    key: str
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        return self.reader.spec(self.key).dtype.numpy
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole."""
+        return self.reader.spec(self.key).shape
+
+    def read(self, box: TensorSlice) -> Array:
+        """Reads a box into a fresh array.
+
+        Args:
+            box: Which part of the tensor.
+
+        Raises:
+            StorageError: The file cannot be read any more.
+            MismatchError: The box reaches outside the tensor.
+        """
+        place = self.reader.extent(self.key)
+        if place is None or not place[1].size:
+            return self.reader.read(self.key, box)
+        file, entry = place
+        wanted = ranges(box, entry.shape)
+        target = new_array(entry.dtype, tuple(stop - start for start, stop in wanted))
+        if target.size:
+            try:
+                self._fill(target, wanted, file, entry)
+            except MilepostError as error:
+                raise error.with_context(key=self.key) from None
+        return target
+
+    def _fill(self, target: Array, box: Box, file: ReadableFile, entry: Entry) -> None:
+        axis, size = _runs(box, entry.shape, entry.dtype.itemsize)
+        if size < _RUN and size < target.nbytes:
+            _read_over(target, box, file, entry)
+            return
+        data = bytes_of(target)
+        spans = (
+            Span(self.key, file, entry.offset + offset, size, data[number * size : (number + 1) * size])
+            for number, offset in enumerate(_offsets(box, entry.shape, axis, entry.dtype.itemsize))
+        )
+        while some := list(itertools.islice(spans, _SPANS)):
+            read_spans(some, checksum=False)
+
+
+def _runs(box: Box, shape: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """The axis below which a box has all elements, so that they lie one after the other, and the bytes of a run."""
+    axis, size = len(shape), itemsize
+    while axis and (axis == len(shape) or box[axis] == (0, shape[axis])):
+        axis -= 1
+        size *= box[axis][1] - box[axis][0]
+    return axis, size
+
+
+def _offsets(box: Box, shape: tuple[int, ...], axis: int, itemsize: int) -> Iterator[int]:
+    """Where the runs of a box begin, in bytes from the beginning of the tensor."""
+    strides = [math.prod(shape[number + 1 :]) * itemsize for number in range(len(shape))]
+    first = box[axis][0] * strides[axis] if shape else 0
+    outer = [
+        range(start * stride, stop * stride, stride) for (start, stop), stride in zip(box[:axis], strides, strict=False)
+    ]
+    return (first + sum(position) for position in itertools.product(*outer))
+
+
+def _read_over(target: Array, box: Box, file: ReadableFile, entry: Entry) -> None:
+    """Reads from the first row of a box to the last, and takes what belongs into it."""
+    (start, stop), row = box[0], math.prod(entry.shape[1:])
+    origin, position = [first for first, _ in box], start * row
+    itemsize = entry.dtype.itemsize
+    assert CHUNK % itemsize == 0, "a chunk holds whole elements"
+    for chunk in read_chunks(file, entry.offset + position * itemsize, (stop - start) * row * itemsize):
+        elements = chunk.view(entry.dtype.numpy)
+        scatter(target, origin, entry.shape, position, elements)
+        position += len(elements)

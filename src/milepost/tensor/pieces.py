@@ -1,0 +1,125 @@
+"""Tensors that lie in memory in several pieces, as those do that are spread over devices.
+
+What is written of them is cut out box by box, so that the whole is never held a second time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Box = tuple[slice, ...]
+
+
+class Source(Protocol):
+    """What gives the elements of a piece: an array, or an object that fetches them."""
+
+    def __getitem__(self, box: Box, /) -> Array: ...
+
+
+class Piece(NamedTuple):
+    """One piece of a tensor.
+
+    Attributes:
+        start: Where it begins in the tensor, in each dimension.
+        shape: Its shape.
+        source: Its elements.
+    """
+
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    source: Source
+
+
+class PiecewiseArray:
+    """A tensor, or a box cut from one, whose elements lie in several pieces.
+
+    It has of the array that it stands for what a writer needs: element type, shape, boxes cut from it, and a copy.
+
+    Args:
+        dtype: The element type.
+        shape: The shape of the tensor.
+        pieces: Pieces that cover it.
+
+    Example:
+        >>> halves = [Piece((0,), (2,), np.array([1, 2])), Piece((2,), (2,), np.array([3, 4]))]
+        >>> np.asarray(PiecewiseArray(np.dtype(int), (4,), halves)[1:3])
+        array([2, 3])
+    """
+
+    __slots__ = ("_pieces", "_start", "dtype", "shape")
+
+    def __init__(self, dtype: np.dtype[Any], shape: Sequence[int], pieces: Sequence[Piece]) -> None:
+        self.dtype = dtype
+        self.shape = tuple(shape)
+        self._start = (0,) * len(self.shape)
+        self._pieces = tuple(pieces)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __getitem__(self, index: int | slice | Box) -> Self:
+        """A box; a number takes a row, without its dimension's being one of the result's."""
+        row = not isinstance(index, (slice, tuple))
+        first = slice(index, index + 1) if isinstance(index, int) else index
+        ranges = (first,) if isinstance(first, slice) else first
+        cut = type(self)(self.dtype, self.shape, self._pieces)
+        start, shape = list(self._start), list(self.shape)
+        offset = len(start) - len(shape)  # dimensions of which a row was taken
+        for axis, part in enumerate(ranges):
+            begin, stop, _ = part.indices(shape[axis])
+            start[offset + axis] += begin
+            shape[axis] = max(stop - begin, 0)
+        cut._start = tuple(start)
+        cut.shape = tuple(shape[1:] if row else shape)
+        return cut
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[row] for row in range(self.shape[0]))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The elements; a view where they lie in one piece whose source gives views."""
+        box = self._box()
+        found = [part for piece in self._pieces if (part := _overlap(piece, box)) is not None]
+        if len(found) == 1:
+            piece, source, _ = found[0]
+            array = piece.source[source].reshape(self.shape)
+        else:
+            array = np.empty(tuple(stop - start for start, stop in box), self.dtype)
+            for piece, source, target in found:
+                array[target] = piece.source[source]
+            array, copy = array.reshape(self.shape), False
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def copy(self) -> Array:
+        """The elements, in memory of their own."""
+        return self.__array__(copy=True)
+
+    def _box(self) -> list[tuple[int, int]]:
+        lengths = (1,) * (len(self._start) - len(self.shape)) + self.shape
+        return [(start, start + length) for start, length in zip(self._start, lengths, strict=True)]
+
+
+def _overlap(piece: Piece, box: Sequence[tuple[int, int]]) -> tuple[Piece, Box, Box] | None:
+    """The part of a piece that lies in a box: relative to the piece, and to the box."""
+    source, target = [], []
+    for first, length, (start, stop) in zip(piece.start, piece.shape, box, strict=True):
+        begin, end = max(first, start), min(first + length, stop)
+        if begin >= end:
+            return None
+        source.append(slice(begin - first, end - first))
+        target.append(slice(begin - start, end - start))
+    return piece, tuple(source), tuple(target)

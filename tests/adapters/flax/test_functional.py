@@ -1,0 +1,88 @@
+"""Modules, variables and optimizers of NNX in `milepost.jax`, where trees are values."""
+
+import gc
+import warnings
+
+import pytest
+
+pytest.importorskip("flax.nnx")
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+import milepost
+import milepost.jax
+
+
+def make(seed):
+    net = nnx.Sequential(nnx.Linear(2, 3, rngs=nnx.Rngs(seed)), nnx.Dropout(0.5, rngs=nnx.Rngs(seed)))
+    return net, nnx.Optimizer(net, optax.adam(1e-3), wrt=nnx.Param)
+
+
+TREES = {
+    "module": lambda net, optimizer: net,
+    "optimizer": lambda net, optimizer: optimizer,
+    "state": lambda net, optimizer: nnx.state(net),
+    "both": lambda net, optimizer: {"net": net, "optimizer": optimizer, "step": jnp.ones(())},
+    "state of both": lambda net, optimizer: {"state": nnx.state((net, optimizer))},
+    "plain": lambda net, optimizer: nnx.to_pure_dict(nnx.state(net)),
+}
+
+
+def are_same(some, others):
+    return all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(some), jax.tree.leaves(others), strict=True))
+
+
+@pytest.fixture(params=TREES)
+def tree(request):
+    return TREES[request.param]
+
+
+@pytest.fixture
+def path(tree, tmp_path):
+    return milepost.jax.save(tmp_path / "ckpt", tree(*make(0)))
+
+
+def test_a_restore_makes_new_objects_with_the_saved_values(tree, path):
+    restored, status = milepost.jax.restore(path, tree(*make(1)))
+    status.assert_consumed()
+    assert are_same(restored, tree(*make(0)))
+
+
+def test_nothing_of_the_callers_tree_is_changed(tree, path):
+    net, optimizer = make(1)
+    milepost.jax.restore(path, tree(net, optimizer))
+    assert are_same((net, optimizer), make(1))
+
+
+def test_a_manager_does_the_same(tree, tmp_path):
+    milepost.jax.TreeManager(tmp_path).save(tree(*make(0)))
+    given = tree(*make(1))
+    restored, status = milepost.jax.TreeManager(tmp_path).restore_latest(given)
+    status.assert_consumed()
+    assert are_same(restored, tree(*make(0)))
+    assert are_same(given, tree(*make(1)))
+
+
+def test_no_restored_value_is_warned_of_when_tree_and_status_are_dropped(tree, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        milepost.jax.restore(path, tree(*make(1)))
+        gc.collect()
+
+
+def test_only_what_is_missing_is_warned_of(tmp_path):
+    path = milepost.jax.save(tmp_path / "ckpt", {"net": make(0)[0]})
+    _, status = milepost.jax.restore(path, {"net": make(1)[0], "late": jnp.ones(2)})
+    with pytest.warns(milepost.UnrestoredWarning, match="1 live values are not in the checkpoint"):
+        del status
+
+
+def test_what_a_model_shares_is_shared_in_the_new_one(tmp_path):
+    net = make(0)[0]
+    path = milepost.jax.save(tmp_path / "ckpt", {"a": net, "b": net})
+    live = make(1)[0]
+    restored, status = milepost.jax.restore(path, {"a": live, "b": live})
+    status.assert_consumed()
+    assert restored["a"] is restored["b"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,12 +20,16 @@ _DEVICES = ("cuda", "mps", "xpu")
 
 
 class RandomState(Tracked):
-    """Python's, NumPy's and PyTorch's global random generators, and generators of your own under names.
+    """The global random generators of Python and of libraries, and generators of your own under names.
 
     Held by a checkpoint, it saves the state of every library that is imported: Python's ``random``, ``numpy.random``, and
-    ``torch`` with its CPU generator and those of CUDA, MPS and XPU devices in use. Restoring sets them, after all other
-    objects were restored. A library is never imported for that: where PyTorch's state was saved and PyTorch is not
-    imported yet, a warning says so, and later saves still hold that state.
+    ``torch`` with its CPU generator and those of CUDA, MPS and XPU devices in use, and ``tensorflow`` with what
+    ``tf.random.set_seed`` began and its global generator, and the seed generator of Keras 3. Restoring sets them, after all other objects were restored. A
+    library is never imported for that: where PyTorch's state was saved and PyTorch is not imported yet, a warning says so,
+    and later saves still hold that state.
+
+    TensorFlow does not tell the counters of operations that were given a seed, or that run inside a ``tf.function``; these
+    are not saved. `tf.random.Generator` and stateless operations are exact there.
 
     JAX has no global generator. Its keys, like other generators, are given names here and so become attributes; a key
     cannot change, so after a restore the attribute is another one.
@@ -71,7 +75,7 @@ class RandomStateAdapter(PackedAdapter, AttributeAdapter):
         return issubclass(kind, RandomState)
 
     def state(self, obj: RandomState) -> Any:
-        return {**obj.__dict__["_kept"], **global_state()}
+        return {**obj.__dict__["_kept"], **global_state(), **_keras_state()}
 
     def load(self, obj: RandomState, state: Any) -> None:
         obj.__dict__["_kept"] = set_global_state(state)
@@ -87,6 +91,12 @@ def global_state() -> dict[str, Any]:
             generators = _generators(torch, device)
             if generators and _is_in_use(torch, device):
                 state["torch"][device] = [each.get_state().numpy() for each in generators]
+    if imported("tensorflow") is not None:
+        from milepost.adapters.tensorflow import random_state as tensorflow_state
+
+        found = tensorflow_state.global_state()
+        if found:
+            state["tensorflow"] = found
     return state
 
 
@@ -99,7 +109,7 @@ def set_global_state(state: Any) -> dict[str, Any]:
     Raises:
         MismatchError: It is no such state, or a generator refuses it. Nothing was changed.
     """
-    before = global_state()
+    before = {**global_state(), **(_keras_state() if "keras" in state else {})}
     try:
         return _set(state)
     except Exception as error:
@@ -114,16 +124,47 @@ def set_global_state(state: Any) -> dict[str, Any]:
 def _set(state: Mapping[str, Any]) -> dict[str, Any]:
     set_python_state(random, state["python"])
     np.random.set_state(state["numpy"])
-    if "torch" not in state:
+    kept = {}
+    for library, (name, set_state) in _LIBRARIES.items():
+        if library not in state:
+            continue
+        if imported(library) is None:
+            warn(
+                f"{name} is not imported, so its saved random state was not restored; import it before restoring",
+                UnrestoredWarning,
+            )
+            kept[library] = state[library]
+        else:
+            set_state(state[library])
+    return kept
+
+
+def _keras_state() -> dict[str, Any]:
+    """That of Keras 3; runs of ``fit()`` have it among their objects."""
+    keras = imported("keras")
+    if keras is None or int(keras.__version__.partition(".")[0]) < 3:
         return {}
-    torch = imported("torch")
-    if torch is None:
-        warn(
-            "PyTorch is not imported, so its saved random state was not restored; import it before restoring",
-            UnrestoredWarning,
-        )
-        return {"torch": state["torch"]}
-    for device, saved in state["torch"].items():
+    from milepost.adapters.keras import random_state as keras_state
+
+    found = keras_state.global_state()
+    return {"keras": found} if found else {}
+
+
+def _set_keras(state: Mapping[str, Any]) -> None:
+    from milepost.adapters.keras import random_state as keras_state
+
+    keras_state.set_global_state(state)
+
+
+def _set_tensorflow(state: Mapping[str, Any]) -> None:
+    from milepost.adapters.tensorflow import random_state as tensorflow_state
+
+    tensorflow_state.set_global_state(state)
+
+
+def _set_torch(state: Mapping[str, Any]) -> None:
+    torch: Any = imported("torch")
+    for device, saved in state.items():
         if device == "cpu":
             torch.set_rng_state(torch.from_numpy(saved.copy()))
             continue
@@ -135,7 +176,14 @@ def _set(state: Mapping[str, Any]) -> dict[str, Any]:
             )
         for generator, array in zip(generators, saved, strict=False):
             generator.set_state(torch.from_numpy(array.copy()))
-    return {}
+
+
+_LIBRARIES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], None]]]] = {
+    "torch": ("PyTorch", _set_torch),
+    "tensorflow": ("TensorFlow", _set_tensorflow),
+    "keras": ("Keras", _set_keras),
+}
+"""Libraries whose state is set only where they are imported: what to call each, and how its state is set."""
 
 
 def _generators(torch: Any, device: str) -> list[Any]:

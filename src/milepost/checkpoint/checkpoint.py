@@ -12,7 +12,7 @@ import numpy as np
 
 from milepost.checkpoint.names import check_name
 from milepost.checkpoint.session_saver import SessionSaver, is_session
-from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced
+from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced, refuse_restore_if_traced
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
@@ -213,6 +213,7 @@ class Checkpoint(Tracked):
         claim_path(save.place, save.options)
         return self._write(save)
 
+    @as_written
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
 
@@ -231,10 +232,12 @@ class Checkpoint(Tracked):
             CheckpointNotFoundError: There is no such checkpoint.
             CorruptCheckpointError: It is damaged; nothing was changed.
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
+            UnsupportedError: This is called inside a ``tf.function``.
         """
         if is_session(save_path):
             return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
         options = resolved(options)
+        refuse_restore_if_traced()
         if save_path is None:
             return InitializationOnlyStatus(self._view)
         with self._exclusive():
@@ -250,6 +253,7 @@ class Checkpoint(Tracked):
                 self._private.guard.restored(storage_of(options), plain_path(save_path))
             return status
 
+    @as_written
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `write` wrote: like `restore`, but takes no account of numbers.
 
@@ -264,7 +268,9 @@ class Checkpoint(Tracked):
             CheckpointNotFoundError: There is no such checkpoint.
             CorruptCheckpointError: It is damaged; nothing was changed.
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
+            UnsupportedError: This is called inside a ``tf.function``.
         """
+        refuse_restore_if_traced()
         with self._exclusive():
             return load_into(plain_path(save_path), self._view, resolved(options))
 

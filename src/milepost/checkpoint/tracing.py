@@ -1,4 +1,4 @@
-"""Saves inside a ``tf.function``, whose Python code runs once, when the function is traced, and not when it is run."""
+"""Saves and restores inside a ``tf.function``, whose Python code runs once, when the function is traced, and not when it is run."""
 
 from __future__ import annotations
 
@@ -24,17 +24,31 @@ def is_traced() -> bool:
     return bool(tf.compat.v1.get_default_graph().building_function)
 
 
-def refuse_if_traced(what: str) -> None:
+def refuse_if_traced(
+    what: str,
+    remedy: str = "call it after the function has returned; Checkpoint.write() can be called inside, and writes in every run",
+) -> None:
     """Refuses what would happen once, while a function is traced, before its operations have run.
 
     Raises:
         UnsupportedError: A function is being traced.
     """
     if is_traced():
-        raise UnsupportedError(
+        error = UnsupportedError(
             f"{what} inside a tf.function would happen once, when the function is traced, before its operations run",
-            remedy="call it after the function has returned; Checkpoint.write() can be called inside, and writes in every run",
+            remedy=remedy,
         )
+        error.ag_pass_through = True  # type: ignore[attr-defined]  # AutoGraph would raise an error of its own in its place
+        raise error
+
+
+def refuse_restore_if_traced() -> None:
+    """Refuses a restore while a function is traced.
+
+    Raises:
+        UnsupportedError: A function is being traced.
+    """
+    refuse_if_traced("a restore", "restore before the function is called")
 
 
 def as_written(function: _Function) -> _Function:

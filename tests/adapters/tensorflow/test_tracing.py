@@ -73,3 +73,62 @@ def test_autograph_leaves_a_save_as_it_is(tmp_path, caplog):
 
     write()
     assert "AutoGraph" not in caplog.text
+
+
+@pytest.mark.parametrize("autograph", [True, False])
+@pytest.mark.parametrize("call", ["read", "restore", "manager", "weights"])
+def test_a_restore_in_a_traced_function_is_refused(call, autograph, tmp_path):
+    v = tf.Variable(1.0)
+    checkpoint = milepost.Checkpoint(v=v)
+    path = checkpoint.save(tmp_path / "ckpt")
+    manager = milepost.CheckpointManager(checkpoint, tmp_path, max_to_keep=1)
+    v.assign(2.0)
+    restore = {
+        "read": lambda: checkpoint.read(path),
+        "restore": lambda: checkpoint.restore(path),
+        "manager": manager.restore_or_initialize,
+        "weights": lambda: milepost.load_weights(checkpoint, path),
+    }[call]
+
+    @tf.function(autograph=autograph)
+    def function():
+        restore()
+
+    with pytest.raises(milepost.UnsupportedError, match="a restore inside a tf.function"):
+        function()
+    assert v.numpy() == 2.0
+
+
+@pytest.mark.parametrize("place", ["condition", "loop"])
+def test_a_save_that_autograph_translates_is_refused_with_milepost_error(place, tmp_path):
+    v = tf.Variable(1.0)
+    checkpoint = milepost.Checkpoint(v=v)
+    manager = milepost.CheckpointManager(checkpoint, tmp_path / "run", max_to_keep=1)
+
+    @tf.function
+    def in_condition():
+        if v > 0.0:
+            checkpoint.save(tmp_path / "ckpt")
+
+    @tf.function
+    def in_loop():
+        for _ in tf.range(2):
+            manager.save()
+
+    with pytest.raises(milepost.UnsupportedError, match="a save inside a tf.function"):
+        {"condition": in_condition, "loop": in_loop}[place]()
+
+
+def test_write_in_conditions_and_loops_saves_when_it_is_reached(tmp_path):
+    v = tf.Variable(0)
+    checkpoint = milepost.Checkpoint(v=v)
+
+    @tf.function
+    def function():
+        for step in tf.range(10):
+            v.assign_add(1)
+            if step % 5 == 0:
+                checkpoint.write(str(tmp_path / "ckpt"))
+
+    function()
+    assert milepost.load_variable(tmp_path / "ckpt", KEY) == 6

@@ -9,6 +9,9 @@ import keras
 
 # What objects are: the classes that their adapters handle.
 from keras.src.backend import Variable as Variable
+
+# Where Keras keeps its global seed generator, if it was used.
+from keras.src.backend.common.global_state import get_global_attribute as get_global_attribute
 from keras.src.layers import Discretization as Discretization
 from keras.src.layers import InputLayer as InputLayer
 from keras.src.layers import Layer as Layer

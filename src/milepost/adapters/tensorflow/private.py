@@ -14,6 +14,12 @@ from tensorflow.python.checkpoint import saveable_compat as saveable_compat
 from tensorflow.python.data.ops import dataset_ops as _dataset_ops
 from tensorflow.python.data.ops import iterator_ops as _iterator_ops
 
+# The seed of all operations, and the generator that gives each its own.
+from tensorflow.python.eager import context as eager_context
+
+# The global generator, if there is one.
+from tensorflow.python.ops import stateful_random_ops as stateful_random_ops
+
 # Whether an object is saved by a saver of its own, into other files.
 from tensorflow.python.saved_model import registration as registration
 
@@ -49,6 +55,8 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_trackable": "the object that a delegating one stands for",
         "_variables": "the variables of optimizers",
         "_slots": "slot variables of TensorFlow 1's optimizers",
+        "_rng": "the generator that gives operations their seeds",
+        "_set_global_seed": "sets the seed, and forgets what operations have counted",
         "_zeros_slot": "makes such a slot variable",
         "_create_or_restore_slot_variable": "whether an optimizer has slot variables",
         "_sharded_container": "marks parts of a sharded variable",

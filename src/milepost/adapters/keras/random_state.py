@@ -1,0 +1,23 @@
+"""Keras' global seed generator, from which random functions that are given no seed take theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from milepost.adapters.keras.backends import backend
+from milepost.adapters.keras.private import get_global_attribute, global_seed_generator
+from milepost.adapters.keras.variables import value_of
+
+
+def global_state() -> dict[str, Any]:
+    """The state as plain data; empty where it was never used."""
+    generator = get_global_attribute("global_seed_generator")
+    return {} if generator is None else {"seed": value_of(generator.state).copy()}
+
+
+def set_global_state(state: Mapping[str, Any]) -> None:
+    """Puts back what `global_state` returned."""
+    variable = global_seed_generator().state
+    with backend.eagerly():
+        backend.write(variable, state["seed"].astype(value_of(variable).dtype))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,12 @@ def _try(library: str, further: bool) -> None:
         print(f"{library}: {table.counted(found)}", file=sys.stderr, flush=True)
 
 
-def _main(arguments: argparse.Namespace) -> None:
+def main(words: Sequence[str]) -> None:
+    """Does what the words of a command line say."""
+    arguments = _parser().parse_args(words)
     for library in arguments.libraries or catalogue.LIBRARIES:
+        if library not in catalogue.LIBRARIES:
+            raise SystemExit(f"{library} is not one of {', '.join(catalogue.LIBRARIES)}")
         if not catalogue.is_installed(library):
             needed = " ".join(catalogue.LIBRARIES[library].packages)
             print(f"NOT TRIED: {library}; install {needed}", file=sys.stderr, flush=True)
@@ -96,11 +100,11 @@ def _main(arguments: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.libraries", description=__doc__)
-    parser.add_argument("libraries", nargs="*", choices=[[], *catalogue.LIBRARIES], metavar="LIBRARY")
+    parser.add_argument("libraries", nargs="*", metavar="LIBRARY", help=", ".join(catalogue.LIBRARIES))
     parser.add_argument("--further", action="store_true", help="keep results that there are, and try the other objects")
     parser.add_argument("--only", action="append", metavar="NAME", help="try this object, and print what is found")
     return parser
 
 
 if __name__ == "__main__":
-    _main(_parser().parse_args())
+    main(sys.argv[1:])

@@ -42,16 +42,16 @@ LIBRARIES: Final = {
         "`torch.save(state_dict())`",
     ),
     "timm.optim": Library("timm_optimizers", ("timm", "torchvision", "torch"), "timm", "`torch.save(state_dict())`"),
-    "timm": Library("timm_models", ("timm", "torchvision", "torch"), "timm", "`torch.save(state_dict())`", 20),
+    "timm": Library("timm_models", ("timm", "torchvision", "torch"), "timm", "`torch.save(state_dict())`", 14),
     "torchvision": Library(
-        "torchvision_models", ("torchvision", "torch"), "torchvision", "`torch.save(state_dict())`", 20
+        "torchvision_models", ("torchvision", "torch"), "torchvision", "`torch.save(state_dict())`", 14
     ),
     "transformers": Library(
-        "transformers_models", ("transformers", "tokenizers", "torch"), "transformers", "`torch.save(state_dict())`", 60
+        "transformers_models", ("transformers", "tokenizers", "torch"), "transformers", "`torch.save(state_dict())`", 12
     ),
-    "optax.contrib": Library("optax_contrib", ("optax", "jax"), "optax", "`pickle` of the tree"),
-    "keras": Library("keras_objects", ("keras", "tensorflow"), "keras", "`save_weights`, and `save_own_variables`"),
-    "tf_keras": Library("tf_keras_objects", ("tf_keras", "tensorflow"), "tf_keras", "`tf.train.Checkpoint`"),
+    "optax.contrib": Library("optax_contrib", ("optax", "jax"), "optax", "`pickle` of the tree", 30),
+    "keras": Library("keras_objects", ("keras", "tensorflow"), "keras", "`save_weights`, and `save_own_variables`", 60),
+    "tf_keras": Library("tf_keras_objects", ("tf_keras", "tensorflow"), "tf_keras", "`tf.train.Checkpoint`", 60),
 }
 
 

@@ -35,8 +35,8 @@ def difference(found: Any, expected: Any, place: str = "") -> str:
     """Where two results of `plain` differ first, or nothing; empty mappings do not count."""
     if isinstance(found, dict) and isinstance(expected, dict):
         for key in (*expected, *found):
-            if expected.get(key, found.get(key)) == {}:
-                continue  # it holds nothing, whether it is there or not
+            if found.get(key, {}) == expected.get(key, {}):
+                continue
             if key not in found:
                 return f"{place}/{key} is not there"
             if key not in expected:

@@ -29,7 +29,22 @@ import torchmetrics.shape
 import torchmetrics.text
 import torchmetrics.wrappers
 
-_AREAS = ["aggregation", "audio", "classification", "clustering", "detection", "image", "multimodal", "nominal", "regression", "retrieval", "segmentation", "shape", "text", "wrappers"]
+_AREAS = [
+    "aggregation",
+    "audio",
+    "classification",
+    "clustering",
+    "detection",
+    "image",
+    "multimodal",
+    "nominal",
+    "regression",
+    "retrieval",
+    "segmentation",
+    "shape",
+    "text",
+    "wrappers",
+]
 _BASES = {"Metric", "MetricCollection", "BaseAggregator", "RetrievalMetric", "MetricTracker", "CompositionalMetric"}
 _COMMON: dict[str, Any] = {
     "num_classes": 3,

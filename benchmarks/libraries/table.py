@@ -31,7 +31,7 @@ each step, bit for bit.
 - **differs, and nobody said so**: milepost lost what the library's own saving would have kept, without a word.
 - **not tried**: the object could not be made or used here.
 
-`python -m benchmarks.libraries` writes this page. Objects that are exact in both ways are only named.
+`python -m benchmarks.libraries` writes this page, and `--further` tries those objects that it does not have yet. Objects that are exact in both ways are only named.
 
 """
 
@@ -58,7 +58,8 @@ def page(found: Results) -> str:
         objects = tried["objects"].values()
         counts = Counter(each["outcome"] for each in objects)
         own = sum(each["own"] == EXACT for each in objects)
-        cells = [f"[{library}](#{_anchor(library)})", len(objects), *(counts[outcome] for outcome in OUTCOMES), own]
+        number = f"{len(objects)} of {tried['of']}" if tried["of"] > len(objects) else len(objects)
+        cells = [f"[{library}](#{_anchor(library)})", number, *(counts[outcome] for outcome in OUTCOMES), own]
         lines.append(_row(*cells))
     for library, tried in found.items():
         lines += ["", f"## {library}", "", *_section(library, tried)]

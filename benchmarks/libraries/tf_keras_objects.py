@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -205,7 +206,7 @@ def _constructors(kind: str) -> Iterator[Callable[[], Any]]:
         yield _CELLS[kind]
         return
     for arguments in _ARGUMENTS:
-        yield lambda arguments=arguments: getattr(keras.layers, kind)(*arguments)
+        yield functools.partial(getattr(keras.layers, kind), *arguments)
 
 
 def _called(layer: Any, inputs: tuple[Any, ...]) -> Any:

@@ -17,9 +17,34 @@ from benchmarks.libraries.specimen import Specimen, UntriedError
 torchvision_operators.define()
 import timm
 
-_SMALL = (
-    "test femto atto pico nano zepto xxs xxt xs xt _t_ tiny mini micro small _s_ _s0 _b0 _0 lite 050 x0 18 10 12 _s"
-).split()
+_SMALL = [
+    "test",
+    "femto",
+    "atto",
+    "pico",
+    "nano",
+    "zepto",
+    "xxs",
+    "xxt",
+    "xs",
+    "xt",
+    "_t_",
+    "tiny",
+    "mini",
+    "micro",
+    "small",
+    "_s_",
+    "_s0",
+    "_b0",
+    "_0",
+    "lite",
+    "050",
+    "x0",
+    "18",
+    "10",
+    "12",
+    "_s",
+]
 _MOST = 40_000_000
 _SETTINGS: tuple[dict[str, Any], ...] = ({"img_size": 64, "depth": 2}, {"depth": 2}, {"img_size": 64}, {})
 """What makes models small, where they take it."""
@@ -27,7 +52,7 @@ _SETTINGS: tuple[dict[str, Any], ...] = ({"img_size": 64, "depth": 2}, {"depth":
 
 def names() -> Iterable[str]:
     """Modules of timm."""
-    return timm.list_modules()
+    return list(timm.list_modules())
 
 
 def make(name: str, seed: int) -> Specimen:

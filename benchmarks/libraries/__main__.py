@@ -53,10 +53,9 @@ def _tried(library: str, names: list[str]) -> Iterator[tuple[str, dict[str, Any]
             if ended:
                 print(f"{library}: a process to {do} ended with {ended}", file=sys.stderr, flush=True)
         for number, name in enumerate(names):
-            yield (
-                name,
-                verdict.judged(*(_read(Path(directory, str(number), f"{do}.json")) for do in ("saved", "resumed"))),
-            )
+            seen = [_read(Path(directory, str(number), f"{do}.json")) for do in ("saved", "resumed")]
+            found = verdict.judged(*seen)
+            yield name, {key: text.replace(f"{directory}/{number}/", "") for key, text in found.items()}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,110 @@
+"""The page of all objects that were tried."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.libraries.catalogue import LIBRARIES
+from benchmarks.libraries.verdict import EXACT, OUTCOMES, SILENT, UNTRIED
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "libraries.json"
+PAGE = ROOT / "docs" / "libraries.md"
+_LONGEST = 240
+_HEAD = """# Whole libraries that others wrote
+
+Each object was made and used for three steps, and saved twice: with `milepost.Checkpoint`, and in the library's own way.
+It went on for three more steps. Another process made the object with other first values, restored it, and took these
+three steps: once from milepost's checkpoint, with `assert_consumed()`, and once from the library's own file. What the
+library's own way of saving holds was compared right after the restore and after the steps, and so was what came out of
+each step, bit for bit.
+
+- **exact**: all was the same.
+- **refused**: milepost raised an error, which names what is missing.
+- **differs, with a warning**: milepost warned of what is missing.
+- **the library's own saving differs as well**: neither is exact, and what milepost restored is no less.
+- **differs, and nobody said so**: milepost lost what the library's own saving would have kept, without a word.
+- **not tried**: the object could not be made or used here.
+
+`python -m benchmarks.libraries` writes this page, and `--further` tries those objects that it does not have yet. Objects that are exact in both ways are only named.
+
+"""
+
+Results = Mapping[str, Mapping[str, Any]]
+
+
+def results() -> dict[str, Any]:
+    """What the last run found: for each library its versions and what became of each object."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text())
+    return found
+
+
+def counted(objects: Mapping[str, Mapping[str, str]]) -> str:
+    """How many objects there are of each outcome."""
+    counts = Counter(each["outcome"] for each in objects.values())
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+
+
+def page(found: Results) -> str:
+    """The page, in Markdown."""
+    lines = [_HEAD + "| library | objects | " + " | ".join(OUTCOMES) + " | its own saving is exact |"]
+    lines.append("| --- " * (len(OUTCOMES) + 3) + "|")
+    for library, tried in found.items():
+        objects = tried["objects"].values()
+        counts = Counter(each["outcome"] for each in objects)
+        own = sum(each["own"] == EXACT for each in objects)
+        number = f"{len(objects)} of {tried['of']}" if tried["of"] > len(objects) else len(objects)
+        cells = [f"[{library}](#{_anchor(library)})", number, *(counts[outcome] for outcome in OUTCOMES), own]
+        lines.append(_row(*cells))
+    for library, tried in found.items():
+        lines += ["", f"## {library}", "", *_section(library, tried)]
+    return "\n".join(lines) + "\n"
+
+
+def silent(found: Results) -> list[str]:
+    """The objects that differ without a word."""
+    return [
+        f"{library}: {name}: {each['note']}"
+        for library, tried in found.items()
+        for name, each in tried["objects"].items()
+        if each["outcome"] == SILENT
+    ]
+
+
+def _section(library: str, tried: Mapping[str, Any]) -> list[str]:
+    versions = ", ".join(f"{package} {version}" for package, version in tried["versions"].items())
+    objects: Mapping[str, Mapping[str, str]] = tried["objects"]
+    exact = [name for name, each in objects.items() if each["outcome"] == each["own"] == EXACT]
+    others = [name for name, each in objects.items() if name not in exact and each["outcome"] != UNTRIED]
+    untried = [name for name, each in objects.items() if each["outcome"] == UNTRIED]
+    lines = [f"Tried on {tried['date']} with {versions}. Its own way of saving: {LIBRARIES[library].own}.", ""]
+    if exact:
+        lines += [f"Exact in both ways, {len(exact)}: {', '.join(f'`{name}`' for name in exact)}.", ""]
+    if others:
+        lines += [_row("object", "milepost", "", "its own saving"), _row(*["---"] * 4)]
+        lines += [
+            _row(f"`{name}`", objects[name]["outcome"], _shown(objects[name]["note"]), _shown(objects[name]["own"]))
+            for name in others
+        ]
+        lines.append("")
+    if untried:
+        lines += ["Not tried:", "", *(f"- `{name}`: {_shown(objects[name]['note'])}" for name in untried), ""]
+    return lines[:-1]
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= _LONGEST else text[:_LONGEST] + " …"
+    return re.sub(r"([<>|*\[\]_`])", r"\\\1", short)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-")
+
+
+def _row(*cells: Any) -> str:
+    return f"| {' | '.join(map(str, cells))} |"

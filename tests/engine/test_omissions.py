@@ -5,7 +5,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointOptions, UnmatchedError, UntrackableError, UntrackedWarning, Variable
 from milepost.engine.report import Outcome
-from tests.graph.test_traversal import module
+from tests.objects import module
 
 DATES = np.zeros(2, "datetime64[s]")
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
+from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
 from milepost.engine.growth import came_later

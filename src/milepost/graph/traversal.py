@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
-from milepost.graph.containers import find_trackable
+from milepost.graph.completeness import (
+    SETTINGS,
+    changed_since,
+    left_out_of_accounts,
+    omission_of,
+    without_variables,
+)
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
-from milepost.graph.omissions import Accounted, Omission, Omitted
+from milepost.graph.omissions import Omitted
 from milepost.graph.places import Node, Place, Tree, placed
-from milepost.graph.plain_places import Unsaveable, holds_state, plain_place
-from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
-from milepost.graph.trees import holds_no_data
+from milepost.graph.plain_places import holds_state, plain_place
+from milepost.graph.remedies import cannot_be_read
 from milepost.graph.waiting import waiting_on
 
 _NO_EDGES: Final[list[Edge]] = []
+_TREES: Final = (Node, Tree)
 
 
 class _Unfollowed(NamedTuple):
@@ -176,9 +181,9 @@ def walk(
                     child = place
                 found = adapter_of_type(type(child))
                 if found is None or (found.conditional and not found.tracks(child)):
-                    if omissions and type(child) not in _PLAIN:
+                    if omissions and type(child) not in SETTINGS:
                         where = child_path(path, name, is_root=number == 0)
-                        _note_omission(graph, where, child, is_state=is_state, in_tree=type(obj) in _TREES)
+                        graph.omissions += omission_of(child, where, is_state=is_state, in_tree=type(obj) in _TREES)
                     continue
                 if not in_tree:
                     own_place = placed(obj, name, child)
@@ -204,7 +209,7 @@ def walk(
         except Exception as error:
             raise cannot_be_read(obj, error).with_context(key=path) from error
         if omissions:
-            _note_changes(graph, path, obj, is_state=is_state)
+            graph.omissions += changed_since(obj, path, is_state=is_state)
         edges.append(own or _NO_EDGES)
         number += 1
     graph.first_private = graph.first_private or len(objects)
@@ -212,7 +217,7 @@ def walk(
     if slots:
         _walk_slots(graph, ids, omissions=omissions)
     if omissions:
-        _compare_with_accounts(graph, ids, slots=slots)
+        graph.omissions += left_out_of_accounts(graph, ids, slots=slots)
     return graph
 
 
@@ -263,111 +268,4 @@ def _walk_slots_of(
             paths.append(path)
             graph.edges.append(_NO_EDGES)
     if omissions and not references and adapter.slot_names(optimizer):
-        kind = type(optimizer).__name__
-        reason = f"the state that this {kind} has for each variable, for none of them is in the checkpoint"
-        graph.omissions.append(Omitted(paths[owner], kind, reason, _ADD_MODEL, doubtful=True))
-
-
-_TREES: Final = (Node, Tree)
-_STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tree"
-_ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
-_PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
-"""Types of attributes that are never saved, by the guide's own rule, and hold nothing."""
-_STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
-"""What a checkpoint may hold without saving it."""
-
-
-def _note_omission(graph: LiveGraph, path: str, value: Any, *, is_state: bool = False, in_tree: bool = False) -> None:
-    if type(value) is Unsaveable:
-        value, is_state = value.value, True
-    adapter = adapter_of_type(type(value))
-    kind = type(value).__name__
-    omission = adapter.omission(value) if adapter is not None else None
-    if is_state and (omission is None or omission.doubtful):
-        if isinstance(value, _STATELESS):
-            return
-        omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
-    elif adapter is None:
-        held = find_trackable(value)
-        reason = f"a {kind} is not tracked, but holds a {type(held).__name__}"
-        omission = None if held is None else Omission(reason, doubtful=True)
-        if held is None and in_tree and not holds_no_data(value):
-            omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
-    if omission is not None:
-        general = remedy_for_state(value) if is_state else remedy_for(value, has_adapter=adapter is not None)
-        remedy = omission.remedy or general
-        graph.omissions.append(Omitted(path, kind, omission.reason, remedy, omission.doubtful))
-
-
-def _note_changes(graph: LiveGraph, path: str, obj: Any, *, is_state: bool) -> None:
-    changed = getattr(type(obj), "_changed_outside", None)
-    if changed is not None and changed(obj):
-        reason = "the list or dict that was assigned here has been changed since, and its tracked copy has not"
-        graph.omissions.append(Omitted(path, type(obj).__name__, reason, "change the attribute itself", doubtful=True))
-    now_numbers = getattr(type(obj), "_now_numbers", None)
-    if now_numbers is not None and not is_state:
-        for name in now_numbers(obj):
-            child = child_path(path, name, is_root=path == "")
-            reason = f"it was tracked, and is a number now, which a {type(obj).__name__} does not save"
-            remedy = "give the number to what it was, as assign() does, or hold it in the Checkpoint itself"
-            graph.omissions.append(Omitted(child, type(vars(obj)[name]).__name__, reason, remedy, doubtful=True))
-
-
-def _compare_with_accounts(graph: LiveGraph, ids: dict[int, int], *, slots: bool) -> None:
-    """Notes what frameworks would have saved of the objects, and the graph does not hold."""
-    noted = {omitted.path for omitted in graph.omissions if not omitted.doubtful}
-    covered: set[int] = set()
-    for number, adapter in enumerate(graph.adapters[: graph.first_slot]):
-        if number in covered:
-            continue
-        obj = graph.objects[number]
-        below: dict[int, dict[str, int]] = {}
-        held = {(reference.variable, reference.name) for reference in graph.slots.get(number, ())}
-        for steps, value, variable, remedy, anywhere in _account(adapter, obj, graph.paths[number]):
-            if variable is not None:
-                if slots and (ids.get(id(variable), -1), steps[0]) not in held:
-                    _note_slot(graph, number, ids.get(id(variable)), steps[0], remedy, noted)
-                continue
-            node, path = number, graph.paths[number]
-            if anywhere and id(value) in ids:
-                continue
-            for step in steps:
-                names = below.get(node)
-                if names is None:
-                    names = below[node] = dict(graph.edges[node])
-                path = child_path(path, step, is_root=path == "")
-                if step not in names or anywhere:
-                    break
-                node = names[step]
-                covered.add(node)
-            else:
-                continue
-            if not any(path == known or path.startswith(known + "/") for known in noted):
-                noted.add(path)
-                kind = type(value).__name__
-                reason = (
-                    f"{type(obj).__name__} has this {kind} in its own account of its state, and the checkpoint has not"
-                )
-                graph.omissions.append(Omitted(path, kind, reason, remedy))
-
-
-def _account(adapter: Adapter, obj: Any, path: str) -> list[Accounted]:
-    try:
-        return list(adapter.account(obj))
-    except MilepostError as error:
-        raise error.with_context(key=path) from error.__cause__
-    except Exception as error:
-        raise cannot_be_read(obj, error).with_context(key=path) from error
-
-
-def _note_slot(graph: LiveGraph, owner: int, variable: int | None, name: str, remedy: str, noted: set[str]) -> None:
-    path = graph.paths[owner]
-    kind = type(graph.objects[owner]).__name__
-    if variable is not None:
-        reason = f"the state {name!r} that this {kind} has for {graph.paths[variable]}"
-    else:
-        reason = f"the state that this {kind} has for parameters that are not in the checkpoint"
-        remedy = remedy or _ADD_MODEL
-    if path not in noted:
-        noted.add(path)
-        graph.omissions.append(Omitted(path, kind, reason, remedy))
+        graph.omissions.append(without_variables(optimizer, paths[owner]))

@@ -1,0 +1,162 @@
+"""What a checkpoint of live objects would leave out: what adapters cannot save, and what frameworks' accounts have more.
+
+Every function here says what is left out at one path, or below it; the walk (`milepost.graph.traversal`) asks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.errors import MilepostError
+from milepost.graph.adapter import Adapter, adapter_of_type
+from milepost.graph.containers import find_trackable
+from milepost.graph.keys import child_path
+from milepost.graph.omissions import Accounted, Omission, Omitted
+from milepost.graph.plain_places import Unsaveable
+from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
+from milepost.graph.trees import holds_no_data
+
+if TYPE_CHECKING:
+    from milepost.graph.traversal import LiveGraph
+
+SETTINGS: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
+"""Types of attributes of modules that are never saved, by the guide's own rule, and hold nothing."""
+_STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+"""What a checkpoint may hold without saving it."""
+_STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tree"
+_ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
+
+
+def omission_of(value: Any, path: str, *, is_state: bool = False, in_tree: bool = False) -> Iterator[Omitted]:
+    """What is left out with a value that no adapter takes.
+
+    Args:
+        value: The value.
+        path: Its path.
+        is_state: Whether a checkpoint itself holds it, so that it is no setting.
+        in_tree: Whether it is a leaf of a tree of arrays.
+    """
+    if type(value) is Unsaveable:
+        value, is_state = value.value, True
+    adapter = adapter_of_type(type(value))
+    kind = type(value).__name__
+    omission = adapter.omission(value) if adapter is not None else None
+    if is_state and (omission is None or omission.doubtful):
+        if isinstance(value, _STATELESS):
+            return
+        omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
+    elif adapter is None:
+        held = find_trackable(value)
+        if held is not None:
+            omission = Omission(f"a {kind} is not tracked, but holds a {type(held).__name__}", doubtful=True)
+        elif in_tree and not holds_no_data(value):
+            omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
+    if omission is not None:
+        general = remedy_for_state(value) if is_state else remedy_for(value, has_adapter=adapter is not None)
+        yield Omitted(path, kind, omission.reason, omission.remedy or general, omission.doubtful)
+
+
+def changed_since(obj: Any, path: str, *, is_state: bool) -> Iterator[Omitted]:
+    """What is left out because the program changed something behind an object's back, or made a setting of state.
+
+    Args:
+        obj: The object.
+        path: Its path.
+        is_state: Whether plain values that it holds are state.
+    """
+    changed = getattr(type(obj), "_changed_outside", None)
+    if changed is not None and changed(obj):
+        reason = "the list or dict that was assigned here has been changed since, and its tracked copy has not"
+        yield Omitted(path, type(obj).__name__, reason, "change the attribute itself", doubtful=True)
+    now_numbers = getattr(type(obj), "_now_numbers", None)
+    if now_numbers is not None and not is_state:
+        for name in now_numbers(obj):
+            child = child_path(path, name, is_root=path == "")
+            reason = f"it was tracked, and is a number now, which a {type(obj).__name__} does not save"
+            remedy = "give the number to what it was, as assign() does, or hold it in the Checkpoint itself"
+            yield Omitted(child, type(vars(obj)[name]).__name__, reason, remedy, doubtful=True)
+
+
+def without_variables(optimizer: Any, path: str) -> Omitted:
+    """What is left out with an optimizer none of whose variables is in the checkpoint."""
+    kind = type(optimizer).__name__
+    reason = f"the state that this {kind} has for each variable, for none of them is in the checkpoint"
+    return Omitted(path, kind, reason, _ADD_MODEL, doubtful=True)
+
+
+def left_out_of_accounts(graph: LiveGraph, ids: Mapping[int, int], *, slots: bool) -> list[Omitted]:
+    """What frameworks would have saved of the objects, and the graph does not hold.
+
+    Args:
+        graph: The live objects, and what is known to be left out.
+        ids: Their numbers by identity.
+        slots: Whether the graph has slot variables.
+    """
+    left_out = _LeftOut({omitted.path for omitted in graph.omissions if not omitted.doubtful})
+    covered: set[int] = set()
+    for number, adapter in enumerate(graph.adapters[: graph.first_slot]):
+        if number in covered:
+            continue
+        obj = graph.objects[number]
+        below: dict[int, dict[str, int]] = {}
+        held = {(reference.variable, reference.name) for reference in graph.slots.get(number, ())}
+        for steps, value, variable, remedy, anywhere in _account(adapter, obj, graph.paths[number]):
+            if variable is not None:
+                if slots and (ids.get(id(variable), -1), steps[0]) not in held:
+                    left_out.add(_slot(graph, number, ids.get(id(variable)), steps[0], remedy))
+                continue
+            node, path = number, graph.paths[number]
+            if anywhere and id(value) in ids:
+                continue
+            for step in steps:
+                names = below.get(node)
+                if names is None:
+                    names = below[node] = dict(graph.edges[node])
+                if step not in names or anywhere:
+                    break
+                node = names[step]
+                covered.add(node)
+            else:
+                continue
+            for step in steps:
+                path = child_path(path, step, is_root=path == "")
+            kind = type(value).__name__
+            reason = f"{type(obj).__name__} has this {kind} in its own account of its state, and the checkpoint has not"
+            left_out.add(Omitted(path, kind, reason, remedy))
+    return left_out.found
+
+
+class _LeftOut:
+    """Collects what is left out, once for each path, and nothing below what is left out as a whole."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        self._known = set(known)
+        self.found: list[Omitted] = []
+
+    def add(self, omitted: Omitted) -> None:
+        path = omitted.path
+        above = (path[:end] for end, letter in enumerate(path) if letter == "/")
+        if path not in self._known and self._known.isdisjoint(above):
+            self._known.add(path)
+            self.found.append(omitted)
+
+
+def _account(adapter: Adapter, obj: Any, path: str) -> list[Accounted]:
+    try:
+        return list(adapter.account(obj))
+    except MilepostError as error:
+        raise error.with_context(key=path) from error.__cause__
+    except Exception as error:
+        raise cannot_be_read(obj, error).with_context(key=path) from error
+
+
+def _slot(graph: LiveGraph, owner: int, variable: int | None, name: str, remedy: str) -> Omitted:
+    kind = type(graph.objects[owner]).__name__
+    if variable is not None:
+        reason = f"the state {name!r} that this {kind} has for {graph.paths[variable]}"
+    else:
+        reason = f"the state that this {kind} has for parameters that are not in the checkpoint"
+        remedy = remedy or _ADD_MODEL
+    return Omitted(graph.paths[owner], kind, reason, remedy)

@@ -149,3 +149,10 @@ def test_a_forked_child_says_nothing_at_its_end(prefix):
     path = Checkpoint(a=Variable(1.0), old=Variable(1.0)).write(prefix)
     said = run(_AT_EXIT + "import os\nif os.fork(): os.wait()", path)
     assert said.count("UnrestoredWarning") == 2
+
+
+def test_the_last_objects_of_a_process_go_without_an_error(prefix):
+    path = Checkpoint(a=Variable(1.0), old=Variable(1.0)).write(prefix)
+    said = run(_AT_EXIT + "import collections; collections.kept = live", path)
+    assert said.count("UnrestoredWarning") == 2
+    assert "Exception ignored" not in said

@@ -82,8 +82,8 @@ class Kept:
         self.uid = uid
         self.objects: dict[int, Any] = {}
 
-    def __del__(self) -> None:
-        if sys.is_finalizing():
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing():
             return
         for identity in self.objects:
             entry = _kept.get(identity)

@@ -11,7 +11,7 @@ restore that nobody asks about any more, and that nothing waits for, is gone at 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -61,8 +61,9 @@ class RestoredPosition:
         self.superseded = False
         restoration.waiting.add(node)
 
-    def __del__(self) -> None:
-        self.restoration.waiting.remove(self.node, superseded=self.superseded)
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # or the names of modules may be gone
+            self.restoration.waiting.remove(self.node, superseded=self.superseded)
 
     def supersede(self) -> bool:
         if not self.superseded:
@@ -442,8 +443,8 @@ class Restoration(WatchedRestore):
         values = self.graph.nodes[node].values
         return values[0].key if values else f"node {node} of the object graph"
 
-    def __del__(self) -> None:
-        if not sys.is_finalizing():
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():
             self.warn_of_unused()
 
     def warn_of_unused(self) -> None:

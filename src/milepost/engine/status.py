@@ -161,9 +161,9 @@ class _RestoredStatus(LoadStatus):
             return
         unasked.warn_of_missing(self._restoration, root, attached)
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         restoration = getattr(self, "_restoration", None)
-        if restoration is not None and not sys.is_finalizing():
+        if restoration is not None and not is_finalizing():
             self.warn_of_missing()
             restoration.unwatch()
 

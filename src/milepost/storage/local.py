@@ -6,9 +6,10 @@ import errno
 import fcntl
 import os
 import stat
+import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Self
 
@@ -127,8 +128,10 @@ class LocalFile:
                 size = os.fstat(_open(self._descriptor)).st_size  # It may have grown.
         check_range(self.path, offset, length, size)
 
-    def __del__(self) -> None:
-        _close_quietly(self)
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When a process ends, the names of modules are gone before the last objects are; the system closes files.
+        if not is_finalizing():
+            _close_quietly(self)
 
 
 _opening: Final = threading.RLock()
@@ -186,7 +189,9 @@ class LocalWriter:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing():
+            return
         if getattr(self, "_descriptor", -1) >= 0:
             _lock(self._descriptor, fcntl.LOCK_UN)
         _close_quietly(self)
@@ -197,7 +202,7 @@ _writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
 
 
 def _close_quietly(file: LocalFile | LocalWriter) -> None:
-    """Closes a file that nobody uses any more, at the end of the process too."""
+    """Closes a file that nobody uses any more."""
     descriptor, file._descriptor = getattr(file, "_descriptor", -1), -1
     if descriptor >= 0:
         try:

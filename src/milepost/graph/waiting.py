@@ -238,7 +238,8 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
 
 def _admit_plain(holder: Any, name: str, child: Any) -> Any:
     """Gives a plain value, or anything else that a holder of state is about to hold, what waited for it."""
-    if name not in waiting_on(holder):
+    edges = waiting_on(holder)
+    if name not in edges and ANY not in edges:
         return child
     with places_in_use():
         place = plain_place(holder, name, child, attached=False)

@@ -12,7 +12,7 @@ from typing import Any
 from milepost.adapters.tensorflow.private import DictWrapper, ListWrapper
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.errors import UntrackableError
-from milepost.graph.adapter import adapter_of, register
+from milepost.graph.adapter import adapter_of
 
 
 class ListWrapperAdapter(TrackableAdapter):
@@ -41,7 +41,3 @@ class DictWrapperAdapter(TrackableAdapter):
             if any(not isinstance(key, str) and adapter_of(member) is not None for key, member in obj.items()):
                 raise
             return [(key, member) for key, member in obj.items() if isinstance(key, str)]
-
-
-register(ListWrapperAdapter())
-register(DictWrapperAdapter())

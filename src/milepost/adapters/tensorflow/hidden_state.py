@@ -16,7 +16,7 @@ from milepost.adapters.tensorflow.hooks import hook
 from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.layers import LayerAdapter
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
-from milepost.graph.adapter import Array, Value, register
+from milepost.graph.adapter import Array, Value
 from milepost.graph.omissions import Omission
 from milepost.graph.variable import as_array
 from milepost.tensor import DType
@@ -132,7 +132,3 @@ def _vocabulary(obj: Any, dtype: DType) -> Array:
 def _seed(obj: Any) -> int | None:
     seed = obj._seed
     return int(seed) if isinstance(seed, (int, np.integer)) and -(2**63) <= seed < 2**63 else None
-
-
-for _adapter in (RecurrentAdapter(), VocabularyAdapter(), DiscretizationAdapter(), GeneratorAdapter()):
-    register(_adapter)

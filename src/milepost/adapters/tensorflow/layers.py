@@ -10,7 +10,6 @@ import tensorflow as tf
 from milepost.adapters.layer_names import is_awaiting, numbered
 from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
-from milepost.graph.adapter import register
 from milepost.graph.omissions import Accounted
 
 _KERAS_3_NAMES: Final = {"_kernel": "kernel", "_embeddings": "embeddings"}
@@ -93,7 +92,3 @@ def _draws(obj: Any) -> bool:
     """Whether a layer ever draws from its random generator; recurrent layers without dropout have one, too."""
     rates = [getattr(obj, name) for name in ("rate", "dropout", "recurrent_dropout") if hasattr(obj, name)]
     return _GENERATOR in vars(obj) and (not rates or any(not isinstance(rate, (int, float)) or rate for rate in rates))
-
-
-for _adapter in (LayerAdapter(), LayeredModelAdapter(), DepthwiseAdapter(), NormalizationAdapter()):
-    register(_adapter)

@@ -18,7 +18,6 @@ from milepost.adapters.tensorflow.layers import account_of_variables
 from milepost.adapters.tensorflow.private import AutoTrackable
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.errors import MismatchError
-from milepost.graph.adapter import register
 from milepost.graph.omissions import Accounted
 from milepost.graph.traversal import reachable
 from milepost.tensor import TensorSpec
@@ -98,7 +97,3 @@ class ListOptimizerAdapter(TrackableAdapter):
                 found="slot variables",
                 remedy=f"restore into keras.optimizers.legacy.{kind}, or leave the optimizer out of what is restored",
             )
-
-
-register(SlotOptimizerAdapter())
-register(ListOptimizerAdapter())

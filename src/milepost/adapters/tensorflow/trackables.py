@@ -15,7 +15,7 @@ from milepost.adapters.tensorflow.hooks import hook
 from milepost.adapters.tensorflow.kinds import is_keras_2, is_of_keras_3
 from milepost.adapters.tensorflow.private import Trackable
 from milepost.errors import UntrackableError
-from milepost.graph.adapter import Array, Value, adapter_of_type, register
+from milepost.graph.adapter import Array, Value, adapter_of_type
 from milepost.graph.native import SlotAdapter
 from milepost.graph.omissions import Accounted, Omission
 
@@ -89,6 +89,3 @@ def _untracked(obj: Any) -> list[tuple[str, Any]]:
         if adapter_of_type(kind) is not None or (isinstance(value, _CONTAINERS) and not is_keras_2(type(obj), "Layer")):
             found.append((name, value))
     return found
-
-
-register(TrackableAdapter())

@@ -11,7 +11,7 @@ import tensorflow as tf
 from milepost.adapters.tensorflow.kinds import is_of_keras_3
 from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
-from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Value, register
+from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Value
 from milepost.graph.keys import VARIABLE_VALUE
 
 
@@ -120,7 +120,3 @@ def _full_name(variable: Any) -> str:
     sliced = getattr(variable, "_save_slice_info", None)
     name: str = sliced.full_name if sliced is not None else getattr(variable, "_shared_name", "")
     return name
-
-
-register(VariableAdapter())
-register(ShardedVariableAdapter())

@@ -138,7 +138,7 @@ def _found_again(state: Any) -> tuple[set[int], list[Any]]:
         kind = type(value)
         if kind in _LEAVES:
             continue
-        inner = _inside(value)
+        inner = inside(value)
         is_tensor = inner is None and any(each.handles(value) for each in mutable)
         if inner is None and not is_tensor:
             continue
@@ -154,7 +154,7 @@ def _found_again(state: Any) -> tuple[set[int], list[Any]]:
     return again, tensors
 
 
-def _inside(value: Any) -> Iterable[Any] | None:
+def inside(value: Any) -> Iterable[Any] | None:
     """What is in a container, or None for what is none."""
     if isinstance(value, np.ndarray):
         return value.reshape(-1).tolist() if value.dtype.kind == "O" else ()

@@ -188,8 +188,8 @@ class _Encoder:
         if kind is complex:
             real, imag = (self.encode(part, path, depth) for part in (value.real, value.imag))
             return {"!": "complex", "real": real, "imag": imag}
-        if kind in (bytes, bytearray):
-            return {"!": kind.__name__, **self._bytes(bytes(value), path)}
+        if kind is bytes:
+            return {"!": "bytes", **self._bytes(value, path)}
         return (self._scalar if isinstance(value, np.generic) else self._nested)(value, path, depth)
 
     def _nested(self, value: Any, path: str, depth: int) -> Any:
@@ -219,6 +219,8 @@ class _Encoder:
             return {"!": "dict", "items": self._pairs(value, path, depth)}
         if kind is list:
             return self._items(value, path, depth)
+        if kind is bytearray:
+            return {"!": "bytearray", **self._bytes(bytes(value), path)}
         if kind is tuple:
             return {"!": "tuple", "items": self._items(value, path, depth)}
         if kind is set or kind is frozenset:

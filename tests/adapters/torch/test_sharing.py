@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 import milepost
 from milepost.graph.plain_state import TEXT, pack, unpack
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = pytest.importorskip("torch.nn")
+optim = pytest.importorskip("torch.optim")
 
 
 class Holder:
@@ -75,3 +77,59 @@ def test_a_view_past_the_end_of_its_memory_is_an_error_and_takes_no_memory():
     packed[TEXT][()] = json.dumps(text).encode()
     with pytest.raises(milepost.CorruptCheckpointError, match=r"no torch\.view"):
         unpack(packed)
+
+
+def listed(parameter):
+    last = torch.zeros_like(parameter)
+    return {"last": last, "history": [last]}
+
+
+def nested(parameter):
+    last = torch.zeros_like(parameter)
+    return {"last": last, "a": {"m": last}, "b": {"m": last}}
+
+
+def viewed(parameter):
+    last = torch.zeros_like(parameter)
+    return {"last": last, "same": last.view(-1)}
+
+
+def look(state):
+    for name in ("history", "a", "same"):
+        if name in state:
+            held = state[name]
+            return held[0] if name == "history" else held["m"] if name == "a" else held
+    raise AssertionError(state)
+
+
+@pytest.mark.parametrize("make", [listed, nested, viewed])
+def test_a_tensor_in_several_parts_of_an_optimizers_state_stays_one(tmp_path, make):
+    def program():
+        net = nn.Linear(2, 1)
+        optimizer = optim.SGD(net.parameters(), lr=0.1)
+        return milepost.Checkpoint(net=net, optimizer=optimizer)
+
+    saved = program()
+    for parameter in saved.net.parameters():
+        saved.optimizer.state[parameter].update(make(parameter))
+    path = saved.write(tmp_path / "ckpt")
+    live = program()
+    live.read(path).assert_consumed()
+    for parameter in live.net.parameters():
+        state = live.optimizer.state[parameter]
+        state["last"].add_(1)
+        assert look(state).reshape(-1).tolist() == state["last"].reshape(-1).tolist()
+
+
+def test_state_that_is_no_dict_for_each_parameter_comes_back_in_an_optimizer_without_any(tmp_path):
+    def program():
+        net = nn.Linear(2, 1)
+        return milepost.Checkpoint(net=net, optimizer=optim.SGD(net.parameters(), lr=0.1))
+
+    saved = program()
+    for parameter in saved.net.parameters():
+        saved.optimizer.state[parameter] = torch.full_like(parameter, 2.0)
+    path = saved.write(tmp_path / "ckpt")
+    live = program()
+    live.read(path).assert_consumed()
+    assert live.optimizer.state[live.net.bias].tolist() == [2.0]

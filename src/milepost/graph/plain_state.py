@@ -45,9 +45,9 @@ from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapp
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, shaped, to_stored
 from milepost.graph.plain_keys import KeyCheck
-from milepost.graph.plain_sharing import FORM, Shared, Sharing
 from milepost.graph.plain_kinds import Kind, kinds
 from milepost.graph.plain_kinds import register_kind as register_kind
+from milepost.graph.plain_sharing import FORM, Shared, Sharing
 from milepost.tensor import DType
 
 TEXT: Final = "py_state"

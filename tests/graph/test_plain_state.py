@@ -4,7 +4,6 @@ import json
 import math
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from enum import IntEnum
 
 import ml_dtypes
 import numpy as np
@@ -193,16 +192,11 @@ def test_lists_and_dicts_that_an_attribute_has_wrapped_become_plain_again():
 _Point = namedtuple("_Point", ["x"])
 
 
-class _Color(IntEnum):
-    RED = 1
-
-
 @pytest.mark.parametrize(
     "value",
     [
         object(),
         int,
-        _Color.RED,
         _Point(1),
         defaultdict(lambda: 3),
         np.zeros(2, np.longdouble),

@@ -1,4 +1,4 @@
-"""What torchdata's `StatefulDataLoader` does not do by itself when it is restored."""
+"""What torchdata's `StatefulDataLoader` does not do by itself when it is restored, and loaders of Accelerate without one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from milepost.errors import MismatchError
 
 _GENERATOR: Final = "generator"
 """Name of the generator's state in a saved one, beside the loader's own names."""
+
+
+def remedy_for_loader(obj: Any) -> str:
+    """What to do where Accelerate has prepared a loader that has no state; empty for all others."""
+    if not any(base.__module__ == "accelerate.data_loader" for base in type(obj).__mro__):
+        return ""
+    return (
+        "make the Accelerator with DataLoaderConfiguration(use_stateful_dataloader=True), which needs torchdata; or leave "
+        "the loader out of the checkpoint, and skip the batches that were trained on with accelerate.skip_first_batches()"
+    )
 
 
 def must_match_workers(obj: Any, state: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.adapters.loaders import keep_randomness, must_match_workers, with_generator
+from milepost.adapters.loaders import keep_randomness, must_match_workers, remedy_for_loader, with_generator
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.plain_state import TEXT, pack, unpack
@@ -48,6 +48,10 @@ class PackedAdapter(Adapter):
         """What to call an object in errors."""
         return f"{type(obj).__module__}.{type(obj).__qualname__}"
 
+    def remedy(self, obj: Any) -> str:
+        """What to do where an object cannot say what state it is in."""
+        return "save when it can, or wrap it in NoDependency"
+
     def values(self, obj: Any) -> Sequence[Value]:
         return (Value(TEXT, STRING, (), lambda: pack(self.state(obj))[TEXT]),)
 
@@ -61,7 +65,7 @@ class PackedAdapter(Adapter):
                 "an object cannot say what state it is in",
                 expected=f"a state from a {self.name(obj)}",
                 found=f"{type(error).__name__}: {error}",
-                remedy="save when it can, or wrap it in NoDependency",
+                remedy=self.remedy(obj),
             ) from error
         try:
             arrays = pack(state)
@@ -112,6 +116,9 @@ class StatefulAdapter(PackedAdapter):
     def state(self, obj: Any) -> Any:
         kept = _kept_for_next(obj)
         return with_generator(obj, getattr(obj, _get_name(obj))()) if kept is None else kept
+
+    def remedy(self, obj: Any) -> str:
+        return remedy_for_loader(obj) or super().remedy(obj)
 
     def load(self, obj: Any, state: Any) -> None:
         methods = _methods(type(obj))

@@ -205,6 +205,10 @@ class Restoration(WatchedRestore):
         """Whether no live object but the root was found."""
         return self.bound_count() <= 1
 
+    def took_no_values(self) -> bool:
+        """Whether no live object has taken values from the checkpoint."""
+        return not any(self.graph.nodes[node].values for node in self._bound)
+
     @places_in_use()
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
         """Live values that the checkpoint has nothing for, and that no restore has given a value."""

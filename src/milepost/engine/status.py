@@ -56,7 +56,7 @@ class LoadStatus(abc.ABC):
 
     @abc.abstractmethod
     def assert_nontrivial_match(self) -> Self:
-        """Asserts that something besides the root was matched.
+        """Asserts that something besides the root was matched, and some value restored if there are any live ones.
 
         Raises:
             UnmatchedError: An ``AssertionError``: nothing was.
@@ -208,9 +208,10 @@ class CheckpointLoadStatus(_RestoredStatus):
 
     def assert_nontrivial_match(self) -> Self:
         self._restoration.is_asked = True
-        if self._restoration.matched_nothing():
+        nothing = self._restoration.matched_nothing()
+        if nothing or (self._restoration.took_no_values() and self.report().missing):
             error = UnmatchedError(
-                "nothing but the root was matched",
+                "nothing but the root was matched" if nothing else "no value was restored",
                 file=self._restoration.reader.prefix,
                 remedy=self.hint
                 or "compare the edge names of both: milepost.list_variables() shows those of the checkpoint",

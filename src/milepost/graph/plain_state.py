@@ -19,9 +19,10 @@ an object with the member ``"!"``::
     array of objects         {"!": "objects", "shape": [2], "items": [...]}
     NumPy scalar             {"!": "scalar", "dtype": "float32", "value": 1.5}, or "base64"
     a registered kind        {"!": "torch", "value": ...}
+    one in several places    {"!": "shared", "id": 0, "value": ...}, and {"!": "shared", "id": 0} in the others
 
-`unpack` is the exact inverse: types and bits are kept. What is not kept: that one object stood in several places, and
-the memory order of arrays. Instances of other classes are refused, subclasses such as named tuples too, because they
+`unpack` is the exact inverse: types and bits are kept, and what can change stays one object. What is not kept: the memory
+order of arrays, and that one is a view of another. Instances of other classes are refused, subclasses such as named tuples too, because they
 could not be made again without running code that a file names.
 """
 
@@ -30,19 +31,23 @@ from __future__ import annotations
 import base64
 import json
 import math
+import reprlib
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
-from milepost.graph.frameworks import import_adapters, registry
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, shaped, to_stored
 from milepost.graph.plain_keys import KeyCheck
+from milepost.graph.plain_kinds import Kind, kinds
+from milepost.graph.plain_kinds import register_kind as register_kind
+from milepost.graph.plain_sharing import FORM, Shared, Sharing
 from milepost.tensor import DType
 
 TEXT: Final = "py_state"
@@ -77,39 +82,6 @@ _MALFORMED: Final = (
 
 Store = Callable[[Array, str], dict[str, Any]]
 """Puts an array, of a type that files hold, somewhere, and returns the members that tell where."""
-
-
-class _Kind(NamedTuple):
-    handles: Callable[[Any], bool]
-    to_plain: Callable[[Any], Any]
-    from_plain: Callable[[Any], Any]
-
-
-_kinds: Final[dict[str, _Kind]] = registry({})
-
-
-def register_kind(
-    name: str, handles: Callable[[Any], bool], to_plain: Callable[[Any], Any], from_plain: Callable[[Any], Any]
-) -> None:
-    """Makes values of a framework part of plain state: its tensors, or small things such as its element types.
-
-    Args:
-        name: What files call it.
-        handles: Whether a value, of no type that is known here, is one of these.
-        to_plain: Makes an array of it, or other plain state.
-        from_plain: Makes it from that; may raise whatever it likes if that cannot be.
-
-    Example:
-        >>> register_kind(
-        ...     "slice",
-        ...     handles=lambda value: type(value) is slice,
-        ...     to_plain=lambda value: (value.start, value.stop, value.step),
-        ...     from_plain=lambda members: slice(*members),
-        ... )
-        >>> unpack(pack({"rows": slice(2, None)}))
-        {'rows': slice(2, None, None)}
-    """
-    _kinds[name] = _Kind(handles, to_plain, from_plain)
 
 
 def pack(state: Any, key: str = "") -> dict[str, Array]:
@@ -172,7 +144,7 @@ def unpack(arrays: Mapping[str, Array]) -> Any:
 def to_text(state: Any, key: str, store: Store) -> str:
     """Writes plain state as JSON; what becomes of arrays is the business of ``store``."""
     import_adapters()
-    return json.dumps(_Encoder(key, store).encode(state, "", 0), ensure_ascii=False, allow_nan=False)
+    return json.dumps(_Encoder(key, store, Sharing(state)).encode(state, "", 0), ensure_ascii=False, allow_nan=False)
 
 
 def from_text(text: str | bytes, arrays: Mapping[str, Array]) -> Any:
@@ -197,9 +169,10 @@ def store_inline(array: Array, path: str) -> dict[str, Any]:
 
 
 class _Encoder:
-    def __init__(self, key: str, store: Store) -> None:
+    def __init__(self, key: str, store: Store, sharing: Sharing) -> None:
         self._key = key
         self._store = store
+        self._sharing = sharing
         self._open: set[int] = set()
 
     def encode(self, value: Any, path: str, depth: int) -> Any:
@@ -215,8 +188,8 @@ class _Encoder:
         if kind is complex:
             real, imag = (self.encode(part, path, depth) for part in (value.real, value.imag))
             return {"!": "complex", "real": real, "imag": imag}
-        if kind in (bytes, bytearray):
-            return {"!": kind.__name__, **self._bytes(bytes(value), path)}
+        if kind is bytes:
+            return {"!": "bytes", **self._bytes(value, path)}
         return (self._scalar if isinstance(value, np.generic) else self._nested)(value, path, depth)
 
     def _nested(self, value: Any, path: str, depth: int) -> Any:
@@ -228,9 +201,13 @@ class _Encoder:
             raise self._refusal(
                 f"state of more than {_DEEPEST} levels cannot be saved", value, path, "return less nested state"
             )
+        value = self._sharing.instead_of(value)
+        reference = self._sharing.reference(value)
+        if reference is not None:
+            return reference
         self._open.add(id(value))
         try:
-            return self._by_kind(value, path, depth + 1)
+            return self._sharing.written(value, lambda: self._by_kind(value, path, depth + 1))
         finally:
             self._open.discard(id(value))
 
@@ -242,11 +219,15 @@ class _Encoder:
             return {"!": "dict", "items": self._pairs(value, path, depth)}
         if kind is list:
             return self._items(value, path, depth)
+        if kind is bytearray:
+            return {"!": "bytearray", **self._bytes(bytes(value), path)}
         if kind is tuple:
             return {"!": "tuple", "items": self._items(value, path, depth)}
         if kind is set or kind is frozenset:
-            # In an order that is the same in every process, unlike the set's own.
-            return {"!": kind.__name__, "items": sorted(self._items(value, path, depth), key=json.dumps)}
+            items = self._items(value, path, depth)
+            if not self._sharing:  # in an order that is the same in every process, unlike the set's own
+                items.sort(key=json.dumps)
+            return {"!": kind.__name__, "items": items}
         if kind is deque:
             return {"!": "deque", "items": self._items(value, path, depth), "maxlen": value.maxlen}
         if kind is OrderedDict or kind is Counter:
@@ -259,14 +240,14 @@ class _Encoder:
             return {"!": "defaultdict", "factory": name, "items": self._pairs(value, path, depth)}
         if kind is np.ndarray or kind is np.memmap:
             return self._array(value, path, depth)
-        for name, registered in reversed(_kinds.items()):
+        for name, registered in reversed(kinds.items()):
             if registered.handles(value):
                 return {"!": name, "value": self.encode(self._to_plain(registered, value, path), path, depth)}
         raise self._refusal(
             "this state cannot be saved", value, path, "return state of plain data, or make the object a PythonState"
         )
 
-    def _to_plain(self, kind: _Kind, value: Any, path: str) -> Any:
+    def _to_plain(self, kind: Kind, value: Any, path: str) -> Any:
         try:
             return kind.to_plain(value)
         except MilepostError as error:
@@ -345,6 +326,7 @@ class _Encoder:
 class _Decoder:
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
+        self._shared = Shared()
 
     def decode(self, value: Any, depth: int) -> Any:
         if isinstance(value, (list, dict)) and depth > 3 * _DEEPEST:
@@ -354,6 +336,8 @@ class _Decoder:
         if not isinstance(value, dict):
             return value
         form = value.get("!")
+        if form == FORM:
+            return self._shared.read(value, lambda inner: self.decode(inner, depth + 1))
         if form is None:
             return {name: self.decode(each, depth + 1) for name, each in value.items()}
         if form in _COLLECTIONS:
@@ -401,7 +385,7 @@ class _Decoder:
                 "plain state of an unknown kind; a newer milepost may have written it", found=f"{form!r:.80}"
             )
         plain = self.decode(value["value"], depth + 1)
-        kind = _kinds.get(form)
+        kind = kinds.get(form)
         if kind is None:  # its library has not been imported
             return plain
         try:
@@ -410,7 +394,7 @@ class _Decoder:
             raise
         except Exception as error:
             raise CorruptCheckpointError(
-                f"no {form} can be made from this", found=f"{plain!r:.80}: {type(error).__name__}: {error}"
+                f"no {form} can be made from this", found=f"{reprlib.repr(plain):.80}: {type(error).__name__}: {error}"
             ) from error
 
     def _entry(self, name: Any) -> Array:

@@ -10,7 +10,8 @@ State does not exist before the first step. Restoring makes it, with the types, 
 need not be the parameter's. State that exists is restored in place if it has these.
 
 An optimizer whose class or hooks write its ``state_dict`` otherwise than `torch.optim.Optimizer` does is saved by that
-account alone, as plain state::
+account alone, as plain state; so is one whose state can be written in no other way, as where one tensor is in several
+parts of it::
 
     optimizer/state_dict/.ATTRIBUTES/py_state
 """
@@ -29,6 +30,7 @@ from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
 from milepost.adapters.torch.memory import stored_as, stored_shape, torch_dtype
 from milepost.adapters.torch.param_groups import ParamGroups, remember
 from milepost.adapters.torch.sharded import sharded_omission
+from milepost.adapters.torch.shared_parts import shares_between_parts
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
 from milepost.adapters.torch.views import Part, forget_view, view_of
@@ -42,6 +44,8 @@ from milepost.tensor import TensorSpec
 
 _GROUPS: Final = "param_groups"
 _COMMON: Final = "state"
+_TOLD_WHOLE: Final = "told whole"
+"""Of the view that says whether the state of an optimizer, as it was last seen, can only be written as a whole."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _PLAIN: Final = torch.optim.Optimizer
 _WRAPPERS: Final = {"accelerate.optimizer.AcceleratedOptimizer": "optimizer"}
@@ -80,6 +84,7 @@ class OptimizerAdapter(Adapter):
         if sharded is not None:
             yield STATE_DICT, Forgotten(sharded)
             return
+        view_of(obj, _TOLD_WHOLE, dict)["is"] = _is_told_whole(obj)
         told = _tells_otherwise(obj)
         if told:
             yield STATE_DICT, _whole(obj)
@@ -99,7 +104,10 @@ class OptimizerAdapter(Adapter):
         return obj
 
     def stand_ins(self, obj: Any, saved: Iterable[str]) -> Iterable[tuple[str, Any]]:
-        yield _COMMON, _common(unwrapped(obj))
+        optimizer = unwrapped(obj)
+        yield _COMMON, _common(optimizer)
+        if STATE_DICT in saved:
+            yield STATE_DICT, _whole(optimizer)
 
     def has_slots(self, obj: Any) -> bool:
         return not _tells_otherwise(unwrapped(obj))
@@ -215,11 +223,18 @@ def _tells_otherwise(optimizer: Any) -> bool:
         return True
     if any(own.get(name) for name in _SAVING):
         return True
-    return any(
+    return bool(view_of(optimizer, _TOLD_WHOLE, dict).get("is"))
+
+
+def _is_told_whole(optimizer: Any) -> bool:
+    """Whether its state, as it is now, is none of slot variables and hyperparameters alone."""
+    if any(
         type(state) is not dict or not all(type(name) is str for name in state)
         for key, state in optimizer.state.items()
         if isinstance(key, torch.Tensor)
-    )
+    ):
+        return True
+    return shares_between_parts(optimizer)
 
 
 def _loads_otherwise(optimizer: Any) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, is_kept, strides_to_save
@@ -18,7 +17,6 @@ from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceab
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.omissions import Omission
-from milepost.graph.plain_state import register_kind
 from milepost.tensor import DType
 
 _INT64: Final = DType.of("int64")
@@ -135,23 +133,3 @@ def _overlaps_itself(tensor: torch.Tensor) -> bool:
 
 
 register(TensorAdapter())
-
-
-def _with_strides(value: Any) -> dict[str, Any]:
-    return {"strides": list(value.stride()), "value": as_array(value)}
-
-
-def _from_strides(members: Any) -> torch.Tensor:
-    value = as_tensor(members["value"].copy())
-    tensor = empty_with_strides(value, value.device, np.array(members["strides"], np.int64))
-    write(tensor, members["value"])
-    return tensor
-
-
-register_kind("torch", lambda value: isinstance(value, torch.Tensor), as_array, lambda array: as_tensor(array.copy()))
-register_kind(
-    "torch.strided",
-    lambda value: isinstance(value, torch.Tensor) and strides_to_save(value) is not None,
-    _with_strides,
-    _from_strides,
-)

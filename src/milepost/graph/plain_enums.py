@@ -1,0 +1,53 @@
+"""Members of enumerations in plain state.
+
+::
+
+    {"!": "enum", "value": {"module": "library", "class": "Kind", "name": "FIRST"}}
+
+Nothing is imported to read one: it is taken from a class that the program has imported by then, if that is an enumeration and
+has this member; else reading fails.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import Any
+
+from milepost.errors import UnsupportedError
+from milepost.graph.plain_kinds import register_kind
+
+
+def _to_plain(member: enum.Enum) -> dict[str, Any]:
+    kind = type(member)
+    name = member.name
+    if (
+        name is None
+        or _class_of(kind.__module__, kind.__qualname__) is not kind
+        or kind.__members__.get(name) is not member
+    ):
+        raise TypeError("it cannot be found again by the names of its module, class and member")
+    return {"module": kind.__module__, "class": kind.__qualname__, "name": name}
+
+
+def _class_of(module: str, qualname: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        # Past anything that a module or a class computes when it is asked for a name.
+        found = vars(found).get(name) if hasattr(found, "__dict__") else None
+    return found
+
+
+def _from_plain(members: Any) -> enum.Enum:
+    kind = _class_of(members["module"], members["class"])
+    if not isinstance(kind, enum.EnumType) or members["name"] not in kind.__members__:
+        raise UnsupportedError(
+            "this member of an enumeration is not in the program",
+            found=f"{members['module']}.{members['class']}.{members['name']}"[:200],
+            remedy="import the module of its class before the restore",
+        )
+    member: enum.Enum = kind.__members__[members["name"]]
+    return member
+
+
+register_kind("enum", lambda value: isinstance(value, enum.Enum), _to_plain, _from_plain)

@@ -1,0 +1,165 @@
+"""Objects that stand in several places of plain state: written once, and one object again when they are read.
+
+The first place has ``{"!": "shared", "id": 0, "value": ...}``, and every other ``{"!": "shared", "id": 0}``. This is done for
+what can be changed in place, since nobody can tell of anything else whether it is one object: lists, dicts, sets, arrays,
+and tensors. Numbers, text and tuples are written in each place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.graph.plain_kinds import kinds, overlaps
+
+FORM: Final = "shared"
+_MOST: Final = 1 << 22
+"""How many shared objects a state may have, each counted as often as it would be met by one who goes through all of it.
+
+A few that hold each other twice, one below the other, would take forever."""
+_LEAVES: Final = frozenset({int, float, str, bool, complex, bytes, type(None), slice})
+
+
+class Sharing:
+    """What stands in several places of one state.
+
+    Args:
+        state: The state.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self._numbers: dict[int, int] = {}
+        self._meetings = _Meetings()
+        self._shared, tensors = _found_again(state)
+        self._substitutes: dict[int, Any] = {}
+        if len(tensors) > 1:
+            for find in overlaps.values():
+                self._substitutes.update(find(tensors))
+        self._shared.update(id(view) for own, view in self._substitutes.items() if own in self._shared)
+        self._shared.update(id(owner) for each in self._substitutes.values() for owner in each.owners())
+
+    def __bool__(self) -> bool:
+        return bool(self._shared)
+
+    def instead_of(self, value: Any) -> Any:
+        """What to write for a value that lies in the memory of others; else the value itself."""
+        return self._substitutes.get(id(value), value) if self._substitutes else value
+
+    def reference(self, value: Any) -> dict[str, Any] | None:
+        """What to write for an object that has been written already, or None.
+
+        Raises:
+            UnsupportedError: The state has too many references.
+        """
+        number = self._numbers.get(id(value)) if self._numbers else None
+        if number is None:
+            return None
+        if not self._meetings.again(number):
+            raise UnsupportedError(
+                "plain state with this many references cannot be saved",
+                expected=f"up to {_MOST}",
+                remedy="return copies of what stands in many places, or less nested state",
+            )
+        return {"!": FORM, "id": number}
+
+    def written(self, value: Any, write: Callable[[], Any]) -> Any:
+        """What to write for an object, given what writes it where nothing else refers to it."""
+        if id(value) not in self._shared:
+            return write()
+        number = len(self._meetings.of)
+        form = self._meetings.first(number, write)
+        self._numbers[id(value)] = number
+        return {"!": FORM, "id": number, "value": form}
+
+
+class Shared:
+    """What was read by now of the objects that stand in several places."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, Any] = {}
+        self._meetings = _Meetings()
+
+    def read(self, members: Mapping[str, Any], decode: Callable[[Any], Any]) -> Any:
+        """The object in one of its places.
+
+        Raises:
+            CorruptCheckpointError: It is read before it was written, or the file writes two of one number, or refers to
+                itself too often.
+        """
+        number = members["id"]
+        if type(number) is not int or (number in self._values) == ("value" in members):
+            raise CorruptCheckpointError("plain state refers to an object that is not there", found=f"{number!r:.80}")
+        if "value" in members:
+            self._values[number] = self._meetings.first(number, lambda: decode(members["value"]))
+        elif not self._meetings.again(number):
+            raise CorruptCheckpointError("plain state with too many references", expected=f"up to {_MOST}")
+        return self._values[number]
+
+
+class _Meetings:
+    """Counts how often shared objects are met.
+
+    Attributes:
+        of: For each object, by number, how many are met in one of its places.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[int, int] = {}
+        self._total = 0
+
+    def first(self, number: int, go: Callable[[], Any]) -> Any:
+        """Goes through an object in its first place, and returns what came of it."""
+        self.of[number] = 0
+        before = self._total
+        self._total += 1
+        result = go()
+        self.of[number] = self._total - before
+        return result
+
+    def again(self, number: int) -> bool:
+        """Meets an object in another place; false if these are too many."""
+        self._total += self.of[number]
+        return self._total <= _MOST
+
+
+def _found_again(state: Any) -> tuple[set[int], list[Any]]:
+    """The identities of mutable objects that are in a state more than once, and all tensors in it."""
+    again: set[int] = set()
+    seen: set[int] = set()
+    tensors: list[Any] = []
+    mutable = [kind for kind in kinds.values() if kind.mutable]
+    waiting: list[Any] = [state]
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        if kind in _LEAVES:
+            continue
+        inner = inside(value)
+        is_tensor = inner is None and any(each.handles(value) for each in mutable)
+        if inner is None and not is_tensor:
+            continue
+        if id(value) in seen:
+            if not isinstance(value, (tuple, frozenset)):
+                again.add(id(value))
+            continue
+        seen.add(id(value))
+        if is_tensor:
+            tensors.append(value)
+        else:
+            waiting.extend(inner or ())
+    return again, tensors
+
+
+def inside(value: Any) -> Iterable[Any] | None:
+    """What is in a container, or None for what is none."""
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1).tolist() if value.dtype.kind == "O" else ()
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return value
+    return () if isinstance(value, bytearray) else None

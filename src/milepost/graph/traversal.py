@@ -290,7 +290,7 @@ def _note_omission(graph: LiveGraph, path: str, value: Any, *, is_state: bool = 
     elif adapter is None:
         held = find_trackable(value)
         reason = f"a {kind} is not tracked, but holds a {type(held).__name__}"
-        omission = None if held is None else Omission(reason, doubtful=True)
+        omission = None if held is None else Omission(reason, doubtful=not in_tree)
         if held is None and in_tree and not holds_no_data(value):
             omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
     if omission is not None:

@@ -26,6 +26,7 @@ from milepost.graph.frameworks import imported as _imported
 from milepost.graph.places import Tree as _Tree
 from milepost.graph.places import kind_of_place as _kind_of_place
 from milepost.graph.traversal import walk as _walk
+from milepost.graph.tree_leaves import with_leaves as _with_leaves
 from milepost.graph.trees import is_container as _is_container
 from milepost.manager import CheckpointManager as _CheckpointManager
 from milepost.storage import Storage as _Storage
@@ -105,17 +106,10 @@ def _by_path(root: Any) -> dict[str, Any]:
 def _outlined(tree: Any) -> Any:
     """A tree like another one, without its arrays."""
     if not _imported("flax"):
-        return _jax.tree.map(_outline, tree)
-    from flax import nnx
-
+        return _with_leaves(tree, _outline)
     from milepost.adapters.flax.copies import copied
 
-    tree = copied(tree, _outline)
-    return _jax.tree.map(
-        lambda leaf: leaf if isinstance(leaf, (nnx.Pytree, nnx.Variable)) else _outline(leaf),
-        tree,
-        is_leaf=lambda leaf: isinstance(leaf, (nnx.Pytree, nnx.Variable)),
-    )
+    return copied(tree, _outline)
 
 
 def _with_own_objects(tree: Any) -> Any:

@@ -159,6 +159,7 @@ def flax_objects(flax):
     from flax import nnx
 
     yield "flax.nnx.Variable", nnx.Param(1.0)
+    yield "flax.nnx.Pytree", nnx.Dict(a=1)
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,18 @@ def test_an_item_that_is_no_tree_is_skipped_and_named(tmp_path):
     assert tree["state"]["w"].tolist() == [1, 1]
 
 
+def test_an_iterator_of_grain_is_skipped_and_named(tmp_path):
+    grain = pytest.importorskip("grain")
+    iterator = iter(grain.MapDataset.range(9).to_iter_dataset())
+    items = {"state": ocp.args.StandardSave({"w": jnp.ones(2)}), "data": grain.checkpoint.CheckpointSave(iterator)}
+    with ocp.CheckpointManager(tmp_path) as kept:
+        kept.save(1, args=ocp.args.Composite(**items))
+    with pytest.warns(milepost.UnrestoredWarning, match="data: this item of a step of Orbax's is skipped"):
+        tree, status = milepost.jax.restore(tmp_path / "1", {"state": {"w": jnp.zeros(2)}})
+    status.assert_consumed()
+    assert tree["state"]["w"].tolist() == [1, 1]
+
+
 def test_what_version_1_saves_is_the_tree_itself(tmp_path):
     version_1 = pytest.importorskip("orbax.checkpoint.experimental.v1")
     version_1.save(tmp_path / "saved", {"w": jnp.ones(2)})

@@ -61,7 +61,9 @@ def plan_save(
             f"{_some(unasked)}; nothing was saved, and nothing was changed",
             key=unasked[0],
             remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
-            "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it",
+            "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it; if the "
+            "status is lost, restore again, which gives them the saved values: copy what they hold before that, and put it back "
+            "if it is to be kept",
         )
     late = look_again_below(root, attached)
     if late:

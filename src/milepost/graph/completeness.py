@@ -50,7 +50,7 @@ def omission_of(value: Any, path: str, *, is_state: bool = False, in_tree: bool 
     elif adapter is None:
         held = find_trackable(value)
         if held is not None:
-            omission = Omission(f"a {kind} is not tracked, but holds a {type(held).__name__}", doubtful=True)
+            omission = Omission(f"a {kind} is not tracked, but holds a {type(held).__name__}", doubtful=not in_tree)
         elif in_tree and not holds_no_data(value):
             omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
     if omission is not None:

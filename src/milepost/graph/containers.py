@@ -343,18 +343,25 @@ def _field(obj: Any, name: str) -> Any:
         return None
 
 
-def find_trackable(value: Any, _seen: frozenset[int] = frozenset()) -> Any:
+def find_trackable(value: Any) -> Any:
     """A trackable object that is no mere container, somewhere inside a value of any kind of container; else None."""
-    if id(value) in _seen:
-        return None
-    kind = type(value)  # an object may answer to ``__class__`` with any code of its own
-    if issubclass(kind, Mapping):
-        members: Iterable[Any] = value.values()
-    elif issubclass(kind, (list, tuple, set, frozenset, deque)):
-        members = value
-    elif is_dataclass(kind) and adapter_of(value) is None:
-        members = [_field(value, each.name) for each in fields(kind)]
-    else:
-        return value if adapter_of(value) is not None else None
-    seen = _seen | {id(value)}
-    return next((found for member in members if (found := find_trackable(member, seen)) is not None), None)
+    seen: dict[int, Any] = {}
+    left = [value]
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        kind = type(each)  # an object may answer to ``__class__`` with any code of its own
+        if issubclass(kind, Mapping):
+            members: Iterable[Any] = each.values()
+        elif issubclass(kind, (list, tuple, set, frozenset, deque)):
+            members = each
+        elif is_dataclass(kind) and adapter_of(each) is None:
+            members = [_field(each, field.name) for field in fields(kind)]
+        elif adapter_of(each) is not None:
+            return each
+        else:
+            continue
+        seen[id(each)] = each
+        left += reversed(list(members))
+    return None

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.errors import UntrackableError
-from milepost.graph.adapter import Adapter, Array, Value, adapter_of, register
+from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of_type, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.module import _UNTRACKED, Tracked
@@ -207,7 +207,17 @@ class TupleAdapter(Adapter):
         return is_tuple(kind)
 
     def tracks(self, obj: tuple[Any, ...]) -> bool:
-        return any(adapter_of(member) is not None for member in obj)
+        seen = {id(obj)}
+        tuples = [obj]  # of tuples in tuples as many as there are, for there is no recursion
+        for each in tuples:
+            for member in each:
+                if adapter_of_type(type(member)) is not self:
+                    if adapter_of(member) is not None:
+                        return True
+                elif id(member) not in seen:
+                    seen.add(id(member))
+                    tuples.append(member)
+        return False
 
     def children(self, obj: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
         fields: Sequence[str] = getattr(obj, "_fields", ())

@@ -18,15 +18,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.by_identity import forgetting
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
-from milepost.graph.trees import is_container, is_functional, members, with_members
+from milepost.graph.trees import has_no_end, is_container, is_functional, members, with_members
 
-_DEEPEST: Final = 500
-"""Levels of a tree; more are taken for a container that holds itself."""
+_ALWAYS_COMPARED: Final = 64
+"""Levels of a tree down to which every container is compared with those above it; below, those of every doubled level are."""
 
 
 class Place:
@@ -97,8 +96,8 @@ class Node(Place):
 
     def children(self) -> list[tuple[str, Any]]:
         """The places of its members; members that are not values but objects of their own stand for themselves."""
-        if self._depth > _DEEPEST:
-            raise UntrackableError("a tree has no end: a list or dict in it holds itself")
+        if self._is_in_itself():
+            raise has_no_end()
         pairs: list[tuple[str, Any]] = []
         for names, key, child in members(self.value):
             kind = self._kind_below(child)
@@ -110,6 +109,15 @@ class Node(Place):
                 child = place
             pairs += [(name, child) for name in names]
         return pairs
+
+    def _is_in_itself(self) -> bool:
+        """Whether its container is one of those above it; in a tree that has no end, that is so at some level."""
+        if self._depth > _ALWAYS_COMPARED and self._depth & (self._depth - 1):
+            return False
+        above = self.parent
+        while above is not None and above.value is not self.value:
+            above = above.parent
+        return above is not None
 
     def nodes(self) -> list[Node]:
         """The places of all containers in it, its own first."""
@@ -127,9 +135,10 @@ class Node(Place):
         }
 
     def release(self) -> None:
-        self.value = None
-        for place in self._below.values():
-            place.release()
+        for node in self.nodes():
+            node.value = None
+            for place in node._below.values():
+                place.value = None
 
 
 class Tree:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,8 @@ from milepost.graph.adapter import adapter_of_type, is_anything_functional
 from milepost.graph.frameworks import import_adapters
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
+_LIBRARIES: Final = frozenset({"chex", "equinox", "flax", "haiku", "jax", "jaxlib", "optax"})
+"""Packages whose own functions may be objects with settings, as ``equinox.if_array`` is."""
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
 
 
@@ -27,7 +30,7 @@ def holds_no_data(leaf: Any) -> bool:
     if isinstance(leaf, (*_FUNCTIONS, type, partial, np.ufunc, np.dtype)):
         return True
     kind = type(leaf)
-    if callable(leaf) and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+    if (callable(leaf) or isinstance(leaf, Enum)) and kind.__module__.partition(".")[0] in _LIBRARIES:
         return True
     return kind.__bases__ == (object,) and getattr(leaf, "__dict__", None) == {} and not hasattr(kind, "__slots__")
 
@@ -89,6 +92,15 @@ def _leaves(value: Any) -> list[Any]:
     return leaves
 
 
+def has_no_end() -> UntrackableError:
+    """The error for a tree in which a container holds itself."""
+    return UntrackableError(
+        "a tree has no end: a container in it holds itself",
+        expected="containers that hold other containers",
+        remedy="take it out of itself",
+    )
+
+
 class Member(NamedTuple):
     """One child of a container: the names of its edges, what the container calls it, and the child."""
 
@@ -108,7 +120,7 @@ def members(value: Any) -> Iterator[Member]:
         if any(type(key) is not str for key in value):
             _check_names(value)
         for key, child in value.items():
-            yield Member((_name(key),), key, child)
+            yield Member((name_of_key(key),), key, child)
     elif kind is list or kind is tuple:
         for index, child in enumerate(value):
             yield Member((str(index),), index, child)
@@ -135,7 +147,7 @@ def positions_beside_fields(value: Any, saved: Collection[str]) -> Collection[st
 def _check_names(mapping: Mapping[Any, Any]) -> None:
     keys: dict[str, Any] = {}
     for key in mapping:
-        name = _name(key)
+        name = name_of_key(key)
         if name in keys:
             raise UntrackableError(
                 "two keys of a dict would have the same name in a checkpoint",
@@ -145,7 +157,8 @@ def _check_names(mapping: Mapping[Any, Any]) -> None:
         keys[name] = key
 
 
-def _name(key: Any) -> str:
+def name_of_key(key: Any) -> str:
+    """The name that a member of a container has in a checkpoint, for what the container calls it."""
     return "/".join(map(str, key)) if type(key) is tuple else str(key)
 
 

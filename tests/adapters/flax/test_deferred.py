@@ -202,3 +202,22 @@ def test_values_go_on_waiting_while_a_model_is_trained(path, saved):
     status.assert_consumed()
     np.testing.assert_array_equal(net["head"].kernel, saved["head"].kernel)
     np.testing.assert_array_equal(net["base"].bias, trained)
+
+
+def test_without_the_status_another_restore_lets_a_late_layer_be_saved_again(path, saved, tmp_path):
+    net = nnx.Dict(base=linear(1))
+    checkpoint = milepost.Checkpoint(net=net)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        checkpoint.read(path)
+        gc.collect()
+    net["head"] = linear(2)
+    net["head"].kernel[...] += 1
+    kept = np.array(net["head"].kernel)
+    with pytest.raises(milepost.UntrackableError, match=r"if the status is lost, restore again"):
+        checkpoint.write(tmp_path / "again")
+    checkpoint.read(path).assert_consumed()
+    np.testing.assert_array_equal(net["head"].kernel, saved["head"].kernel)
+    net["head"].kernel[...] = kept
+    again = checkpoint.write(tmp_path / "again")
+    np.testing.assert_array_equal(milepost.load_variable(again, "net/head/kernel/.ATTRIBUTES/VARIABLE_VALUE"), kept)

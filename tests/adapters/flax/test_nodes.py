@@ -239,3 +239,32 @@ def test_the_whole_trainer_is_one_checkpoint(path):
     )
     for one, other in zip(left, right, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("value", [3, 2.5, True, 1j, "text", b"bytes"])
+def test_numbers_and_text_that_are_marked_as_data_are_state(path, value):
+    class Holder(nnx.Module):
+        def __init__(self, value):
+            self.value = nnx.data(value)
+            self.setting = value
+
+    milepost.Checkpoint(net=Holder(value)).write(path)
+    fresh = Holder(type(value)())
+    restored(path, net=fresh)
+    assert keys(path) == ["net/value"]
+    assert (fresh.value, type(fresh.value)) == (value, type(value))
+    assert fresh.setting == type(value)()
+    assert jax.tree.leaves(nnx.state(fresh)) == [value]
+
+
+def test_a_module_that_is_no_pytree_marks_no_data(path):
+    class Holder(nnx.Module, pytree=False):
+        def __init__(self, value):
+            self.setting = value
+            self.array = jnp.full(2, value)
+            self.listed = [jnp.full(2, value)]
+
+    milepost.Checkpoint(net=Holder(1.0)).write(path)
+    fresh = Holder(2.0)
+    restored(path, net=fresh)
+    assert (fresh.setting, fresh.array.tolist(), fresh.listed[0].tolist()) == (2.0, [1, 1], [1, 1])

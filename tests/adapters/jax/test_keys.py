@@ -7,6 +7,8 @@ import milepost
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
+import milepost.jax  # noqa: E402
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -47,6 +49,34 @@ def test_a_key_for_another_generator_is_refused_and_nothing_changes(path):
     with pytest.raises(milepost.MismatchError, match=r"(?s)another generator.*unsafe_rbg.*found: rbg.*impl='rbg'"):
         fresh.read(path)
     assert fresh.x.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("saved", "live"), [("threefry2x32", "rbg"), ("rbg", "threefry2x32"), ("unsafe_rbg", "rbg")])
+@pytest.mark.parametrize("abstract", [False, True])
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_generators_are_named_also_where_their_keys_have_other_shapes(path, saved, live, abstract, shape):
+    def make(impl):
+        key = jax.random.key(7, impl=impl)
+        return jax.random.split(key, shape) if shape else key
+
+    milepost.jax.save(path, {"x": jnp.ones(2), "key": make(saved)})
+    key = jax.eval_shape(lambda: make(live)) if abstract else make(live)
+    with pytest.raises(milepost.MismatchError, match=f"expected: {live}, .*\n.*found: {saved} in") as caught:
+        milepost.jax.restore(path, {"x": jnp.zeros(2), "key": key})
+    assert caught.value.key.startswith("key")
+    assert caught.value.remedy == f"make the live key with jax.random.key(seed, impl={saved!r})"
+
+
+def test_raw_words_of_another_generator_are_refused(path):
+    milepost.jax.save(path, {"key": jax.random.PRNGKey(7)})
+    with pytest.raises(milepost.MismatchError, match=r"(?s)expected: 4 words a key, as rbg .*found: 2 words"):
+        milepost.jax.restore(path, {"key": jax.random.key(0, impl="rbg")})
+
+
+def test_more_keys_than_were_saved_are_of_another_shape(path):
+    milepost.jax.save(path, {"key": jax.random.split(jax.random.key(0), 3)})
+    with pytest.raises(milepost.MismatchError, match=r"\[3,2\]"):
+        milepost.jax.restore(path, {"key": jax.random.split(jax.random.key(0), 4)})
 
 
 def test_a_file_says_words_and_generator(path):

@@ -1,7 +1,7 @@
 """Trees of arrays stay what they are: they are saved under the names that JAX has, and restored as new trees."""
 
 import typing
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 
 import hypothesis
@@ -13,6 +13,9 @@ import milepost
 from milepost.graph.containers import DictWrapper, ListWrapper
 
 jax = pytest.importorskip("jax")
+
+import milepost.jax  # noqa: E402
+
 jnp = jax.numpy
 
 
@@ -181,9 +184,12 @@ def test_what_is_no_data_is_left_alone(path):
     assert got["f"] is min
 
 
-def test_what_cannot_be_tracked_is_warned_of_with_its_path(path):
-    with pytest.warns(milepost.UntrackedWarning, match=r"state/bag: not saved: a set"):
-        milepost.Checkpoint(state={"x": jnp.ones(2), "bag": {milepost.Module()}}).write(path)
+@pytest.mark.parametrize("bag", [{milepost.Module()}, deque([np.ones(2)]), deque([{"y": jnp.ones(2)}])], ids=str)
+def test_a_container_that_is_no_node_is_refused_with_its_path(path, bag):
+    kind = type(bag).__name__
+    with pytest.raises(milepost.UntrackableError, match=f"would not be saved: a {kind} is not tracked") as caught:
+        milepost.Checkpoint(state={"x": jnp.ones(2), "bag": bag}).write(path)
+    assert caught.value.key == "state/bag"
 
 
 def test_objects_in_a_tree_are_restored_in_place(path):
@@ -204,6 +210,19 @@ def test_a_list_that_holds_itself_is_refused(path):
     tree.append(tree)
     with pytest.raises(milepost.UntrackableError, match="holds itself"):
         milepost.Checkpoint(tree=tree).write(path)
+
+
+@pytest.mark.parametrize("between", [0, 1, 70, 600])
+def test_a_tree_that_holds_itself_some_levels_below_is_refused(path, between):
+    tree = top = {"w": jnp.ones(2)}
+    for _ in range(between):
+        tree["below"] = tree = {}
+    tree["below"] = top
+    for save in (lambda: milepost.Checkpoint(tree=top).write(path), lambda: milepost.jax.save(path, top)):
+        with pytest.raises(milepost.UntrackableError, match="holds itself"):
+            save()
+    with pytest.raises(milepost.UntrackableError, match="holds itself"):
+        milepost.jax.restore(milepost.jax.save(path, {"w": jnp.ones(2)}), top)
 
 
 def test_a_tree_cannot_be_the_root():

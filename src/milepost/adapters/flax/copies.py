@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
+
+from milepost.graph.tree_leaves import with_leaves
 
 
 def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> Any:
@@ -14,19 +17,25 @@ def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> Any:
 
     Args:
         tree: Any pytree, or an object of NNX.
-        change: What becomes of the arrays in modules and variables; without it, they stay the same.
+        change: What becomes of the arrays in modules and variables, and of other leaves; without it, they stay the same.
 
     Returns:
-        The new tree; arrays and other leaves of it are those of the old one.
+        The new tree.
     """
-    leaves, structure = jax.tree.flatten(tree, is_leaf=_is_object)
-    positions = [number for number, leaf in enumerate(leaves) if _is_object(leaf)]
-    if positions:
-        definition, state = nnx.split([leaves[number] for number in positions])
-        made = nnx.merge(definition, jax.tree.map(change or _same, state))
-        for number, new in zip(positions, made, strict=True):
-            leaves[number] = new
-    return structure.unflatten(leaves)
+    objects: dict[int, Any] = {}
+
+    def note(leaf: Any) -> Any:
+        if _is_object(leaf):
+            objects[id(leaf)] = leaf
+        return leaf
+
+    with_leaves(tree, note)
+    made: dict[int, Any] = {}
+    if objects:
+        definition, state = nnx.split(list(objects.values()))
+        copies = nnx.merge(definition, jax.tree.map(change or _same, state))
+        made = dict(zip(objects, copies, strict=True))
+    return with_leaves(tree, lambda leaf: made[id(leaf)] if id(leaf) in made else change(leaf) if change else leaf)
 
 
 def _is_object(leaf: Any) -> bool:
@@ -34,4 +43,6 @@ def _is_object(leaf: Any) -> bool:
 
 
 def _same(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return leaf.copy()  # it would be restored in place
     return jax.new_ref(leaf[...]) if type(leaf) is jax.Ref else leaf

@@ -1,7 +1,8 @@
 """NNX graph nodes: modules, optimizers, metrics, random streams, `nnx.List`, `nnx.Dict`, and every other `nnx.Pytree`.
 
 Their children are their attributes, static ones included, since NNX draws the line between data and settings elsewhere:
-what is not trackable is left out. `nnx.State` is no node, but a tree like any other of JAX.
+what is not trackable is left out. Numbers and text are settings, but those that `nnx.data` marks are state, which `nnx.state`
+has too. `nnx.State` is no node, but a tree like any other of JAX.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from typing import Any, Final
 from flax import nnx
 
 from milepost.graph.adapter import Adapter
+from milepost.graph.numbers import NUMBERS
+from milepost.graph.omissions import Accounted
 from milepost.graph.places import kind_of_place, place_of_tree
+from milepost.graph.text import TEXTS
+from milepost.graph.trees import name_of_key
 
 _BOOKKEEPING: Final = "_pytree__"
 
@@ -26,8 +31,9 @@ class NodeAdapter(Adapter):
         return issubclass(kind, nnx.Pytree)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        is_data = obj._pytree__nodes if obj._pytree__is_pytree else {}
         pairs = [
-            (name, child if type(child) is not dict or _has_names(child) else _place(obj, name, child))
+            (name, _place(obj, name, child) if _needs_place(child, is_data=is_data.get(name, False)) else child)
             for name, child in vars(obj).items()
             if not name.startswith(_BOOKKEEPING)
         ]
@@ -35,10 +41,25 @@ class NodeAdapter(Adapter):
             pairs = sorted((pair for pair in pairs if pair[0].isdecimal()), key=lambda pair: int(pair[0]))
         return pairs
 
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        try:
+            state = nnx.to_flat_state(nnx.state(obj))
+        except (TypeError, ValueError):
+            return  # NNX cannot save it itself
+        for path, value in state:
+            yield Accounted([name_of_key(key) for key in path], value)
+
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
         # Past __setattr__, which would decide anew what is data; the successor is of the same kind.
         vars(obj).update(changes)
         return obj
+
+
+def _needs_place(child: Any, *, is_data: bool) -> bool:
+    kind = type(child)
+    if kind is dict:
+        return not _has_names(child)
+    return is_data and (kind in NUMBERS or kind in TEXTS)
 
 
 def _has_names(mapping: dict[Any, Any]) -> bool:
@@ -47,7 +68,7 @@ def _has_names(mapping: dict[Any, Any]) -> bool:
     )
 
 
-def _place(obj: Any, name: str, mapping: dict[Any, Any]) -> Any:
-    """The place of a dict by positions or paths, which may hold variables, so that it is a tree to NNX only."""
-    kind = kind_of_place(mapping)
-    return mapping if kind is None else place_of_tree(obj, name, mapping, kind, attached=True)
+def _place(obj: Any, name: str, child: Any) -> Any:
+    """The place of a number, or of a dict by positions or paths, which may hold variables, so that it is a tree to NNX only."""
+    kind = kind_of_place(child)
+    return child if kind is None else place_of_tree(obj, name, child, kind, attached=True)

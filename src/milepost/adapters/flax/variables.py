@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -21,6 +21,8 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.graph.places import CheckedLeaf, Leaf, kind_of_place
 from milepost.tensor import DType, PiecewiseArray
+
+_STORABLE: Final = "hold numbers, text or arrays in it, or trees of such"
 
 
 class VariableAdapter(Adapter):
@@ -41,7 +43,7 @@ class VariableAdapter(Adapter):
             return None
         for _, leaf in _leaves(held):
             if not _is_ref(leaf) and _place(leaf) is None:
-                return Omission(f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}")
+                return Omission(f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}", _STORABLE)
         return None
 
     def values(self, obj: Any) -> Sequence[Value]:

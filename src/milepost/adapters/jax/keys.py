@@ -10,7 +10,7 @@ import jax
 
 from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, placement, read, successor
 from milepost.errors import MismatchError
-from milepost.graph.adapter import Array, Value, register
+from milepost.graph.adapter import Array, Shape, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import as_array, own
 from milepost.tensor import DType
@@ -30,14 +30,14 @@ class KeyAdapter(ArrayAdapter):
         data = jax.random.key_data(obj)
         in_boxes = len(data.sharding.device_set) > 1
         return (
-            Value(VARIABLE_VALUE, DType.of(data.dtype), data.shape, partial(read, data), in_boxes=in_boxes),
+            Value(VARIABLE_VALUE, DType.of(data.dtype), _any_words(data), partial(read, data), in_boxes=in_boxes),
             _name(str(jax.random.key_impl(obj))),
         )
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        implementation = str(jax.random.key_impl(obj))
-        _check_name(implementation, arrays)
-        data = successor(jax.random.key_data(obj), arrays[VARIABLE_VALUE])
+        implementation, data = str(jax.random.key_impl(obj)), jax.random.key_data(obj)
+        _check(implementation, data, arrays)
+        data = successor(data, arrays[VARIABLE_VALUE])
         return jax.random.wrap_key_data(data, impl=implementation)
 
 
@@ -49,13 +49,14 @@ class AbstractKeyAdapter(AbstractAdapter):
             return super().values(obj)
         data, implementation = _describe(obj)
         (value,) = super().values(data)
+        value.shape = _any_words(data)
         return (value, _name(implementation))
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         if not _is_key(obj):
             return super().assign(obj, arrays)
-        _, implementation = _describe(obj)
-        _check_name(implementation, arrays)
+        described, implementation = _describe(obj)
+        _check(implementation, described, arrays)
         data = jax.device_put(own(arrays[VARIABLE_VALUE]))
         keys = jax.random.wrap_key_data(data, impl=implementation)
         sharding = placement(obj)
@@ -81,16 +82,33 @@ def _name(implementation: str) -> Value:
     return Value(IMPLEMENTATION, STRING, (), partial(as_array, implementation))
 
 
-def _check_name(implementation: str, arrays: Mapping[str, Array]) -> None:
-    if IMPLEMENTATION not in arrays:
-        return
-    saved = arrays[IMPLEMENTATION].item().decode(errors="replace")
+def _any_words(data: Any) -> Shape:
+    """The shape of the words of keys, whatever generator they are for: another one is refused by its name, not its shape."""
+    return (*data.shape[:-1], None)
+
+
+def _check(implementation: str, data: Any, arrays: Mapping[str, Array]) -> None:
+    """Raises if saved keys are not for the generator of the live ones, whose words are given.
+
+    Raises:
+        MismatchError: They are for another one.
+    """
+    saved = arrays[IMPLEMENTATION].item().decode(errors="replace") if IMPLEMENTATION in arrays else implementation
+    words = arrays[VARIABLE_VALUE].shape[-1]
     if saved != implementation:
         raise MismatchError(
             "these keys were saved for another generator of random numbers",
             expected=f"{implementation}, as the live key has it",
             found=f"{saved} in the checkpoint",
             remedy=f"make the live key with jax.random.key(seed, impl={saved!r})",
+        )
+    if words != data.shape[-1]:
+        raise MismatchError(
+            "these keys were saved without the name of their generator of random numbers, and are not for the live one",
+            expected=f"{data.shape[-1]} words a key, as {implementation} of the live key has",
+            found=f"{words} words a key in the checkpoint",
+            remedy="make the live key with another impl, as jax.random.key(seed, impl='rbg') does, which has 4 words, "
+            "or 'threefry2x32', which has 2",
         )
 
 

@@ -5,7 +5,7 @@ Their children are JAX's, under the names that JAX has for them; what else they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import jax
@@ -34,12 +34,13 @@ class PytreeAdapter(Adapter):
         return kind in PYTREE_TYPES and kind is not type(None) and not is_container(kind)
 
     def tracks(self, obj: Any) -> bool:
-        return any(_is_data(leaf) for leaf in jax.tree_util.tree_leaves(obj))
+        return any(_is_data(leaf) for leaf in _leaves(obj))
 
     def omission(self, obj: Any) -> Omission | None:
-        for leaf in jax.tree_util.tree_leaves(obj):
+        for leaf in _leaves(obj):
             if not holds_no_data(leaf):
-                return Omission(f"a {type(obj).__name__} holds a {type(leaf).__name__}, which cannot be stored")
+                reason = f"a {type(obj).__name__} holds a {type(leaf).__name__}, which cannot be stored"
+                return Omission(reason, "hold it as numbers, text or arrays; or keep it out of the tree")
         return None
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
@@ -70,6 +71,22 @@ def _name(key: Any) -> str:
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
     return str(key)
+
+
+def _leaves(obj: Any) -> Iterator[Any]:
+    """The leaves of a node. JAX's own function goes down by recursion, and not always recovers when that is too deep."""
+    seen: dict[int, Any] = {}
+    left = [obj]
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        level = _NODES.flatten_one_level(each)
+        if level is None:
+            yield each
+        else:
+            seen[id(each)] = each
+            left += reversed(list(level[0]))
 
 
 def _is_data(leaf: Any) -> bool:

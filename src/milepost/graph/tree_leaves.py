@@ -1,0 +1,50 @@
+"""The leaves of trees of values that never change; trees of any depth, for there is no recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from milepost.graph.places import Node, kind_of_place
+from milepost.graph.trees import Member, has_no_end, members, with_members
+
+
+def with_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree like another one, with other leaves.
+
+    Args:
+        tree: The other tree. It stays as it is; containers in which nothing changes are in both trees.
+        change: Gives the new leaf for an old one, that is, for everything but containers that hold a value.
+
+    Raises:
+        UntrackableError: A container holds itself.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> with_leaves({"array": jnp.ones(2), "numbers": [1, 2]}, lambda leaf: 0)
+        {'array': 0, 'numbers': [0, 0]}
+    """
+    if kind_of_place(tree) is not Node:
+        return change(tree)
+    above: list[tuple[Any, Any, Iterator[Member], dict[Any, Any]]] = [(None, tree, members(tree), {})]
+    on_the_way = {id(tree)}
+    while True:
+        key, container, left, changes = above[-1]
+        member = next(left, None)
+        if member is None:
+            above.pop()
+            on_the_way.remove(id(container))
+            new = with_members(container, changes) if changes else container
+            if not above:
+                return new
+            if changes:
+                above[-1][3][key] = new
+        elif kind_of_place(member.child) is not Node:
+            new = change(member.child)
+            if new is not member.child:
+                changes[member.key] = new
+        elif id(member.child) in on_the_way:
+            raise has_no_end()
+        else:
+            on_the_way.add(id(member.child))
+            above.append((member.key, member.child, members(member.child), {}))

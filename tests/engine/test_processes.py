@@ -137,5 +137,10 @@ def test_saving_in_one_process_waits_for_nobody(run, tmp_path):
     run("""
     if rank == 1:
         checkpoint.save(f"{directory}/ckpt")
+    else:  # which has the others' store, and so ends last
+        import time
+        while not os.path.exists(f"{directory}/ckpt-1.index"):
+            time.sleep(0.05)
+    wait()
     """)
     assert (tmp_path / "ckpt-1.index").exists()

@@ -36,7 +36,9 @@ def test_a_member_comes_back_as_itself(member):
 
 
 @pytest.mark.parametrize(
-    "member", [enum.Enum("Made", "ONE")["ONE"], Way.IN | Way.OUT], ids=["of no module", "of no name"]
+    "member",
+    [enum.Enum("Made", "ONE")["ONE"], Way.IN | Way.OUT],  # type: ignore[index]
+    ids=["of no module", "of no name"],
 )
 def test_a_member_that_cannot_be_found_again_is_refused(member):
     with pytest.raises(UnsupportedError, match="cannot be saved"):

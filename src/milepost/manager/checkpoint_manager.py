@@ -273,6 +273,7 @@ class CheckpointManager:
         self._last_checkpoint_step = step
         return path
 
+    @as_written
     def restore_or_initialize(self) -> str | None:
         """Restores the newest good checkpoint, or calls ``init_fn`` if there is none.
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-import milepost
-import milepost.jax
-
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = pytest.importorskip("jax.numpy")
 optax = pytest.importorskip("optax", reason="Optax is not installed")
+import milepost.jax  # noqa: E402 - it needs JAX
+
 try:
     GPU = jax.devices("gpu")[0]
 except RuntimeError:

@@ -84,7 +84,8 @@ class OptimizerAdapter(Adapter):
         if sharded is not None:
             yield STATE_DICT, Forgotten(sharded)
             return
-        view_of(obj, _TOLD_WHOLE, dict)["is"] = _is_told_whole(obj)
+        remembered: dict[str, bool] = view_of(obj, _TOLD_WHOLE, dict)
+        remembered["is"] = _is_told_whole(obj)
         told = _tells_otherwise(obj)
         if told:
             yield STATE_DICT, _whole(obj)
@@ -223,7 +224,8 @@ def _tells_otherwise(optimizer: Any) -> bool:
         return True
     if any(own.get(name) for name in _SAVING):
         return True
-    return bool(view_of(optimizer, _TOLD_WHOLE, dict).get("is"))
+    remembered: dict[str, bool] = view_of(optimizer, _TOLD_WHOLE, dict)
+    return remembered.get("is", False)
 
 
 def _is_told_whole(optimizer: Any) -> bool:

@@ -305,6 +305,10 @@ class Matcher:
             return [value.key]
         return [key for key in self.stored_keys(value) if key.startswith(value.key)] or [value.key]
 
+    def values_in_file(self, node: int) -> list[tuple[SavedValue, str]]:
+        """Every value of a node with each of its keys."""
+        return [(value, key) for value in self._nodes[node].values for key in self.keys_in_file(value)]
+
     def specs(self, node: int) -> dict[str, TensorSpec]:
         """Element types and shapes of a node's values, by local name; those that the files lack are left out."""
         values = [value for value in self._nodes[node].values if value.key in self._reader]

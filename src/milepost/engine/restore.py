@@ -355,7 +355,7 @@ class Restoration(WatchedRestore):
             if self._is_skipped(number):
                 continue
             obj = self.bound(number)
-            for value, key in [(value, key) for value in node.values for key in self._matcher.keys_in_file(value)]:
+            for value, key in self._matcher.values_in_file(number):
                 saved = str(self.reader.spec(key)) if key in self.reader else ""
                 if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
                     entries.append(Entry(Outcome.MATCHED, key, saved, saved))
@@ -453,11 +453,10 @@ class Restoration(WatchedRestore):
         self._has_warned = True
         lost = [
             key
-            for number, node in enumerate(self.graph.nodes)
+            for number in range(len(self.graph.nodes))
             if not self._is_skipped(number)
-            for value in node.values
+            for value, key in self._matcher.values_in_file(number)
             if number not in self._bound or unescape(value.name) in self._unused.get(number, _NONE)
-            for key in self._matcher.keys_in_file(value)
         ]
         if lost:
             warn(

@@ -26,6 +26,10 @@ class WaitingList(TrackedList):  # type: ignore[misc]
         _ask_holder(self)
         _stop_waiting(self, TrackedList)
 
+    def insert(self, index: Any, value: Any) -> None:
+        super().insert(index, value)
+        _ask_holder(self)
+
     def __iadd__(self, values: Iterable[Any]) -> Self:
         self.extend(values)
         return self

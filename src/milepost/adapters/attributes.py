@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any, Final, cast
 
 from milepost.errors import MilepostError
+from milepost.graph.adapter import adapter_of_type
 from milepost.graph.look_again import look_again
 from milepost.graph.waiting import waiting_on
 
@@ -70,7 +71,11 @@ class _Watch:
 
 def _is_announced(value: Any) -> bool:
     """Whether the framework tells of it, or the adapter sees it in its own time."""
-    return isinstance(value, (list, dict, tuple, set)) or any(
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_announced, value))
+    if isinstance(value, dict):
+        return all(map(_is_announced, value.values()))
+    return adapter_of_type(type(value)) is None or any(
         base.__module__.partition(".")[0] in _FRAMEWORKS for base in type(value).__mro__
     )
 

@@ -230,7 +230,7 @@ class Checkpoint(Tracked, StateHolder):
             return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
         save = Save(plain_path(file_prefix), options)
         claim_path(save.place, save.options)
-        return self._write(save)
+        return self._run(save)
 
     @as_written
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
@@ -352,9 +352,14 @@ class Checkpoint(Tracked, StateHolder):
             list_announced(storage, os.path.dirname(save.path))
             get_checkpoint_state(os.path.dirname(save.path), storage=storage)  # raises if nobody understands it
         save.committed = guard.on_commit(storage, save.path)
-        return self._write(save)
+        return self._run(save)
 
-    def _write(self, save: Save) -> str:
+    @as_written
+    def _write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+        """Called by TensorFlow's own ``CheckpointManager`` when this is its checkpoint."""
+        return self.write(file_prefix, options)
+
+    def _run(self, save: Save) -> str:
         refuse_if_traced("a save")
         with self._exclusive():
             plan, arrays = plan_save(*self._view(), save.options)

@@ -299,6 +299,16 @@ class Matcher:
                     self._stored_keys.setdefault(path, []).append(key)
         return self._stored_keys.get(value.key.partition(ATTRIBUTES)[0], [])
 
+    def keys_in_file(self, value: SavedValue) -> list[str]:
+        """The keys that files hold for a value: its own, or those that begin with it (`_unlisted_key`)."""
+        if value.key in self._reader:
+            return [value.key]
+        return [key for key in self.stored_keys(value) if key.startswith(value.key)] or [value.key]
+
+    def values_in_file(self, node: int) -> list[tuple[SavedValue, str]]:
+        """Every value of a node with each of its keys."""
+        return [(value, key) for value in self._nodes[node].values for key in self.keys_in_file(value)]
+
     def specs(self, node: int) -> dict[str, TensorSpec]:
         """Element types and shapes of a node's values, by local name; those that the files lack are left out."""
         values = [value for value in self._nodes[node].values if value.key in self._reader]

@@ -360,17 +360,17 @@ class Restoration(WatchedRestore):
             if self._is_skipped(number):
                 continue
             obj = self.bound(number)
-            for value in node.values:
-                saved = str(self.reader.spec(value.key)) if value.key in self.reader else ""
+            for value, key in self._matcher.values_in_file(number):
+                saved = str(self.reader.spec(key)) if key in self.reader else ""
                 if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
-                    entries.append(Entry(Outcome.MATCHED, value.key, saved, saved))
+                    entries.append(Entry(Outcome.MATCHED, key, saved, saved))
                 elif obj is None and number in waiting:
-                    entries.append(Entry(Outcome.DEFERRED, value.key, saved))
+                    entries.append(Entry(Outcome.DEFERRED, key, saved))
                 else:
                     note = "its object no longer exists" if number in self._bound else ""
                     if obj is not None:
                         note = f"the live object, a {type(obj).__name__}, holds no such value"
-                    entries.append(Entry(Outcome.UNEXPECTED, value.key, saved, note=note))
+                    entries.append(Entry(Outcome.UNEXPECTED, key, saved, note=note))
             if node.saver:
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
                 entries.append(Entry(Outcome.UNEXPECTED, self._describe(number), note=note))
@@ -445,7 +445,7 @@ class Restoration(WatchedRestore):
 
     def _describe(self, node: int) -> str:
         values = self.graph.nodes[node].values
-        return values[0].key if values else f"node {node} of the object graph"
+        return self._matcher.keys_in_file(values[0])[0] if values else f"node {node} of the object graph"
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing():
@@ -457,10 +457,10 @@ class Restoration(WatchedRestore):
             return
         self._has_warned = True
         lost = [
-            value.key
-            for number, node in enumerate(self.graph.nodes)
+            key
+            for number in range(len(self.graph.nodes))
             if not self._is_skipped(number)
-            for value in node.values
+            for value, key in self._matcher.values_in_file(number)
             if number not in self._bound or unescape(value.name) in self._unused.get(number, _NONE)
         ]
         if lost:

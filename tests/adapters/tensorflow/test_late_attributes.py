@@ -1,5 +1,6 @@
 """Objects of milepost, assigned late to objects of TensorFlow and Keras, which are not told of them."""
 
+import contextlib
 import gc
 import os
 import warnings
@@ -7,7 +8,7 @@ import warnings
 import pytest
 
 import milepost
-from milepost import Checkpoint, MismatchError
+from milepost import Checkpoint, MismatchError, UntrackableError
 from tests.adapters.tensorflow.frameworks import keras, tf
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -98,3 +99,81 @@ def test_an_object_that_does_not_fit_is_not_put_in_place(saved):
     assert not hasattr(live, "w")
     live.w = milepost.Variable([0.0])
     assert live.w.numpy() == [7]
+
+
+def append(holder, state):
+    holder.states.append(state)
+
+
+def extend(holder, state):
+    holder.states.extend([state])
+
+
+def add(holder, state):
+    holder.states += [state]
+
+
+def assign_a_list(holder, state):
+    holder.others = [state]
+
+
+def assign_a_tuple(holder, state):
+    holder.others = (state,)
+
+
+ways = pytest.mark.parametrize(
+    "way", [append, extend, add, assign_a_list, assign_a_tuple], ids=lambda way: way.__name__
+)
+
+
+def with_list(holder):
+    made = holder()
+    made.states = []
+    return made
+
+
+@holders
+@ways
+def test_a_state_in_a_list_or_tuple_is_saved_and_has_its_value_at_once(holder, way, tmp_path):
+    made = with_list(holder)
+    way(made, Position(5))
+    path = Checkpoint(m=made).write(tmp_path / "ckpt")
+    live, late = with_list(holder), Position(0)
+    status = Checkpoint(m=live).read(path)
+    way(live, late)
+    assert late.x == 5
+    status.expect_partial()
+
+
+@holders
+def test_a_state_in_a_dict_is_saved_and_has_its_value_at_once(holder, tmp_path):
+    made, live = holder(), holder()
+    made.states, live.states = {}, {}
+    made.states["a"] = Position(5)
+    path = Checkpoint(m=made).write(tmp_path / "ckpt")
+    status = Checkpoint(m=live).read(path)
+    live.states["a"] = Position(0)
+    assert live.states["a"].x == 5
+    status.expect_partial()
+
+
+@holders
+def test_a_save_does_not_overwrite_a_state_that_was_inserted(holder, tmp_path):
+    made = with_list(holder)
+    append(made, Position(5))
+    path = Checkpoint(m=made).write(tmp_path / "ckpt")
+    live, late = with_list(holder), Position(0)
+    checkpoint = Checkpoint(m=live)
+    checkpoint.read(path)
+    live.states.insert(0, late)
+    late.x = 99
+    with contextlib.suppress(UntrackableError):  # where it has its value only now
+        checkpoint.write(tmp_path / "again")
+    assert late.x == 99
+
+
+def test_tensorflow_is_not_told_of_states_in_lists(tmp_path):
+    made = with_list(tf.Module)
+    append(made, Position(5))
+    path = Checkpoint(m=made).write(str(tmp_path / "ckpt"))
+    tf.train.Checkpoint(m=with_list(tf.Module)).read(path).assert_consumed()

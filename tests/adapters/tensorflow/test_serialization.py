@@ -3,8 +3,15 @@
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointOptions, UnsupportedError, UntrackableError
-from tests.adapters.tensorflow.frameworks import exchanged, tf
+from milepost import (
+    Checkpoint,
+    CheckpointOptions,
+    UnmatchedError,
+    UnrestoredWarning,
+    UnsupportedError,
+    UntrackableError,
+)
+from tests.adapters.tensorflow.frameworks import CHECKPOINTS, exchanged, tf
 
 lookup = tf.lookup.experimental
 
@@ -56,6 +63,44 @@ def test_an_iterator_that_cannot_be_saved_raises_with_its_path(tmp_path):
     with pytest.raises(UnsupportedError) as caught:
         Checkpoint(m=Checkpoint(i=iter(made))).write(tmp_path / "ckpt")
     assert caught.value.key == "m/i"
+
+
+@pytest.mark.parametrize("writer", CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_an_iterator_that_nothing_took_has_the_name_of_the_file_in_report_and_error(tmp_path, writer):
+    path = writer(i=iter(tf.data.Dataset.range(10))).write(str(tmp_path / "ckpt"))
+    (key,) = [name for name, _ in milepost.list_variables(path) if name.startswith("i/")]
+    status = Checkpoint(j=milepost.Variable(0)).read(path)
+    assert [entry.key for entry in status.report().deferred] == [key]
+    with pytest.raises(UnmatchedError) as caught:
+        status.assert_consumed()
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize("writer", CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_an_iterator_that_nothing_took_has_the_name_of_the_file_in_the_warning(tmp_path, writer):
+    path = writer(i=iter(tf.data.Dataset.range(10)), j=tf.Variable(0)).write(str(tmp_path / "ckpt"))
+    (key,) = [name for name, _ in milepost.list_variables(path) if name.startswith("i/")]
+    live = [Checkpoint(j=tf.Variable(0))]
+    live[0].read(path)
+    with pytest.warns(UnrestoredWarning, match=f"{key}$"):
+        live.clear()
+
+
+def test_an_iterator_that_was_not_saved_has_the_name_that_a_file_would_have(tmp_path):
+    path = Checkpoint(j=milepost.Variable(0)).write(tmp_path / "without")
+    live = Checkpoint(i=iter(tf.data.Dataset.range(10)))
+    missing = {entry.key for entry in live.read(path).expect_partial().report().missing}
+    (key,) = [name for name, _ in milepost.list_variables(live.write(tmp_path / "with")) if name.startswith("i/")]
+    assert missing == {key}
+
+
+@pytest.mark.parametrize("writer", CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_a_table_that_meets_a_variable_is_reported_by_the_names_of_the_file(tmp_path, writer):
+    path = writer(t=lookup.MutableHashTable(tf.string, tf.int64, -1)).write(str(tmp_path / "ckpt"))
+    keys = [name for name, _ in milepost.list_variables(path) if name.startswith("t/")]
+    report = Checkpoint(t=tf.Variable(0.0)).read(path).expect_partial().report()
+    assert [entry.key for entry in report.unexpected] == sorted(keys)
+    assert len(keys) == 2
 
 
 @exchanged

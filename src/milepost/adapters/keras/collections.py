@@ -5,12 +5,15 @@ While values wait on one, its class is another that gives them to what is added.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, Self
 
 from milepost.adapters.keras.attributes import is_state
 from milepost.adapters.keras.private import TrackedDict, TrackedList, TrackedOrderedDict, register_tree_node_class
 from milepost.graph.adapter import adapter_of_type, register
+from milepost.graph.by_identity import forgetting
+from milepost.graph.look_again import look_again
 from milepost.graph.native import DictAdapter, ListAdapter
 from milepost.graph.waiting import admit, waiting_on
 
@@ -20,7 +23,16 @@ class WaitingList(TrackedList):  # type: ignore[misc]
 
     def append(self, value: Any) -> None:
         super().append(admit(self, str(len(self)), value))
+        _ask_holder(self)
         _stop_waiting(self, TrackedList)
+
+    def insert(self, index: Any, value: Any) -> None:
+        super().insert(index, value)
+        _ask_holder(self)
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:
+        self.extend(values)
+        return self
 
     def extend(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -32,6 +44,7 @@ class WaitingDict(TrackedDict):  # type: ignore[misc]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, admit(self, key, value) if isinstance(key, str) else value)
+        _ask_holder(self)
         _stop_waiting(self, TrackedDict)
 
     def update(self, mapping: Any) -> None:
@@ -44,6 +57,7 @@ class WaitingOrderedDict(TrackedOrderedDict):  # type: ignore[misc]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, admit(self, key, value) if isinstance(key, str) else value)
+        _ask_holder(self)
         _stop_waiting(self, TrackedOrderedDict)
 
     def update(self, mapping: Any) -> None:
@@ -54,8 +68,34 @@ class WaitingOrderedDict(TrackedOrderedDict):  # type: ignore[misc]
 _WAITING = {TrackedList: WaitingList, TrackedDict: WaitingDict, TrackedOrderedDict: WaitingOrderedDict}
 
 
+_holders: Final[dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]]] = {}
+"""By identity: a list or dict that was empty when values came to wait on its holder, and that holder."""
+
+
+def watch_empty(holder: Any) -> None:
+    """Has what is added to the empty lists and dicts of an object, which are no edges yet, find its values."""
+    for value in list(vars(holder).values()):
+        kind = type(value)
+        if (kind in _WAITING or kind in _WAITING.values()) and not value:
+            _holders[id(value)] = (weakref.ref(value, forgetting(_holders, id(value))), weakref.ref(holder))
+            value.__class__ = _WAITING.get(kind, kind)
+
+
+def _holder_of(obj: Any) -> Any:
+    known = _holders.get(id(obj))
+    return known[1]() if known is not None and known[0]() is obj else None
+
+
+def _ask_holder(obj: Any) -> None:
+    holder = _holder_of(obj)
+    if holder is not None:
+        look_again(holder)
+
+
 def _stop_waiting(obj: Any, kind: type) -> None:
-    if not waiting_on(obj):
+    holder = _holder_of(obj)
+    if not waiting_on(obj) and (holder is None or not waiting_on(holder)):
+        _holders.pop(id(obj), None)
         obj.__class__ = kind
 
 
@@ -67,6 +107,8 @@ def _register_with_tree() -> None:
 
 class TrackedListAdapter(ListAdapter):
     """Lists of Keras objects."""
+
+    silent = True  # of inserting and replacing
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, TrackedList)
@@ -80,6 +122,8 @@ class TrackedListAdapter(ListAdapter):
 
 class TrackedDictAdapter(DictAdapter):
     """Dicts of Keras objects."""
+
+    silent = True  # of ``setdefault``
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, (TrackedDict, TrackedOrderedDict))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.backends import backend
+from milepost.adapters.keras.collections import watch_empty
 from milepost.adapters.keras.hooks import HookedAdapter, hook
 from milepost.adapters.keras.own_state import assign_own_state, own_state
 from milepost.adapters.keras.private import (
@@ -49,6 +50,10 @@ class ObjectAdapter(HookedAdapter):
         # TensorFlow tracks no seed generators; those that are an argument of a checkpoint are no business of this.
         names = [name for name, value in attributes(obj) if isinstance(value, SeedGenerator)]
         return [*names, "_seed_generators"]
+
+    def watch(self, obj: Any) -> None:
+        super().watch(obj)
+        watch_empty(obj)
 
     def values(self, obj: Any) -> Sequence[Value]:
         return own_state(obj)

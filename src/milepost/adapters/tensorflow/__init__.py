@@ -8,7 +8,7 @@ passes over; `hooks`, how values arrive late; `kinds`, whose class is whose; `se
 
 from typing import Final
 
-from milepost.adapters.tensorflow.containers import DictWrapperAdapter, ListWrapperAdapter
+from milepost.adapters.tensorflow.containers import ContainerAdapter
 from milepost.adapters.tensorflow.hidden_state import (
     DiscretizationAdapter,
     GeneratorAdapter,
@@ -28,8 +28,7 @@ from milepost.graph.adapter import register
 
 _GENERAL_FIRST: Final = (
     TrackableAdapter,
-    ListWrapperAdapter,
-    DictWrapperAdapter,
+    ContainerAdapter,
     LayerAdapter,
     LayeredModelAdapter,
     DepthwiseAdapter,

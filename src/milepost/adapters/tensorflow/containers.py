@@ -1,43 +1,58 @@
-"""Lists and dicts that TensorFlow makes of those that are assigned to its objects.
+"""Lists, dicts and tuples that TensorFlow makes of those that are assigned to its objects.
 
 TensorFlow notes what is added to one, and refuses to save it once members were replaced, moved or deleted. Then what
-it holds now is saved instead.
+it holds now is saved instead. Members of other libraries, which TensorFlow passes over in silence, are saved too: they are private,
+so that its checkpoints are not told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from milepost.adapters.tensorflow.private import DictWrapper, ListWrapper
+import numpy as np
+
+from milepost.adapters.tensorflow.private import DictWrapper, ListWrapper, Trackable, TupleWrapper
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.errors import UntrackableError
-from milepost.graph.adapter import adapter_of
+from milepost.graph.adapter import adapter_of, adapter_of_type
 
 
-class ListWrapperAdapter(TrackableAdapter):
-    """Lists."""
+class ContainerAdapter(TrackableAdapter):
+    """Lists, dicts and tuples."""
+
+    silent = True  # of inserting, replacing and moving
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, ListWrapper)
+        return issubclass(kind, (ListWrapper, DictWrapper, TupleWrapper))
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         try:
-            return super().children(obj)
+            children = list(super().children(obj))
         except UntrackableError:
-            return [(str(index), member) for index, member in enumerate(obj)]
-
-
-class DictWrapperAdapter(TrackableAdapter):
-    """Dicts."""
-
-    def handles(self, kind: type) -> bool:
-        return issubclass(kind, DictWrapper)
-
-    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        try:
-            return super().children(obj)
-        except UntrackableError:
-            if any(not isinstance(key, str) and adapter_of(member) is not None for key, member in obj.items()):
+            if isinstance(obj, dict) and any(
+                not isinstance(key, str) and adapter_of(obj[key]) is not None for key in obj
+            ):
                 raise
-            return [(key, member) for key, member in obj.items() if isinstance(key, str)]
+            return _members(obj)
+        names = {name for name, _ in children}
+        return [*children, *(pair for pair in _of_others(_members(obj)) if pair[0] not in names)]
+
+    def private(self, obj: Any) -> Collection[str]:
+        return [name for name, _ in _of_others(_members(obj))]
+
+
+def _members(obj: Any) -> list[tuple[str, Any]]:
+    if isinstance(obj, dict):
+        return [(key, member) for key, member in obj.items() if isinstance(key, str)]
+    return [(str(index), member) for index, member in enumerate(obj)]
+
+
+def _of_others(members: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Members that TensorFlow does not track and other libraries do; arrays are settings."""
+    return [
+        (name, member)
+        for name, member in members
+        if not isinstance(member, (Trackable, np.ndarray, np.generic, tuple))
+        and adapter_of_type(type(member)) is not None
+    ]

@@ -10,12 +10,13 @@ import types
 import weakref
 from typing import Any, Final
 
-from milepost.adapters.tensorflow.private import DelegatingTrackableMixin
+from milepost.adapters.tensorflow.private import DelegatingTrackableMixin, Trackable
 from milepost.errors import MilepostError
 from milepost.graph.waiting import admit, waiting_on
 
 _CHILD: Final = "_handle_deferred_dependencies"
 _SLOT: Final = "_restore_slot_variable"
+_MEMBER: Final = "_track_value"
 
 
 class _Hook:
@@ -69,10 +70,20 @@ class _SlotHook(_Hook):
         self._admit((id(variable), slot_name), slot_variable)
 
 
+class _MemberHook(_Hook):
+    """Lists and dicts call this before they hold a new member; TensorFlow is not told of those of other libraries."""
+
+    def __call__(self, value: Any, name: Any) -> Any:
+        value = self._original()(value=value, name=name)
+        if not isinstance(value, Trackable):
+            self._admit(name, value)
+        return value
+
+
 def hook(obj: Any) -> None:
     """Wraps the methods of an object on which values wait."""
     owner = tracked_for(obj)
-    for name, kind in ((_CHILD, _ChildHook), (_SLOT, _SlotHook)):
+    for name, kind in ((_CHILD, _ChildHook), (_SLOT, _SlotHook), (_MEMBER, _MemberHook)):
         if not hasattr(type(owner), name):
             continue
         installed = getattr(owner, name)
@@ -94,7 +105,7 @@ def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
     """Gives an object its own methods back once nothing waits any more."""
     if any((holder := reference()) is not None and waiting_on(holder) for reference in holders):
         return
-    for name in (_CHILD, _SLOT):
+    for name in (_CHILD, _SLOT, _MEMBER):
         if isinstance(getattr(owner, name, None), _Hook):
             _delete(owner, name)
 

@@ -37,6 +37,7 @@ AutoTrackable: Any = tf.__internal__.tracking.AutoTrackable
 DelegatingTrackableMixin: Any = tf.__internal__.tracking.DelegatingTrackableMixin
 ListWrapper: Any = type(tf.__internal__.tracking.wrap([]))
 DictWrapper: Any = type(tf.__internal__.tracking.wrap({}))
+TupleWrapper: Any = type(tf.__internal__.tracking.wrap((tf.Module(),)))
 ShardedVariable: Any = tf.__internal__.distribute.ShardedVariable
 
 ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -53,6 +54,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_self_saveable_object_factories": "what TensorFlow before 2.12 calls for the values of an object",
         "_self_unconditional_checkpoint_dependencies": "the list that names children",
         "_self_unconditional_dependency_names": "whether a name is in it",
+        "_track_value": "gives a list, dict or tuple what is added to it",
         "_trackable": "the object that a delegating one stands for",
         "_variables": "the variables of optimizers",
         "_slots": "slot variables of TensorFlow 1's optimizers",

@@ -72,6 +72,13 @@ class TrackableAdapter(SlotAdapter):
         watch_attributes(obj)
 
 
+def _is_of_others(value: Any) -> bool:
+    """Whether TensorFlow does not track a value, and another library does; arrays are settings."""
+    if isinstance(value, (Trackable, np.ndarray, np.generic, *_CONTAINERS, tuple)):
+        return False
+    return adapter_of_type(type(value)) is not None
+
+
 def _untracked(obj: Any) -> list[tuple[str, Any]]:
     """Attributes that TensorFlow passes over in silence: objects of others, and containers that it does not know.
 
@@ -84,7 +91,9 @@ def _untracked(obj: Any) -> list[tuple[str, Any]]:
     found = []
     for name, value in list(own.items()):
         kind = type(value)
-        if kind in _PLAIN or name.startswith("_self_") or isinstance(value, (Trackable, np.ndarray, np.generic, tuple)):
+        if kind in _PLAIN or name.startswith("_self_") or isinstance(value, (Trackable, np.ndarray, np.generic)):
+            continue
+        if isinstance(value, tuple) and not any(_is_of_others(member) for member in value):
             continue
         if adapter_of_type(kind) is not None or (isinstance(value, _CONTAINERS) and not is_keras_2(type(obj), "Layer")):
             found.append((name, value))

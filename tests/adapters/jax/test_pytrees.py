@@ -184,7 +184,11 @@ def test_what_is_no_data_is_left_alone(path):
     assert got["f"] is min
 
 
-@pytest.mark.parametrize("bag", [{milepost.Module()}, deque([np.ones(2)]), deque([{"y": jnp.ones(2)}])], ids=str)
+@pytest.mark.parametrize(
+    "bag",
+    [{milepost.Module()}, deque([np.ones(2)]), deque([{"y": jnp.ones(2)}])],
+    ids=["set", "deque of arrays", "deque of dicts"],
+)
 def test_a_container_that_is_no_node_is_refused_with_its_path(path, bag):
     kind = type(bag).__name__
     with pytest.raises(milepost.UntrackableError, match=f"would not be saved: a {kind} is not tracked") as caught:

@@ -42,12 +42,12 @@ LIBRARIES: Final = {
         "`torch.save(state_dict())`",
     ),
     "timm.optim": Library("timm_optimizers", ("timm", "torchvision", "torch"), "timm", "`torch.save(state_dict())`"),
-    "timm": Library("timm_models", ("timm", "torchvision", "torch"), "timm", "`torch.save(state_dict())`", 5),
+    "timm": Library("timm_models", ("timm", "torchvision", "torch"), "timm", "`torch.save(state_dict())`", 16),
     "torchvision": Library(
-        "torchvision_models", ("torchvision", "torch"), "torchvision", "`torch.save(state_dict())`", 5
+        "torchvision_models", ("torchvision", "torch"), "torchvision", "`torch.save(state_dict())`", 16
     ),
     "transformers": Library(
-        "transformers_models", ("transformers", "tokenizers", "torch"), "transformers", "`torch.save(state_dict())`", 8
+        "transformers_models", ("transformers", "tokenizers", "torch"), "transformers", "`torch.save(state_dict())`", 16
     ),
     "optax.contrib": Library("optax_contrib", ("optax", "jax"), "optax", "`pickle` of the tree", 30),
     "keras": Library("keras_objects", ("keras", "tensorflow"), "keras", "`save_weights`, and `save_own_variables`", 60),

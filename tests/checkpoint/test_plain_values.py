@@ -386,3 +386,13 @@ def test_tensorflows_files_lack_no_plain_values(prefix):
     status = Checkpoint(w=Variable([0.0]), epoch=0, hist=[1]).read(path)
     status.assert_consumed()
     assert all(entry.foreign for entry in status.report().missing)
+
+
+def test_plain_members_of_a_list_with_variables_leave_positions_to_the_program(tmp_path):
+    path = Checkpoint(a=[{}, Variable(5)]).write(tmp_path / "ckpt")
+    live = Checkpoint()
+    live.read(path)
+    live.a = []
+    live.a.append({})
+    live.a.append(Variable(0))
+    assert int(live.a[1]) == 5

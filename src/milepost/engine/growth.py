@@ -1,7 +1,7 @@
 """Giving containers of plain values the members that were saved.
 
 A plain value needs no object that comes late, so a list or dict of them has its saved members as soon as it is restored: those
-that it lacks are added, a list of plain values that is longer than the saved one is cut, and a plain value where a list was
+that it lacks are added (to a list if it was saved with nothing else), a list of plain values that is longer than the saved one is cut, and a plain value where a list was
 saved, or the other way round, gives way to it. A `Checkpoint` gets the attributes that it lacks.
 
 What is added is a placeholder first, and is bound to its saved node like anything that was there. So it takes its value in the
@@ -49,11 +49,12 @@ class Growth:
         self._lengths: dict[int, int] = {}
         self._made: set[int] = set()
 
-    def child(self, holder: Any, name: str, live: Any, node: int) -> Any:
+    def child(self, holder: Any, parent: int, name: str, live: Any, node: int) -> Any:
         """What a saved child is to be bound to.
 
         Args:
             holder: The live object.
+            parent: Its saved node.
             name: The name of the edge.
             live: The child that it has under this name, or None.
             node: The saved child.
@@ -71,7 +72,7 @@ class Growth:
                 return live
             if isinstance(live, Place) and live.parent is None and live.holder is not None:
                 holder = live.holder()
-        value = self._placeholder(node, 0) if self._can_get(holder, name, live) else _ABSENT
+        value = self._placeholder(node, 0) if self._can_get(holder, parent, name, live) else _ABSENT
         return live if value is _ABSENT else self.attach(holder, name, value)
 
     def attach(self, holder: Any, name: str, value: Any) -> Any:
@@ -83,9 +84,9 @@ class Growth:
             self._made.add(id(value))
         return plain_place(holder, name, value) or value
 
-    def shared(self, holder: Any, name: str, live: Any, child: Any) -> None:
+    def shared(self, holder: Any, parent: int, name: str, live: Any, child: Any) -> None:
         """Has a container that was made, and saved in several places, put into one more of them."""
-        if live is None and id(child) in self._made and self._can_get(holder, name, None):
+        if live is None and id(child) in self._made and self._can_get(holder, parent, name, None):
             self.attach(holder, name, child)
 
     def cut(self, holder: Any, saved: Node) -> int:
@@ -129,11 +130,13 @@ class Growth:
     def _length(self, holder: ListWrapper) -> int:
         return self._lengths.get(id(holder), len(holder))
 
-    def _can_get(self, holder: Any, name: str, live: Any) -> bool:
+    def _can_get(self, holder: Any, parent: int, name: str, live: Any) -> bool:
         if not holds_state(holder) or isinstance(holder, Place):
             return False
         if type(holder) is ListWrapper:
-            return live is not None or name == str(self._length(holder))
+            # In a list with other objects too, the program appends, and positions must stay those that were saved.
+            is_plain = self._nodes[parent].python == "list"
+            return live is not None or (is_plain and name == str(self._length(holder)))
         if isinstance(holder, dict):
             return live is not None or name not in holder
         if live is not None:

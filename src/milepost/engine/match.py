@@ -189,9 +189,9 @@ class Matcher:
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
                 found.add(name)
                 if child_node in match.bindings or self._bound[child_node] is not None or saved_name in unwanted:
-                    match.growth.shared(obj, name, live.get(name), match.bindings.get(child_node))
+                    match.growth.shared(obj, node, name, live.get(name), match.bindings.get(child_node))
                     continue
-                child = match.growth.child(obj, name, live.get(name), child_node)
+                child = match.growth.child(obj, node, name, live.get(name), child_node)
                 if child is not None:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))

@@ -165,6 +165,20 @@ def test_a_variable_that_only_the_layer_itself_knows_is_refused(tmp_path):
     milepost.Checkpoint(layer=layer).write(tmp_path / "ckpt", options=options)
 
 
+def test_a_built_layer_that_cannot_tell_its_variables_is_refused(tmp_path):
+    class Failing(layers.Layer):
+        @property
+        def variables(self):
+            raise RuntimeError("the variables are not to be had")
+
+    layer = Failing()
+    milepost.Checkpoint(layer=layer).write(tmp_path / "ckpt")
+    layer.built = True
+    with pytest.raises(milepost.UntrackableError, match="the variables are not to be had") as raised:
+        milepost.Checkpoint(layer=layer).write(tmp_path / "ckpt")
+    assert raised.value.key == "layer"
+
+
 def test_layers_in_a_plain_set_are_named(tmp_path):
     layer = layers.Layer()
     vars(layer)["held"] = {layers.Dense(1)}

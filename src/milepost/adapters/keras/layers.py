@@ -37,7 +37,22 @@ _OLD_NAMES: Final = {
 _REMEDY: Final = "hold it in an attribute, or in a list or dict in an attribute"
 
 
-class ObjectAdapter(HookedAdapter):
+class AccountedAdapter(HookedAdapter):
+    """Objects that Keras saves by their variables, or by methods of their own."""
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return own_state(obj)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        if assign_own_state(obj, arrays):
+            hook(obj)
+        return obj
+
+    def account(self, obj: Any) -> Iterable[Accounted]:
+        return account_of_variables(obj)
+
+
+class ObjectAdapter(AccountedAdapter):
     """Any Keras object: its attributes are its edges."""
 
     def handles(self, kind: type) -> bool:
@@ -54,17 +69,6 @@ class ObjectAdapter(HookedAdapter):
     def watch(self, obj: Any) -> None:
         super().watch(obj)
         watch_empty(obj)
-
-    def values(self, obj: Any) -> Sequence[Value]:
-        return own_state(obj)
-
-    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        if assign_own_state(obj, arrays):
-            hook(obj)
-        return obj
-
-    def account(self, obj: Any) -> Iterable[Accounted]:
-        return account_of_variables(obj)
 
 
 class LayerAdapter(ObjectAdapter):
@@ -108,6 +112,8 @@ def account_of_variables(obj: Any) -> list[Accounted]:
     try:
         variables = list(getattr(obj, "variables", ()))
     except Exception:
+        if getattr(obj, "built", True):
+            raise
         return []  # some cannot tell before they are built; Keras does not ask them either
     return [Accounted((each.name,), each, remedy=_REMEDY, anywhere=True) for each in variables]
 

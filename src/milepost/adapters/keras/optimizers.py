@@ -16,13 +16,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.adapters.keras.attributes import attributes
-from milepost.adapters.keras.hooks import HookedAdapter, hook
 from milepost.adapters.keras.hyperparameters import hyperparameters
-from milepost.adapters.keras.layers import account_of_variables
-from milepost.adapters.keras.own_state import assign_own_state, own_state
+from milepost.adapters.keras.layers import AccountedAdapter
 from milepost.adapters.keras.private import BaseOptimizer, LossScaleOptimizer
-from milepost.graph.adapter import Array, Value, register, saving_legacy_slots
-from milepost.graph.omissions import Accounted
+from milepost.graph.adapter import register, saving_legacy_slots
 from milepost.graph.waiting import waiting_on
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
@@ -53,7 +50,7 @@ _SLOTS: Final[Mapping[str, Mapping[str, str]]] = {
 """Slot names of the oldest optimizers, and the list in which Keras 3 keeps the same state."""
 
 
-class OptimizerAdapter(HookedAdapter):
+class OptimizerAdapter(AccountedAdapter):
     """Every optimizer of Keras 3, and those that users derive from them."""
 
     slots_are_children = True
@@ -81,17 +78,6 @@ class OptimizerAdapter(HookedAdapter):
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
         return {"iter": "_iterations", "learning_rate": "_learning_rate", "momentum_cache": "_u_product"}
-
-    def values(self, obj: Any) -> Sequence[Value]:
-        return own_state(obj)
-
-    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        if assign_own_state(obj, arrays):
-            hook(obj)
-        return obj
-
-    def account(self, obj: Any) -> Iterable[Accounted]:
-        return account_of_variables(obj)
 
     def has_slots(self, obj: Any) -> bool:
         return True

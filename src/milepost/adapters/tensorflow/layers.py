@@ -79,6 +79,8 @@ def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
     try:
         variables = list(getattr(obj, attribute, ()))
     except Exception:
+        if getattr(obj, "built", True):
+            raise
         return []  # models that are not built cannot tell
     # Parts of a sharded variable are saved with the whole; what is no variable, by which Keras sets a vocabulary, holds none.
     return [

@@ -1,13 +1,14 @@
 """What it costs to compare a save with the frameworks' own accounts of their objects.
 
-Each model is a flat list of parts of 64 float32 each, trained one step where it has an optimizer. A save is timed as it is, and
-with an empty account in place of each framework's. Files are on tmpfs, where a save is fastest and the share of the
-check largest. The account itself, such as ``state_dict()``, is a row of its own.
+Each model is a flat list of dense layers of one width, trained one step where it has an optimizer. A save is timed as it
+is, and with an empty account in place of each framework's. Files are on tmpfs, where a save is fastest and the share of the
+check largest. The account itself, such as ``state_dict()``, is a column of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +17,15 @@ from typing import Any, Final
 from benchmarks import runner
 
 WAYS: Final = ("with the check", "without the check", "the accounts alone")
-PARTS: Final = 2_000
+LAYERS: Final = 1_000
+WIDTHS: Final = (8, 128)
 LIMIT_S: Final = 300.0
 
 
-def _torch() -> dict[str, Any]:
+def _torch(width: int) -> dict[str, Any]:
     import torch
 
-    net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(PARTS // 2)))
+    net = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(LAYERS)))
     optimizer = torch.optim.Adam(net.parameters())
     for parameter in net.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -31,23 +33,23 @@ def _torch() -> dict[str, Any]:
     return {"net": net, "optimizer": optimizer}
 
 
-def _keras() -> dict[str, Any]:
+def _keras(width: int) -> dict[str, Any]:
     import keras
 
-    layers = [keras.layers.Dense(8) for _ in range(PARTS // 2)]
+    layers = [keras.layers.Dense(width) for _ in range(LAYERS)]
     for layer in layers:
-        layer.build((None, 8))
+        layer.build((None, width))
     return {"net": layers}
 
 
-def _nnx() -> dict[str, Any]:
+def _nnx(width: int) -> dict[str, Any]:
     from flax import nnx
 
     rngs = nnx.Rngs(0)
-    return {"net": nnx.List([nnx.Linear(8, 8, rngs=rngs) for _ in range(PARTS // 2)])}
+    return {"net": nnx.List([nnx.Linear(width, width, rngs=rngs) for _ in range(LAYERS)])}
 
 
-MODELS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
+MODELS: Final[Mapping[str, Callable[[int], dict[str, Any]]]] = {
     "PyTorch, with Adam": _torch,
     "Keras": _keras,
     "Flax NNX": _nnx,
@@ -59,7 +61,7 @@ def child(task: Mapping[str, Any]) -> None:
     import milepost
     from milepost.graph import adapter, traversal
 
-    checkpoint = milepost.Checkpoint(**MODELS[task["model"]]())
+    checkpoint = milepost.Checkpoint(**MODELS[task["model"]](task["width"]))
     directory = Path(task["directory"])
     checkpoint.write(directory / "warm")
     graph = traversal.walk(checkpoint)
@@ -89,12 +91,12 @@ def main() -> None:
         return
     facts = runner.machine()
     samples: list[dict[str, Any]] = []
-    for model in MODELS:
+    for model, width in itertools.product(MODELS, WIDTHS):
         for number, way in runner.interleaved(options.rounds, WAYS):
+            named = {"model": model, "width": width, "way": way}
             with runner.scratch(options.memory) as directory:
-                task = {"model": model, "way": way, "directory": str(directory)}
-                result = runner.ask(__spec__.name, task, LIMIT_S)
-            samples.append({"model": model, "way": way, "round": number} | result)
+                result = runner.ask(__spec__.name, {**named, "directory": str(directory)}, LIMIT_S)
+            samples.append({**named, "round": number} | result)
             print(*samples[-1].values(), flush=True)
     runner.report("completeness", text(samples, options), facts, samples)
 
@@ -102,17 +104,17 @@ def main() -> None:
 def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
     """The report."""
     rows = []
-    for model in MODELS:
-        times = {way: runner.series(samples, "seconds", model=model, way=way) for way in WAYS}
+    for model, width in itertools.product(MODELS, WIDTHS):
+        times = {way: runner.series(samples, "seconds", model=model, width=width, way=way) for way in WAYS}
         cells = [times[way].cell(1e3, 1) for way in WAYS]
-        rows.append([model, *cells, times[WAYS[0]].ratio(times[WAYS[1]])])
+        rows.append([model, f"{width}", *cells, times[WAYS[0]].ratio(times[WAYS[1]])])
     return "\n\n".join(
         [
-            f"## Milliseconds a save of {PARTS:,} variables of 64 or 8 float32, with and without the check for completeness",
+            f"## Milliseconds a save of {LAYERS:,} dense layers, with and without the check for completeness",
             f"Median (least-most) of {options.rounds} rounds, each in a fresh process and itself the median of five, on "
             f"{runner.filesystem(options.memory)}. PyTorch's have Adam's state beside. The accounts alone are asked of each "
             "object, also where the account of another covers it.",
-            runner.table(["", *WAYS, "with / without"], rows),
+            runner.table(["", "width", *WAYS, "with / without"], rows),
         ]
     )
 

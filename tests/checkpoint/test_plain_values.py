@@ -282,7 +282,7 @@ class Color(enum.IntEnum):
         (range(3), "start, stop and step"),
         (np.datetime64("2026-01-01"), "as a number or as text"),
         (bytearray(b"x"), "bytes"),
-        (object(), "milepost.Module"),
+        (object(), "milepost.Variable"),
     ],
     ids=lambda each: type(each).__name__,
 )

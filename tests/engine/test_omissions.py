@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, CheckpointOptions, UnmatchedError, UntrackableError, UntrackedWarning, Variable
+from milepost import (
+    Checkpoint,
+    CheckpointOptions,
+    Module,
+    NoDependency,
+    UnmatchedError,
+    UntrackableError,
+    UntrackedWarning,
+    Variable,
+)
 from milepost.engine.report import Outcome
 from tests.objects import module
 
@@ -68,3 +77,56 @@ def test_no_assertion_passes_over_live_state_that_cannot_be_saved(lacking):
 def test_a_restore_may_allow_it_too(lacking):
     options = CheckpointOptions(allow_unsaved=["m/a"])
     Checkpoint(m=module(a=DATES, b=Variable(0))).read(lacking, options).assert_consumed()
+
+
+class Helper:
+    """A class of a program's own, which is not tracked."""
+
+    def __init__(self, held):
+        self.held = held
+
+
+@pytest.mark.parametrize(
+    ("made", "path"),
+    [
+        (lambda: module(a=Helper(np.zeros(2))), "m/a"),
+        (lambda: module(a=Helper([Helper({"b": Variable(1)})])), "m/a"),
+        (lambda: module(a=[Helper(np.zeros(2))]), "m/a/0"),
+        (lambda: module(a={"b": Helper(np.zeros(2))}), "m/a/b"),
+        (lambda: module(a=(Helper(np.zeros(2)), np.zeros(2))), "m/a/0"),
+    ],
+    ids=["attribute", "nested", "list", "dict", "tuple"],
+)
+def test_state_in_an_object_of_an_own_class_is_warned_of(made, path, tmp_path):
+    with pytest.warns(UntrackedWarning, match=f"^{path}: not saved: a Helper .* derive it from milepost.Module"):
+        Checkpoint(m=made()).write(tmp_path / "ckpt")
+
+
+@pytest.mark.parametrize("held", [({np.float32(1)},), (Helper(Variable(1)),)], ids=["set", "object"])
+def test_state_in_a_tuple_that_is_not_tracked_is_warned_of(held, tmp_path):
+    with pytest.warns(UntrackedWarning, match="^m/a: not saved: a tuple .* hold what is in it in attributes"):
+        Checkpoint(m=module(a=held)).write(tmp_path / "ckpt")
+
+
+def test_an_own_object_that_holds_only_what_is_saved_anyway_is_passed_over(tmp_path, recwarn):
+    made = module(a=Variable(1))
+    made.helper = Helper([made, made.a])
+    Checkpoint(m=made).write(tmp_path / "ckpt")
+    assert not recwarn.list
+
+
+def test_an_own_object_that_is_marked_is_passed_over(tmp_path, recwarn):
+    Checkpoint(m=module(a=NoDependency(Helper(np.zeros(2))))).write(tmp_path / "ckpt")
+    assert not recwarn.list
+
+
+def test_a_module_whose_state_dict_is_not_called_is_named(tmp_path):
+    class Both(Module):
+        def state_dict(self):
+            return {"seen": 1}
+
+        def load_state_dict(self, state):
+            raise NotImplementedError
+
+    with pytest.warns(UntrackedWarning, match=r"^m: not saved: a Both is a Module.* its state_dict\(\) is not called"):
+        Checkpoint(m=Both()).write(tmp_path / "ckpt")

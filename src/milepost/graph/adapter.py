@@ -118,6 +118,9 @@ class Adapter:
     open_ended: bool = False
     """Set where objects take whatever tensors were saved for them, of any name, shape and type."""
 
+    searched: bool = False
+    """Set where no framework says what of an object is saved, so that a save looks for what it holds and does not track."""
+
     slots_are_children: bool = False
     """Set where slot variables may be reached by ordinary edges too."""
 

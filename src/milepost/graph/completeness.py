@@ -5,9 +5,9 @@ Every function here says what is left out at one path, or below it; the walk (`m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, adapter_of_type
@@ -16,7 +16,7 @@ from milepost.graph.keys import child_path
 from milepost.graph.omissions import Accounted, Omission, Omitted
 from milepost.graph.plain_places import Unsaveable
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
-from milepost.graph.trees import holds_no_data
+from milepost.graph.trees import holds_no_data, is_tuple
 
 if TYPE_CHECKING:
     from milepost.graph.traversal import LiveGraph
@@ -29,15 +29,32 @@ _STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tr
 _ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
 
 
-def omission_of(value: Any, path: str, *, is_state: bool = False, in_tree: bool = False) -> Iterator[Omitted]:
-    """What is left out with a value that no adapter takes.
+class Untaken(NamedTuple):
+    """A value that no adapter takes.
 
-    Args:
+    Attributes:
         value: The value.
         path: Its path.
         is_state: Whether a checkpoint itself holds it, so that it is no setting.
         in_tree: Whether it is a leaf of a tree of arrays.
+        searched: Whether what it holds as attributes is looked for, though it is no container.
     """
+
+    value: Any
+    path: str
+    is_state: bool
+    in_tree: bool
+    searched: bool
+
+
+def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
+    """What is left out with a value that no adapter takes.
+
+    Args:
+        untaken: The value.
+        known: Identities of all objects that the checkpoint holds.
+    """
+    value, path, is_state, in_tree, searched = untaken
     if type(value) is Unsaveable:
         value, is_state = value.value, True
     adapter = adapter_of_type(type(value))
@@ -47,15 +64,30 @@ def omission_of(value: Any, path: str, *, is_state: bool = False, in_tree: bool 
         if isinstance(value, _STATELESS):
             return
         omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
-    elif adapter is None:
-        held = find_trackable(value)
+    elif adapter is None or is_tuple(type(value)):
+        held = find_trackable(value, within_objects=searched, known=known if searched else ())
         if held is not None:
             omission = Omission(f"a {kind} is not tracked, but holds a {type(held).__name__}", doubtful=not in_tree)
         elif in_tree and not holds_no_data(value):
             omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
     if omission is not None:
-        general = remedy_for_state(value) if is_state else remedy_for(value, has_adapter=adapter is not None)
+        has_adapter = adapter is not None and not is_tuple(type(value))
+        general = remedy_for_state(value) if is_state else remedy_for(value, has_adapter=has_adapter)
         yield Omitted(path, kind, omission.reason, omission.remedy or general, omission.doubtful)
+
+
+def uncalled(obj: Any, path: str) -> Iterator[Omitted]:
+    """What is left out because milepost saves an object by its attributes, and not by methods of its own.
+
+    Args:
+        obj: An object of a class derived from milepost's own.
+        path: Its path.
+    """
+    if hasattr(type(obj), "state_dict") and hasattr(type(obj), "load_state_dict"):
+        kind = type(obj).__name__
+        reason = f"a {kind} is a Module, which is saved by its attributes, so its state_dict() is not called"
+        remedy = "hold the state in arrays or Variables in attributes, or do not derive the class from Module"
+        yield Omitted(path, kind, reason, remedy, doubtful=True)
 
 
 def changed_since(obj: Any, path: str, *, is_state: bool) -> Iterator[Omitted]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, SupportsIndex
 
@@ -343,13 +343,27 @@ def _field(obj: Any, name: str) -> Any:
         return None
 
 
-def find_trackable(value: Any) -> Any:
-    """A trackable object that is no mere container, somewhere inside a value of any kind of container; else None."""
+_MOST_SEARCHED: Final = 1_000
+
+
+def _is_of_python(kind: type) -> bool:
+    """Whether a class is Python's own, such as a thread or a module."""
+    return str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
+
+
+def find_trackable(value: Any, *, within_objects: bool = False, known: Container[int] = ()) -> Any:
+    """A trackable object that is no mere container, somewhere inside a value of any kind of container; else None.
+
+    Args:
+        value: The value.
+        within_objects: Whether the attributes of objects of any class are searched too, 1,000 objects at most.
+        known: Identities of objects that are passed over with all that they hold.
+    """
     seen: dict[int, Any] = {}
     left = [value]
     while left:
         each = left.pop()
-        if id(each) in seen:
+        if id(each) in seen or id(each) in known:
             continue
         kind = type(each)  # an object may answer to ``__class__`` with any code of its own
         if issubclass(kind, Mapping):
@@ -360,6 +374,8 @@ def find_trackable(value: Any) -> Any:
             members = [_field(each, field.name) for field in fields(kind)]
         elif adapter_of(each) is not None:
             return each
+        elif within_objects and len(seen) < _MOST_SEARCHED and not _is_of_python(kind):
+            members = list((_field(each, "__dict__") or {}).values())
         else:
             continue
         seen[id(each)] = each

@@ -69,6 +69,8 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 class AttributeAdapter(SlotAdapter):
     """Objects that keep their children as attributes."""
 
+    searched = True
+
     def handles(self, kind: type) -> bool:
         return issubclass(kind, Tracked)
 
@@ -100,6 +102,8 @@ def _slots_of(kind: type) -> list[str]:
 
 class StateAdapter(AttributeAdapter):
     """`PythonState`: one scalar string, and attributes if it is a `Module` too."""
+
+    searched = False
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, PythonState)
@@ -149,6 +153,8 @@ class TensorStateAdapter(StateAdapter):
 class ListAdapter(Adapter):
     """Lists: edges ``0``, ``1``, ..."""
 
+    searched = True
+
     def handles(self, kind: type) -> bool:
         return kind in (list, ListWrapper)
 
@@ -167,6 +173,8 @@ class ListAdapter(Adapter):
 
 class DictAdapter(Adapter):
     """Dicts: edges are the keys that are strings."""
+
+    searched = True
 
     def handles(self, kind: type) -> bool:
         return kind in (dict, OrderedDict, DictWrapper, OrderedDictWrapper)
@@ -201,6 +209,7 @@ class DictAdapter(Adapter):
 class TupleAdapter(Adapter):
     """Tuples and named tuples that hold something trackable; fields of a named tuple have two edges."""
 
+    searched = True
     conditional = True
 
     def handles(self, kind: type) -> bool:

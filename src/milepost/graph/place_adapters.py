@@ -14,6 +14,7 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
 from milepost.graph.omissions import Omission
 from milepost.graph.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
+from milepost.graph.remedies import remedy_for
 from milepost.graph.text import TEXTS, text_like, text_value
 from milepost.graph.trees import is_functional, members, positions_beside_fields
 from milepost.graph.variable import own
@@ -154,7 +155,7 @@ class DefaultDictAdapter(Adapter):
     def omission(self, obj: Any) -> Omission | None:
         held = find_trackable(obj)
         reason = f"a defaultdict is not tracked, but holds a {type(held).__name__}"
-        return None if held is None else Omission(reason, doubtful=True)
+        return None if held is None else Omission(reason, remedy_for(obj), doubtful=True)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         return [(name, child) for names, _, child in members(obj) for name in names]

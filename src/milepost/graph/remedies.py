@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 import os
+import sys
+from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
@@ -39,7 +41,9 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
         return "wrap it in milepost.NoDependency if it need not be saved"
     if kind.__module__.startswith("torch.utils.data") and "DataLoader" in name:
         return "use torchdata.stateful_dataloader.StatefulDataLoader, which can say where in the data it is"
-    if issubclass(kind, (Set, deque, list, tuple)):
+    if issubclass(kind, tuple):
+        return f"hold what is in it in attributes, or in lists and dicts in attributes, {_LEAVE}"
+    if issubclass(kind, (Set, deque, list)):
         return f"hold its members in a list, tuple or dict instead, {_LEAVE}"
     if issubclass(kind, Mapping):
         return f"hold its members in a dict or OrderedDict instead, {_LEAVE}"
@@ -52,10 +56,13 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
             "count in a milepost.Variable how far it is, or iterate with an object that has state_dict() and "
             "load_state_dict(state)"
         )
+    kept = f"hold what is to be saved of it in milepost.Variable, {_LEAVE}"
+    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return kept
     own = "make it a subclass of milepost.Module" if is_dataclass(kind) else "derive it from milepost.Module"
     return (
         f"if {name} is a class of your own, {own}, so that its attributes are saved, or give it state_dict() and "
-        f"load_state_dict(state); otherwise hold what is to be saved of it in milepost.Variable, {_LEAVE}"
+        f"load_state_dict(state); otherwise {kept}"
     )
 
 
@@ -79,16 +86,32 @@ def remedy_for_state(value: Any) -> str:
         return f"hold its seconds, as total_seconds() gives them, {_LEAVE}"
     if issubclass(kind, (Decimal, Fraction, os.PathLike, UUID)):
         return f"hold it as text, as str() gives it, {_LEAVE}"
-    if issubclass(kind, range):
+    if issubclass(kind, (range, slice)):
         return f"hold its start, stop and step in a tuple, {_LEAVE}"
     if issubclass(kind, (bytearray, memoryview)):
         return f"hold it as bytes, as bytes() gives them, {_LEAVE}"
+    if issubclass(kind, array):
+        return f"hold it as a NumPy array, as numpy.asarray() gives it, {_LEAVE}"
+    if issubclass(kind, SimpleNamespace):
+        return f"hold its attributes in a dict, as vars() gives them, {_LEAVE}"
+    if issubclass(kind, np.ndarray):
+        return _for_array(value.dtype)
     if issubclass(kind, np.generic):
         return f"hold it as a number or as text, {_LEAVE}"
     for plain in (bool, int, float, complex, str, bytes):
         if issubclass(kind, plain):
             return f"hold it as a plain {plain.__name__}, as {plain.__name__}() gives it, {_LEAVE}"
     return remedy_for(value)
+
+
+def _for_array(dtype: np.dtype[Any]) -> str:
+    if dtype.names:
+        return f"hold each of its fields as an array, {_LEAVE}"
+    if dtype.hasobject:
+        return f"hold it as a list, as tolist() gives it, or as an array of numbers or text, {_LEAVE}"
+    if dtype.kind in "mM":
+        return f"hold it as an array of int64 or of text, as astype() gives it, {_LEAVE}"
+    return f"hold it as an array of another element type, as astype() gives it, {_LEAVE}"
 
 
 def cannot_be_read(obj: Any, error: Exception) -> UntrackableError:

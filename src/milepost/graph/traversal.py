@@ -14,9 +14,11 @@ from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.completeness import (
     SETTINGS,
+    Untaken,
     changed_since,
     left_out_of_accounts,
     omission_of,
+    uncalled,
     without_variables,
 )
 from milepost.graph.frameworks import import_adapters
@@ -154,6 +156,7 @@ def walk(
     adapters.append(adapter)
     paths.append("")
     unfollowed: list[_Unfollowed] = []
+    untaken: list[Untaken] = []
     number = 0
     while number < len(objects) or unfollowed:  # both grow while they are walked
         if number == len(objects):
@@ -183,7 +186,7 @@ def walk(
                 if found is None or (found.conditional and not found.tracks(child)):
                     if omissions and type(child) not in SETTINGS:
                         where = child_path(path, name, is_root=number == 0)
-                        graph.omissions += omission_of(child, where, is_state=is_state, in_tree=type(obj) in _TREES)
+                        untaken.append(Untaken(child, where, is_state, type(obj) in _TREES, adapter.searched))
                     continue
                 if not in_tree:
                     own_place = placed(obj, name, child)
@@ -210,6 +213,8 @@ def walk(
             raise cannot_be_read(obj, error).with_context(key=path) from error
         if omissions:
             graph.omissions += changed_since(obj, path, is_state=is_state)
+            if adapter.searched:
+                graph.omissions += uncalled(obj, path)
         edges.append(own or _NO_EDGES)
         number += 1
     graph.first_private = graph.first_private or len(objects)
@@ -217,6 +222,7 @@ def walk(
     if slots:
         _walk_slots(graph, ids, omissions=omissions)
     if omissions:
+        graph.omissions += (omitted for each in untaken for omitted in omission_of(each, ids))
         graph.omissions += left_out_of_accounts(graph, ids, slots=slots)
     return graph
 

@@ -68,7 +68,7 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
         held = find_trackable(value, within_objects=searched, known=known if searched else ())
         if held is not None:
             omission = Omission(f"a {kind} is not tracked, but holds a {type(held).__name__}", doubtful=not in_tree)
-        elif in_tree and not holds_no_data(value):
+        elif adapter is None and in_tree and not holds_no_data(value):
             omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
     if omission is not None:
         has_adapter = adapter is not None and not is_tuple(type(value))

@@ -37,11 +37,6 @@ VALUES = [
 ]
 
 
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 def keys(path):
     return [key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE") for key, _ in milepost.list_variables(path)][1:]
 

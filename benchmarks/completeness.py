@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -81,14 +80,7 @@ def child(task: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
-    parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.task:
-        child(options.task)
-        return
+    options = runner.begin(runner.arguments(__doc__, rounds=5), child)
     facts = runner.machine()
     samples: list[dict[str, Any]] = []
     for model, width in itertools.product(MODELS, WIDTHS):

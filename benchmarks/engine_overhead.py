@@ -7,7 +7,6 @@ work of the library itself: walking the objects, planning, encoding, the table, 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,17 +107,11 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = runner.arguments(__doc__, rounds=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of variables")
     parser.add_argument("--only", action="append", choices=NAMES, help="a contender; may be given more than once")
-    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
     parser.add_argument("--name", default="engine_overhead", help="of the files in benchmarks/results")
-    parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.task:
-        child(options.task)
-        return
+    options = runner.begin(parser, child)
     facts = runner.machine()
     samples = measure(options)
     runner.report(options.name, text(samples, options), facts, samples)

@@ -10,6 +10,7 @@ times slower. So before a timed section a process touches as much memory as the 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.metadata
 import json
@@ -138,6 +139,29 @@ def interleaved(rounds: int, names: Sequence[str]) -> Iterator[tuple[int, str]]:
         start = number % len(names)
         for name in [*names[start:], *names[:start]]:
             yield number, name
+
+
+def arguments(text: str | None, rounds: int) -> argparse.ArgumentParser:
+    """The arguments that all benchmarks take.
+
+    Args:
+        text: What the benchmark says of itself.
+        rounds: How many rounds there are where nothing else is asked for.
+    """
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
+    parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
+    return parser
+
+
+def begin(parser: argparse.ArgumentParser, child: Callable[[Mapping[str, Any]], None]) -> argparse.Namespace:
+    """The arguments given; in a process that `ask` started, does its task with ``child``, and ends."""
+    options = parser.parse_args()
+    if options.task:
+        child(options.task)
+        raise SystemExit
+    return options
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -161,19 +160,13 @@ def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], optio
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = runner.arguments(__doc__, rounds=3)
     parser.add_argument("--width", type=int, default=768, help="of the model")
     parser.add_argument("--layers", type=int, default=12, help="of the model")
     parser.add_argument("--only", action="append", choices=NAMES, help="a contender; may be given more than once")
-    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
     parser.add_argument("--disk", type=Path, default=Path(".cache/benchmarks"), help="a directory on a disk")
     parser.add_argument("--name", default="throughput", help="of the files in benchmarks/results")
-    parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.task:
-        child(options.task)
-        return
+    options = runner.begin(parser, child)
     options.disk.mkdir(parents=True, exist_ok=True)
     places = {"memory": options.memory, "disk": options.disk}
     facts = runner.machine()

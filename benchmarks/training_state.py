@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -337,17 +336,11 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = runner.arguments(__doc__, rounds=5)
     parser.add_argument("--layers", type=int, default=24, help=f"linear layers of {WIDTH} by {WIDTH}")
     parser.add_argument("--only", action="append", choices=PROGRAMS, help="a program; may be given more than once")
-    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
     parser.add_argument("--name", default="training_state", help="of the files in benchmarks/results")
-    parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.task:
-        child(options.task)
-        return
+    options = runner.begin(parser, child)
     facts = runner.machine()
     samples = measure(options)
     runner.report(options.name, text(samples, options), facts, samples)

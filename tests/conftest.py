@@ -1,9 +1,10 @@
-"""What holds for all tests: quiet frameworks on the CPU, and property tests without deadlines."""
+"""What holds for all tests: quiet frameworks on the CPU, property tests without deadlines, a place to save."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -31,3 +32,9 @@ def pytest_report_header(config: pytest.Config) -> str:
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"no {package}")
     return "with: " + ", ".join(versions)
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> str:
+    """Where a test may save."""
+    return str(tmp_path / "ckpt")

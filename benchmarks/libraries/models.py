@@ -61,7 +61,7 @@ class Model(StateDict):
                 return each
             except TimeoutError:
                 raise
-            except Exception:
+            except Exception:  # these arguments are not for it
                 continue
             finally:
                 self.optimizer.zero_grad()

@@ -39,3 +39,16 @@ class Specimen:
     def load(self, path: Path) -> None:
         """Restores it in the library's own way."""
         raise NotImplementedError
+
+
+class Parts(Specimen):
+    """Objects that are saved each under its own name.
+
+    Attributes:
+        parts: The objects.
+    """
+
+    parts: dict[str, Any]
+
+    def tracked(self) -> dict[str, Any]:
+        return dict(self.parts)

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from benchmarks.libraries.specimen import Specimen, UntriedError
+from benchmarks.libraries.specimen import Parts, Specimen, UntriedError
 
 _NAMESPACES: dict[str, tuple[Any, type]] = {
     "layers": (keras.layers, keras.layers.Layer),
@@ -96,17 +96,8 @@ def make(name: str, seed: int) -> Specimen:
     return {"layers": Layer, "optimizers": Optimizer, "metrics": Metric}[namespace](kind, seed)
 
 
-class Trackable(Specimen):
-    """Objects that ``tf.train.Checkpoint`` saves.
-
-    Attributes:
-        parts: The objects.
-    """
-
-    parts: dict[str, Any]
-
-    def tracked(self) -> dict[str, Any]:
-        return dict(self.parts)
+class Trackable(Parts):
+    """Objects that ``tf.train.Checkpoint`` saves."""
 
     def account(self) -> Any:
         variables = [variable for part in self.parts.values() for variable in _variables(part)]

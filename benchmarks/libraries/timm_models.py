@@ -83,7 +83,7 @@ def _measured(name: str) -> tuple[int, partial[Any]] | None:
             return parameters(build), build
         except TimeoutError:
             raise
-        except Exception:
+        except Exception:  # it does not take these settings
             continue
     return None
 

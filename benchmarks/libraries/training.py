@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.libraries.specimen import Specimen
+from benchmarks.libraries.specimen import Parts
 
 nn: Any = torch.nn
 _INPUTS = torch.sin(torch.arange(1, 49, dtype=torch.float32) * 12.9898).reshape(8, 6)
@@ -26,17 +26,8 @@ def network() -> Any:
     return nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2))
 
 
-class StateDict(Specimen):
-    """Objects with a ``state_dict``, each saved under its name by ``torch.save``.
-
-    Attributes:
-        parts: The objects.
-    """
-
-    parts: dict[str, Any]
-
-    def tracked(self) -> dict[str, Any]:
-        return dict(self.parts)
+class StateDict(Parts):
+    """Objects with a ``state_dict``, saved together by ``torch.save``."""
 
     def account(self) -> Any:
         return {name: part.state_dict() for name, part in self.parts.items()}

@@ -89,7 +89,7 @@ def _shrunk(config_class: Any) -> Any:
         layers = getattr(each, "num_hidden_layers", None)
         kinds = getattr(each, "layer_types", None)
         if isinstance(kinds, list) and isinstance(layers, int):
-            with contextlib.suppress(AttributeError):
+            with contextlib.suppress(AttributeError):  # some compute it
                 each.layer_types = kinds[:layers]
         for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             token = getattr(each, name, None)

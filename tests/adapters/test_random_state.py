@@ -19,11 +19,6 @@ from milepost import (
 )
 
 
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 @pytest.fixture(autouse=True)
 def _global_state_as_before():
     python, numpy = random.getstate(), np.random.get_state()

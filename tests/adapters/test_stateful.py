@@ -19,11 +19,6 @@ from milepost import (
 from milepost.graph.adapter import adapter_of
 
 
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 class Reader:
     """Counts, and says how often it was asked."""
 

@@ -37,11 +37,6 @@ VALUES = [
 ]
 
 
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 def keys(path):
     return [key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE") for key, _ in milepost.list_variables(path)][1:]
 
@@ -89,7 +84,9 @@ def test_a_variable_comes_back_as_a_number_where_a_number_is_live(prefix):
     assert type(fresh.step) is int
 
 
-@pytest.mark.parametrize(("number", "live"), [(0.1, Variable(0.0)), (2**40, Variable(0)), (300, np.uint8(0))], ids=repr)
+@pytest.mark.parametrize(
+    ("number", "live"), [(0.1, Variable(0.0)), (2**40, Variable(0)), (300, np.zeros((), np.uint8))], ids=repr
+)
 def test_a_number_that_a_live_variable_cannot_hold_is_refused(prefix, number, live):
     path = Checkpoint(a=1, x=number).write(prefix)
     fresh = Checkpoint(a=0, x=live)
@@ -396,3 +393,60 @@ def test_plain_members_of_a_list_with_variables_leave_positions_to_the_program(t
     live.a.append({})
     live.a.append(Variable(0))
     assert int(live.a[1]) == 5
+
+
+SCALARS = [
+    np.float64(0.1),
+    np.float32(0.1),
+    np.float16(0.5),
+    np.int8(-3),
+    np.uint64(2**64 - 1),
+    np.bool_(True),
+    np.complex64(1 - 2j),
+    np.str_("ä\0\ud800"),
+    np.bytes_(b"\xff"),
+]
+
+
+@pytest.mark.parametrize("value", SCALARS, ids=[type(each).__name__ for each in SCALARS])
+@pytest.mark.parametrize("live", [0, None, "x", 0.5, np.float64(7), [], {"a": 1}], ids=repr)
+def test_a_scalar_of_numpy_comes_back_with_its_type_whatever_is_live(prefix, value, live):
+    path = Checkpoint(value=value, d={"x": [value]}, t=(value,)).write(prefix)
+    fresh = Checkpoint(value=live, d={"x": [live]}, t=(live,))
+    fresh.read(path).assert_consumed()
+    for found in (fresh.value, fresh.d["x"][0], fresh.t[0]):
+        assert type(found) is type(value)
+        assert found == value
+
+
+def test_a_history_of_scalars_of_numpy_goes_on_where_it_stopped(prefix):
+    history = [np.float64(0.5), np.float64(0.25)]
+    path = Checkpoint(history=history, best=min(history)).write(prefix)
+    fresh = Checkpoint(history=[], best=None)
+    status = fresh.read(path).assert_consumed()
+    fresh.history.append(np.float64(0.125))
+    status.assert_consumed()
+    assert fresh.history == [0.5, 0.25, 0.125]
+    assert (type(fresh.best), fresh.best) == (np.float64, 0.25)
+
+
+def test_a_scalar_of_numpy_takes_an_array_of_its_own_type_only(prefix):
+    path = Checkpoint(x=np.array(0.5)).write(prefix)
+    fresh = Checkpoint(x=np.float64(0))
+    fresh.read(path).assert_consumed()
+    assert (type(fresh.x), fresh.x) == (np.float64, 0.5)
+    with pytest.raises(MismatchError, match="float64"):
+        Checkpoint(x=np.float32(0)).read(path)
+
+
+def test_a_number_of_python_comes_back_in_place_of_a_scalar_of_numpy(prefix):
+    fresh = Checkpoint(x=np.uint8(0))
+    fresh.read(Checkpoint(x=300).write(prefix)).assert_consumed()
+    assert (type(fresh.x), fresh.x) == (int, 300)
+
+
+def test_a_scalar_of_numpy_fits_a_variable_of_its_type(prefix):
+    path = Checkpoint(step=np.int64(7)).write(prefix)
+    fresh = Checkpoint(step=Variable(0))
+    fresh.read(path).assert_consumed()
+    assert int(fresh.step) == 7

@@ -14,7 +14,7 @@ import pytest
 from milepost.bundle import BundleWriter, index_path, open_bundle
 from milepost.engine.commit import commit_bundle, commit_file
 from milepost.engine.leftovers import sweep_leftovers, visible_shards
-from milepost.errors import CheckpointNotFoundError, StorageError
+from milepost.errors import CheckpointNotFoundError, MilepostWarning, StorageError
 from milepost.testing import FaultyStorage
 
 P = "run/ckpt-1"
@@ -156,7 +156,7 @@ class TestKilledProcess:
             storage.fail(number, errno.EIO, times=None)
             with warnings.catch_warnings(), contextlib.suppress(StorageError):
                 # It may have been cleaning up, which is not an error.
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 save(storage)
             die(storage)
             outcome = found(storage)
@@ -184,7 +184,7 @@ class TestRefusal:
             storage.fail(number, code, effect=effect)
             failure = None
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 try:
                     save(storage)
                 except StorageError as error:
@@ -213,7 +213,7 @@ class TestRefusal:
             storage = disk(old_shards)
             storage.fail(number, errno.EIO)
             with warnings.catch_warnings(), contextlib.suppress(StorageError):
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 save(storage)
             for point in range(number + 1, len(storage.operations) + 1):
                 for state in storage.crash_states(point, limit=20):
@@ -229,7 +229,7 @@ class TestRefusal:
             storage = disk(old_shards)
             storage.fail(number, errno.EIO, times=None if dies else 1)
             with warnings.catch_warnings(), contextlib.suppress(StorageError):
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 save(storage)
             die(storage)
             if dies:

@@ -13,11 +13,6 @@ LARGE = 4 * MIB
 """Elements of an array of 16 MiB."""
 
 
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 def read_only(count, value):
     arrays = [np.full(LARGE, value + number, np.float32) for number in range(count)]
     for array in arrays:

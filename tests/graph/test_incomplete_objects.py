@@ -206,6 +206,10 @@ def numbers():
         (Own(), "derive it from milepost.Module"),
         (deque(), "hold its members in a list, tuple or dict instead"),
         (frozenset(), "hold its members in a list, tuple or dict instead"),
+        (Own(), "takes numbers and text for settings"),
+        (np.array(["2026-01-01"], "datetime64[D]"), "dates by astype(str)"),
+        (np.zeros(2, [("a", "i4")]), "each field of records"),
+        (np.ma.array([1, 2], mask=[False, True]), "hold its data and its mask as two arrays"),
     ],
     ids=lambda value: type(value).__name__,
 )

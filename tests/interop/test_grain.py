@@ -5,14 +5,10 @@ import json
 import numpy as np
 import pytest
 
-grain = pytest.importorskip("grain.python")
+pytest.importorskip("grain.python")
+import grain.python as grain
 
-from milepost import Checkpoint, MismatchError, Variable, load_checkpoint  # noqa: E402
-
-
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
+from milepost import Checkpoint, MismatchError, Variable, load_checkpoint
 
 
 def dataset(seed=1):

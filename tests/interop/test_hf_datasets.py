@@ -4,14 +4,10 @@ import itertools
 
 import pytest
 
-datasets = pytest.importorskip("datasets")
+pytest.importorskip("datasets")
+import datasets
 
-from milepost import Checkpoint, MismatchError, Variable  # noqa: E402
-
-
-@pytest.fixture
-def prefix(tmp_path):
-    return str(tmp_path / "ckpt")
+from milepost import Checkpoint, MismatchError, Variable
 
 
 def dataset(buffer_size=1):

@@ -12,13 +12,15 @@ import pytest
 import milepost
 from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError
 
-jax = pytest.importorskip("jax")
-ocp = pytest.importorskip("orbax.checkpoint")
-optax = pytest.importorskip("optax")
+pytest.importorskip("jax")
+pytest.importorskip("orbax.checkpoint")
+pytest.importorskip("optax")
+import jax
+import jax.numpy as jnp
+import optax
+import orbax.checkpoint as ocp
 
-import jax.numpy as jnp  # noqa: E402
-
-import milepost.jax  # noqa: E402
+import milepost.jax
 
 TX = optax.chain(optax.clip(1.0), optax.adam(1e-3))
 

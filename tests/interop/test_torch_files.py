@@ -322,6 +322,7 @@ class TestTensors:
         ],
         ids=["sparse", "quantised", "meta", "conjugate"],
     )
+    # PyTorch says of some kinds that they are new or deprecated.
     @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
     def test_tensors_that_are_not_plain_are_refused(self, tmp_path, tensor, found):
         with pytest.raises(UnsupportedError, match=found):

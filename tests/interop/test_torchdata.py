@@ -8,15 +8,16 @@ import textwrap
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("torchdata")
+import torch
+from torchdata.nodes import Batcher, IterableWrapper, Loader, SamplerWrapper
+from torchdata.stateful_dataloader import StatefulDataLoader
+from torchdata.stateful_dataloader.sampler import RandomSampler
 
-from torchdata.nodes import Batcher, IterableWrapper, Loader, SamplerWrapper  # noqa: E402
-from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
-from torchdata.stateful_dataloader.sampler import RandomSampler  # noqa: E402
+from milepost import Checkpoint, MismatchError, RandomState, Variable
 
-from milepost import Checkpoint, MismatchError, RandomState, Variable  # noqa: E402
-
+# By loaders of torchdata itself.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 
@@ -194,7 +195,7 @@ def test_a_node_without_a_loader_goes_on(prefix):
 
 TRAINING = """
     import os, signal, sys, warnings
-    warnings.simplefilter("ignore")
+    warnings.simplefilter("ignore")  # of other libraries; only what is printed counts
     import torch
     from torchdata.stateful_dataloader import StatefulDataLoader
     import milepost

@@ -23,6 +23,7 @@ from milepost import (
     Checkpoint,
     CheckpointManager,
     CheckpointOptions,
+    MilepostWarning,
     StorageError,
     Variable,
     latest_checkpoint,
@@ -80,7 +81,7 @@ class TestFailures:
             advance(checkpoint, save)
             storage.fail(number, errno.EIO, effect=effect)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 try:
                     advance(checkpoint, save)
                 except AfterCommitError:
@@ -249,7 +250,7 @@ class TestKilled:
                 advance(checkpoint, save)
             storage.fail(number, errno.EIO, times=None)  # nothing that a dead process would do is done
             with contextlib.suppress(StorageError), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 advance(checkpoint, save)
             storage._faults.clear()
             storage._writers.clear()

@@ -6,8 +6,7 @@ import errno
 import os
 import shutil
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,9 @@ from milepost.errors import (
     StorageError,
 )
 from milepost.storage import LocalStorage, MemoryStorage
+from tests.manager.runs import indexes, new, run, value
+
+pytestmark = pytest.mark.filterwarnings("error::milepost.errors.MilepostWarning")
 
 OVERWRITE = CheckpointOptions(overwrite=True)
 
@@ -47,34 +49,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
     monkeypatch.setattr(time, "time", stopped)
     return stopped
-
-
-@pytest.fixture(autouse=True)
-def _no_unexpected_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", MilepostWarning)
-        yield
-
-
-def new(value: float = 0.0) -> Checkpoint:
-    return Checkpoint(v=Variable(np.full(100, value)))
-
-
-def value(checkpoint: Checkpoint) -> float:
-    return float(np.asarray(checkpoint.v)[0])
-
-
-def saved(directory: object, count: int, **arguments: Any) -> CheckpointManager:
-    """A manager that has saved the values 1, 2, ..."""
-    manager = CheckpointManager(new(), str(directory), **{"max_to_keep": None, **arguments})
-    for number in range(1, count + 1):
-        manager.checkpoint.v.assign(np.full(100, float(number)))
-        manager.save()
-    return manager
-
-
-def indexes(directory: Path) -> list[str]:
-    return sorted(path.name.removesuffix(".index") for path in directory.glob("*.index"))
 
 
 def damage(path: str, ending: str = "data-00000-of-00001") -> None:
@@ -122,7 +96,7 @@ class TestArguments:
 
     def test_another_name(self, tmp_path: Path) -> None:
         """Also one with a directory in it."""
-        manager = saved(tmp_path, 3, checkpoint_name="sub/model[1]", max_to_keep=2)
+        manager = run(tmp_path, 3, checkpoint_name="sub/model[1]", keep=2)
         assert manager.latest_checkpoint == f"{tmp_path}/sub/model[1]-3"
         assert indexes(tmp_path / "sub") == ["model[1]-2", "model[1]-3"]
         again = CheckpointManager(new(), tmp_path, 2, checkpoint_name="sub/model[1]")
@@ -132,7 +106,7 @@ class TestArguments:
 class TestNumbers:
     def test_a_number_may_be_given(self, tmp_path: Path) -> None:
         """As an integer or a variable; the save counter counts all the same, and the variable does not."""
-        manager = saved(tmp_path, 1)
+        manager = run(tmp_path, 1)
         step = Variable(np.int64(70))
         assert manager.save(checkpoint_number=7) == f"{tmp_path}/ckpt-7"
         assert manager.save(checkpoint_number=step) == f"{tmp_path}/ckpt-70"
@@ -142,7 +116,7 @@ class TestNumbers:
 
     def test_saving_the_same_number_again_makes_it_the_newest(self, tmp_path: Path) -> None:
         """The list holds it once, at the end."""
-        manager = saved(tmp_path, 2, max_to_keep=2)
+        manager = run(tmp_path, 2, keep=2)
         manager.save(checkpoint_number=1)
         assert [path[-1] for path in manager.checkpoints] == ["2", "1"]
         manager.save(checkpoint_number=9)
@@ -150,7 +124,7 @@ class TestNumbers:
 
     def test_a_process_that_did_not_restore_does_not_overwrite(self, tmp_path: Path) -> None:
         """It is told what to do; nothing has changed, and with the option it goes on."""
-        saved(tmp_path, 2)
+        run(tmp_path, 2)
         fresh = CheckpointManager(new(), tmp_path, None)
         with pytest.raises(CheckpointExistsError, match="restore"):
             fresh.save()
@@ -171,7 +145,7 @@ class TestNumbers:
                 return super().create(path)
 
         storage = Full()
-        manager = saved(tmp_path, 2, options=CheckpointOptions(storage=storage))
+        manager = run(tmp_path, 2, options=CheckpointOptions(storage=storage))
         before = sorted(os.listdir(tmp_path)), (tmp_path / "checkpoint").read_text()
         storage.full = True
         with pytest.raises(StorageError):
@@ -219,7 +193,7 @@ class TestInterval:
     def test_a_failed_save_does_not_count(self, tmp_path: Path) -> None:
         """It can be tried again at the same step, which TensorFlow refuses."""
         step = Variable(np.int64(0))
-        saved(tmp_path, 1)
+        run(tmp_path, 1)
         manager = CheckpointManager(new(), tmp_path, None, step_counter=step, checkpoint_interval=5)
         with pytest.raises(CheckpointExistsError):
             manager.save()
@@ -237,7 +211,7 @@ class TestRestoreOrInitialize:
 
     def test_the_latest_is_restored(self, tmp_path: Path) -> None:
         """Numbering goes on from there."""
-        saved(tmp_path, 3)
+        run(tmp_path, 3)
         manager = CheckpointManager(new(), tmp_path, 2, init_fn=pytest.fail)
         assert manager.restore_or_initialize() == f"{tmp_path}/ckpt-3"
         assert value(manager.checkpoint) == 3
@@ -249,7 +223,7 @@ class TestRestoreOrInitialize:
     @pytest.mark.parametrize("verify", ["checksums", "files", "none"])
     def test_a_bad_one_is_passed_over(self, tmp_path: Path, harm: Any, ending: str, verify: Any) -> None:
         """Whether that shows before or while it is restored; training goes on and may overwrite it."""
-        harm(saved(tmp_path, 3).latest_checkpoint, ending)
+        harm(run(tmp_path, 3).latest_checkpoint, ending)
         manager = CheckpointManager(new(), tmp_path, None, verify=verify)
         with pytest.warns(SkippedCheckpointWarning, match="ckpt-3") as caught:
             assert manager.restore_or_initialize() == f"{tmp_path}/ckpt-2"
@@ -263,7 +237,7 @@ class TestRestoreOrInitialize:
 
     def test_damage_in_what_is_not_restored_yet_counts(self, tmp_path: Path) -> None:
         """Values that wait for their object are verified at once, while there is still an older checkpoint."""
-        damage(saved(tmp_path, 2).checkpoints[-1])
+        damage(run(tmp_path, 2).checkpoints[-1])
         empty = Checkpoint()
         manager = CheckpointManager(empty, tmp_path, None)
         with pytest.warns(SkippedCheckpointWarning, match="ckpt-2"):
@@ -273,7 +247,7 @@ class TestRestoreOrInitialize:
 
     def test_if_all_are_bad_that_is_an_error(self, tmp_path: Path) -> None:
         """Training does not start anew without anyone being told."""
-        for path in saved(tmp_path, 2).checkpoints:
+        for path in run(tmp_path, 2).checkpoints:
             damage(path)
         manager = CheckpointManager(new(), tmp_path, None, init_fn=pytest.fail)
         with pytest.warns(SkippedCheckpointWarning), pytest.raises(CorruptCheckpointError, match="ckpt-1"):
@@ -281,7 +255,7 @@ class TestRestoreOrInitialize:
 
     def test_if_all_are_missing_that_is_an_error(self, tmp_path: Path) -> None:
         """With another name, and the same remedy."""
-        saved(tmp_path, 2)
+        run(tmp_path, 2)
         for index in tmp_path.glob("*.index"):
             index.unlink()
         manager = CheckpointManager(new(), tmp_path, None, init_fn=pytest.fail)
@@ -290,14 +264,14 @@ class TestRestoreOrInitialize:
 
     def test_a_mismatch_is_not_damage(self, tmp_path: Path) -> None:
         """An older checkpoint would not fit either."""
-        saved(tmp_path, 2)
+        run(tmp_path, 2)
         manager = CheckpointManager(Checkpoint(v=Variable(np.zeros(3))), tmp_path, None)
         with pytest.raises(MismatchError):
             manager.restore_or_initialize()
 
     def test_a_state_file_that_is_not_understood_is_an_error(self, tmp_path: Path) -> None:
         """At once, before any training."""
-        saved(tmp_path, 1)
+        run(tmp_path, 1)
         (tmp_path / "checkpoint").write_text("junk")
         with pytest.raises(StateFileError):
             CheckpointManager(new(), tmp_path, 1)
@@ -306,7 +280,7 @@ class TestRestoreOrInitialize:
 class TestLatest:
     def test_is_verified_when_it_is_asked_for(self, tmp_path: Path) -> None:
         """Making a manager reads no data."""
-        damage(saved(tmp_path, 2).checkpoints[-1])
+        damage(run(tmp_path, 2).checkpoints[-1])
         manager = CheckpointManager(new(), tmp_path, None)
         with pytest.warns(SkippedCheckpointWarning, match="ckpt-2"):
             assert manager.latest_checkpoint == f"{tmp_path}/ckpt-1"
@@ -316,7 +290,7 @@ class TestLatest:
 
     def test_a_save_makes_it_known(self, tmp_path: Path) -> None:
         """What was just saved needs no verification, nor does anything older then."""
-        damage(saved(tmp_path, 2).checkpoints[-1])
+        damage(run(tmp_path, 2).checkpoints[-1])
         manager = CheckpointManager(new(), tmp_path, None)
         path = manager.save(checkpoint_number=9, options=OVERWRITE)
         assert manager.latest_checkpoint == path
@@ -333,7 +307,7 @@ class TestLatest:
                     then()
                 return super().open(path)
 
-        saved(tmp_path, 1)
+        run(tmp_path, 1)
         storage = Interrupting()
         manager = CheckpointManager(new(), tmp_path, None, options=CheckpointOptions(storage=storage))
         storage.then = lambda: manager.save(
@@ -356,14 +330,14 @@ class TestLatest:
 class TestRetention:
     def test_the_newest_are_kept(self, tmp_path: Path) -> None:
         """Files and list agree, and nothing else is in the directory."""
-        manager = saved(tmp_path, 5, max_to_keep=2)
+        manager = run(tmp_path, 5, keep=2)
         assert manager.checkpoints == [f"{tmp_path}/ckpt-4", f"{tmp_path}/ckpt-5"]
         files = [f"ckpt-{number}.{ending}" for number in (4, 5) for ending in ("data-00000-of-00001", "index")]
         assert sorted(os.listdir(tmp_path)) == ["checkpoint", *files]
 
     def test_without_a_limit_all_are_kept(self, tmp_path: Path) -> None:
         """And all are listed."""
-        assert len(saved(tmp_path, 7).checkpoints) == 7 == len(indexes(tmp_path))
+        assert len(run(tmp_path, 7).checkpoints) == 7 == len(indexes(tmp_path))
 
     def test_one_an_hour_is_preserved(self, tmp_path: Path, clock: Clock) -> None:
         """Saving every twenty minutes with two kept, every third survives, also over restarts."""
@@ -376,7 +350,7 @@ class TestRetention:
 
     def test_without_timestamps_all_are_managed(self, tmp_path: Path) -> None:
         """What `Checkpoint.save` or TensorFlow 1 listed is deleted in its turn, and times are those of the files."""
-        saved(tmp_path, 3)
+        run(tmp_path, 3)
         update_checkpoint_state(tmp_path, "ckpt-3", ["ckpt-1", "ckpt-2", "ckpt-3", "missing"][:3])
         os.utime(tmp_path / "ckpt-1.index", (1000, 1000))
         manager = CheckpointManager(new(), tmp_path, 2)
@@ -386,7 +360,7 @@ class TestRetention:
 
     def test_a_clock_that_went_back_deletes_nothing(self, tmp_path: Path, clock: Clock) -> None:
         """What is on the disk stays, and a warning says so."""
-        saved(tmp_path, 3)
+        run(tmp_path, 3)
         clock.now -= 24 * 3600
         with pytest.warns(MilepostWarning, match="clock"):
             manager = CheckpointManager(new(), tmp_path, 1)
@@ -403,7 +377,7 @@ class TestRetention:
         """Deleting the old entry does not delete the files of the new one."""
         monkeypatch.chdir(tmp_path)
         os.symlink("run", "link")
-        saved("run", 2)
+        run("run", 2)
         alias = alias.format(tmp_path / "run")
         (tmp_path / "run/checkpoint").write_text(
             f'model_checkpoint_path: "{os.path.abspath(alias)}/ckpt-2"\n'
@@ -442,7 +416,7 @@ class TestRetention:
         Checkpoint(v=Variable(1.0)).write(tmp_path / "best-0")
         for name in ("ckpt-1.meta", "ckpt-1.index.txt", "notes"):
             (tmp_path / name).write_text("mine")
-        saved(tmp_path, 3, max_to_keep=1)
+        run(tmp_path, 3, keep=1)
         assert sorted(path.name for path in tmp_path.iterdir() if path.read_bytes() == b"mine") == [
             "ckpt-1.index.txt",
             "ckpt-1.meta",
@@ -505,7 +479,7 @@ class TestLeftovers:
             def remove(self, path: str) -> None:
                 raise StorageError("refused", errno=errno.EROFS, file=path)
 
-        saved(tmp_path, 1)
+        run(tmp_path, 1)
         (tmp_path / "checkpoint.milepost-0123456789abcdef.tmp").write_text("x")
         with pytest.warns(MilepostWarning, match="leftovers"):
             manager = CheckpointManager(new(), tmp_path, 1, options=CheckpointOptions(storage=ReadOnly()))
@@ -516,7 +490,7 @@ class TestStorage:
     def test_everything_is_in_the_storage_of_the_options(self) -> None:
         """Saves, restores, state and retention."""
         options = CheckpointOptions(storage=MemoryStorage())
-        manager = saved("run", 3, max_to_keep=2, options=options)
+        manager = run("run", 3, keep=2, options=options)
         again = CheckpointManager(new(), "run", 2, options=options)
         assert again.restore_or_initialize() == "run/ckpt-3" == manager.latest_checkpoint
         assert value(again.checkpoint) == 3
@@ -534,7 +508,7 @@ class TestStorage:
 
     def test_a_directory_can_be_moved(self, tmp_path: Path) -> None:
         """Nothing in it names the place where it was."""
-        saved(tmp_path / "a", 2)
+        run(tmp_path / "a", 2)
         shutil.move(tmp_path / "a", tmp_path / "b")
         assert CheckpointManager(new(), tmp_path / "b", 2).restore_or_initialize() == f"{tmp_path}/b/ckpt-2"
         state = get_checkpoint_state(tmp_path / "b")

@@ -17,7 +17,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, latest_checkpoint
 from milepost.bundle import find_prefixes, open_bundle
-from milepost.errors import StorageError, UnrestoredWarning
+from milepost.errors import MilepostWarning, StorageError, UnrestoredWarning
 from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 
@@ -113,7 +113,7 @@ class TestKilledProcess:
             storage = FaultyStorage()
             storage.fail(number, errno.EIO, times=None)
             with contextlib.suppress(StorageError), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 train(storage, 2)
             storage._faults.clear()
             storage._writers.clear()
@@ -172,7 +172,7 @@ class TestRefusal:
             storage.settle()
             storage.fail(number, code, effect=effect)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore", MilepostWarning)
                 try:
                     checkpoint, manager = open_run(storage)
                     restored = manager.restore_or_initialize()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, latest_checkpoint
+from milepost import CheckpointManager, CheckpointOptions, latest_checkpoint
 from milepost.engine.state_file import update_checkpoint_state
 from milepost.errors import (
     CheckpointExistsError,
@@ -24,38 +22,13 @@ from milepost.errors import (
     UnsupportedError,
 )
 from milepost.storage import MemoryStorage
+from tests.manager.runs import indexes, new, run, value
 
-
-@pytest.fixture(autouse=True)
-def _no_unexpected_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", MilepostWarning)
-        yield
-
-
-def new(value: float = 0.0) -> Checkpoint:
-    return Checkpoint(v=Variable(np.full(10, value)))
-
-
-def value(checkpoint: Any) -> float:
-    return float(np.asarray(checkpoint.v)[0])
-
-
-def run(directory: Any, saves: int, keep: int | None = None, **arguments: Any) -> CheckpointManager:
-    """A run that begins anew and saves the values 1, 2, ..."""
-    manager = CheckpointManager(new(), directory, keep, **arguments)
-    for number in range(1, saves + 1):
-        manager.checkpoint.v.assign(np.full(10, float(number)))
-        manager.save()
-    return manager
+pytestmark = pytest.mark.filterwarnings("error::milepost.errors.MilepostWarning")
 
 
 def files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-
-
-def indexes(directory: Path) -> list[str]:
-    return sorted(path.name.removesuffix(".index") for path in directory.glob("*.index"))
 
 
 class TestRunsThatDidNotRestore:
@@ -292,7 +265,7 @@ class TestTwoManagers:
         latest, best = managers(2)
         for number in range(1, 7):
             for manager in (latest, best) if number % 3 == 0 else (latest,):
-                manager.checkpoint.v.assign(np.full(10, float(number if manager is latest else -number)))
+                manager.checkpoint.v.assign(np.full(100, float(number if manager is latest else -number)))
                 manager.save()
         assert indexes(tmp_path) == ["best-1", "best-2", "latest-5", "latest-6"]
         again, best_again = managers(1)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, latest_checkpoint
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, MilepostWarning, Variable, latest_checkpoint
 
 tf: Any = pytest.importorskip("tensorflow")
 needs_last_checkpoint_step = pytest.mark.skipif(
@@ -101,7 +101,7 @@ class TestSideBySide:
                     continue
                 for side in sides:
                     with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
+                        warnings.simplefilter("ignore", MilepostWarning)
                         if step in ("restart", "restore"):
                             side.restart()
                         if step == "restore":

@@ -52,7 +52,7 @@ def run(case: Case, directory: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    warnings.simplefilter("ignore")
+    warnings.simplefilter("ignore")  # Keras and its backends deprecate much; results are what counts here
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as directory:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tests.notes import Notes
 from tests.zoo.checks import STAGES
 from tests.zoo.namespaces import NAMESPACES, Case, cases, classes
 from tests.zoo.recipe import keras
@@ -27,19 +28,6 @@ weights and the loss of the model that they train.
 
 Written by `python -m tests.zoo.table`; a test compares it with what the objects do.
 """
-
-
-class Notes:
-    """Numbered notes, each text once."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, int] = {}
-
-    def reference(self, text: str) -> str:
-        return f"[{self._texts.setdefault(text, len(self._texts) + 1)}]"
-
-    def lines(self) -> list[str]:
-        return [f"{number}. {text}" for text, number in self._texts.items()]
 
 
 def table(results: Results) -> str:

@@ -1,12 +1,11 @@
 """Every public layer, optimizer, schedule and metric of Keras 3 round-trips, on every backend."""
 
-import fcntl
 import importlib.util
-import json
 from pathlib import Path
 
 import pytest
 
+from tests.once import computed_once
 from tests.zoo.checks import STAGES
 from tests.zoo.namespaces import cases, without_recipe
 from tests.zoo.recipe import keras
@@ -21,15 +20,8 @@ pytestmark = pytest.mark.timeout(1500)
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory):
-    """The results of all cases, by backend; where tests run in several processes, the first one computes them."""
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if own.name.startswith("popen-") else own
-    file = shared / "zoo.json"
-    with Path(shared, "zoo.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not file.exists():
-            file.write_text(json.dumps(run_all()))
-    return json.loads(file.read_text())
+    """The results of all cases, by backend."""
+    return computed_once(tmp_path_factory, "zoo", run_all)
 
 
 def test_every_public_class_has_a_recipe():

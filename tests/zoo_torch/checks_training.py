@@ -85,7 +85,7 @@ def check_optimizer(recipe: OptimizerRecipe, directory: Path) -> dict[str, Any]:
                 {key.split("/")[-3] for key, _ in milepost.list_variables(path) if "OPTIMIZER_SLOT" in key}
             )
         wanted = [source.state(), source.train(range(3, 6)), source.state()]
-        result[stage] = outcome(lambda: _train_on(stage, Training(recipe, 2, dtype), path, wanted))  # noqa: B023
+        result[stage] = outcome(lambda: _train_on(stage, Training(recipe, 2, dtype), path, wanted))  # noqa: B023 - called at once
     return result
 
 
@@ -127,7 +127,7 @@ def check_scheduler(recipe: SchedulerRecipe, directory: Path) -> dict[str, Any]:
         _run(recipe, source, schedule, range(6))
         path = saved.write(directory / str(number))
         wanted = [_settings(source), _run(recipe, source, schedule, range(6, 22)), plain(schedule.state_dict())]
-        result[stage] = outcome(lambda: _schedule_on(stage, recipe, path, wanted))  # noqa: B023
+        result[stage] = outcome(lambda: _schedule_on(stage, recipe, path, wanted))  # noqa: B023 - called at once
     return result
 
 

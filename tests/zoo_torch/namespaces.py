@@ -118,7 +118,7 @@ def run_all() -> dict[str, dict[str, Any]]:
     results, threads = {}, torch.get_num_threads()
     torch.set_num_threads(1)  # so little is computed that they would only wait for each other
     with tempfile.TemporaryDirectory() as directory, torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # many classes of PyTorch are deprecated, and say so
         for number, case in enumerate(cases()):
             try:
                 found = CHECKS.get(case.namespace, check)(case.recipe, Path(directory, str(number)))

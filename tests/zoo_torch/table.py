@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tests.notes import Notes
 from tests.zoo_torch.checks_modules import REFUSED
 from tests.zoo_torch.namespaces import BASES, RECIPES, cases, run_all, stages
 from tests.zoo_torch.recipe import torch
@@ -37,19 +38,6 @@ and one that is made after the restore (*late*). Saved and restored *before the 
 made after the restore of its optimizer (*late*). With learning rates that are tensors, which stay the same objects.
 Numbers include the parameters and hyperparameters of the optimizer.""",
 }
-
-
-class Notes:
-    """Numbered notes, each text once."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, int] = {}
-
-    def reference(self, text: str) -> str:
-        return f"[{self._texts.setdefault(text, len(self._texts) + 1)}]"
-
-    def lines(self) -> list[str]:
-        return [f"{number}. {text}" for text, number in self._texts.items()]
 
 
 def version() -> str:

@@ -1,13 +1,12 @@
 """Every public module, optimizer and scheduler of PyTorch round-trips."""
 
-import fcntl
-import json
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from tests.once import computed_once
 from tests.zoo_torch.checks_modules import NOTHING, REFUSED
 from tests.zoo_torch.namespaces import cases, run_all, without_recipe
 from tests.zoo_torch.table import table, version
@@ -18,15 +17,8 @@ CASES = list(cases())
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory):
-    """The results of all cases; where tests run in several processes, the first one computes them."""
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if own.name.startswith("popen-") else own
-    file = shared / "zoo_torch.json"
-    with Path(shared, "zoo_torch.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not file.exists():
-            file.write_text(json.dumps(run_all()))
-    return json.loads(file.read_text())
+    """The results of all cases."""
+    return computed_once(tmp_path_factory, "zoo_torch", run_all)
 
 
 def test_every_public_class_has_a_recipe():

@@ -46,7 +46,7 @@ def run(peer: Peer, scratch: Path) -> Finding:
 
 def _tried(mark: Path, *attempts: Callable[[], object]) -> str:
     for attempt in attempts:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # whatever it raises, the mark tells whether code ran
             attempt()
     ran = mark.exists()
     mark.unlink(missing_ok=True)

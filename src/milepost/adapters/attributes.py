@@ -44,7 +44,7 @@ class _Watch:
                 try:
                     look_again(obj)
                 except MilepostError:
-                    with contextlib.suppress(AttributeError):
+                    with contextlib.suppress(AttributeError):  # a setter of its own may have set no such attribute
                         delattr(obj, name)
                     raise
             self.end()

@@ -26,7 +26,7 @@ from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
-from milepost.graph.adapter import adapter_of
+from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency, hold_state, wrap
 from milepost.graph.module import _NOW_NUMBERS, _UNTRACKED
 from milepost.graph.plain_places import StateHolder, Unsaveable
@@ -400,10 +400,15 @@ def _followed(root: Any) -> Any:
 
 
 def _not_trackable(name: str, value: Any) -> UntrackableError:
+    adapter = adapter_of_type(type(value))
+    omission = adapter.omission(value) if adapter is not None else None
+    remedy = omission.remedy if omission is not None else ""
+    if not remedy:
+        remedy = "name it, as in Checkpoint(epoch=3)" if type(value) in PLAIN else remedy_for_state(value)
     return UntrackableError(
         "a checkpoint expects its arguments to be trackable objects",
         key=name,
         expected="a Module, Variable, array, number, text, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy="name it, as in Checkpoint(epoch=3)" if type(value) in PLAIN else remedy_for_state(value),
+        remedy=remedy,
     )

@@ -123,7 +123,7 @@ class GraphBuilder:
             self._add_leaf(node, item)
         if live is None and item.children and item.has_value and id(item) in self._packable and self._reader.packs:
             # Who comes for it later will be an object that says what state it is in.
-            with suppress(UnsupportedError):
+            with suppress(UnsupportedError):  # what cannot be one state is as many values
                 self._add_packed(node, item)
                 return node
         edges = self._edges[live] if live is not None else {}

@@ -320,7 +320,7 @@ def _is_file(*parts: str) -> bool:
 
 
 def _directories(path: str) -> list[str]:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # it is no directory, or the text no path
         return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
     return []
 

@@ -1,4 +1,4 @@
-"""Places of plain values: of the numbers, text and None that a program has put into a checkpoint itself.
+"""Places of plain values: of the numbers (NumPy's scalars too), text and None that a program has put into a checkpoint.
 
 Such a value is state if it is an attribute of a `Checkpoint`, or a member of a list, dict or tuple that is reached from one
 through lists, dicts and tuples only. The same value in an attribute of a `Module` or of a framework's object is a setting.
@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of
-from milepost.graph.numbers import NUMBERS
 from milepost.graph.places import CheckedLeaf, Node, Place, place_of_tree
 from milepost.graph.plain_values import PLAIN, TYPE_NAMES
-from milepost.graph.text import TEXTS
 from milepost.graph.trees import is_functional, is_tuple
 
 
@@ -64,6 +62,7 @@ class Unsaveable:
         self.value = value
 
 
+_NAMES: Final = frozenset(TYPE_NAMES.values())
 PLAIN_PLACES: Final = (PlainLeaf, PlainNode)
 
 
@@ -93,16 +92,14 @@ def type_name(obj: Any) -> str:
         >>> type_name(Leaf(None, "x"))
         ''
     """
-    if type(obj) is PlainLeaf:
-        return type(obj.value).__name__
-    if type(obj) is CheckedLeaf and (type(obj.value) in NUMBERS or type(obj.value) in TEXTS):
-        return type(obj.value).__name__
+    if type(obj) is PlainLeaf or type(obj) is CheckedLeaf:
+        return TYPE_NAMES.get(type(obj.value), "")
     return "tuple" if type(obj) is PlainNode and type(obj.value) is tuple else ""
 
 
 def is_type_name(name: str) -> bool:
     """Whether this is the name of a type of plain values."""
-    return name in TYPE_NAMES
+    return name in _NAMES
 
 
 def _kind_of_place(value: Any, *, in_tuple: bool = False) -> type[Place] | None:

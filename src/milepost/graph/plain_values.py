@@ -1,4 +1,4 @@
-"""Python's numbers, text and None as values of their own.
+"""Python's numbers, text and None, and scalars of NumPy, as values of their own.
 
 =========  ==========================================================================
 type       saved as
@@ -12,12 +12,15 @@ bytes      a string scalar
 None       a bool tensor of shape [0], which no number can be mistaken for
 =========  ==========================================================================
 
+A scalar of NumPy is saved with its own element type, and as an attribute that TensorFlow sees, like an array.
+
 The name of the type stands in the object graph (`milepost.graph.object_graph`), so that a value comes back with the type
 that was saved, whatever stands in its place by then.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 import numpy as np
@@ -29,11 +32,6 @@ from milepost.graph.numbers import NUMBERS, scalar_like, taken_by_scalar
 from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
-PLAIN: Final[frozenset[type]] = frozenset({bool, int, float, complex, str, bytes, type(None)})
-"""The types, exactly; a subclass has more to it than its value."""
-TYPE_NAMES: Final = frozenset(kind.__name__ for kind in PLAIN)
-"""Their names, as the object graph has them."""
-
 _BOOL: Final = NUMBERS[bool]
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _NOTHING: Final = np.zeros(0, np.bool_)
@@ -44,15 +42,29 @@ _SCALARS: Final = frozenset(
     or (dtype.numpy.names is None and any(kind in dtype.name for kind in ("int", "float", "complex")))
 )
 """Element types of which one element is a number, or text, of Python's."""
+_OF_NUMPY: Final[dict[str, type]] = {
+    **{f"numpy.{dtype.name}": dtype.numpy.type for dtype in _SCALARS if not dtype.is_bytes},
+    "numpy.str": np.str_,
+    "numpy.bytes": np.bytes_,
+}
+TYPE_NAMES: Final[dict[type, str]] = {
+    **{kind: kind.__name__ for kind in (bool, int, float, complex, str, bytes, type(None))},
+    **{kind: name for name, kind in _OF_NUMPY.items()},
+}
+"""The types, exactly, since a subclass has more to it than its value; and their names, as the object graph has them."""
+PLAIN: Final[frozenset[type]] = frozenset(TYPE_NAMES)
+"""The types."""
 
 
 def plain_value(value: Any) -> Value:
     """A plain value as a value to be saved."""
     kind = type(value)
-    if kind is str:
+    if isinstance(value, str):
         return _text(value.encode("utf-8", "surrogatepass"))
-    if kind is bytes:
-        return _text(value)
+    if isinstance(value, bytes):
+        return _text(bytes(value))
+    if isinstance(value, np.generic):
+        return Value(VARIABLE_VALUE, DType.of(value.dtype), (), lambda: np.array(value))
     if value is None:
         return Value(VARIABLE_VALUE, _BOOL, (0,), _NOTHING, private=True)
     if kind is int and value not in _INT64:
@@ -68,12 +80,16 @@ def _text(data: bytes) -> Value:
 def taken_value(value: Any, saved_as: str) -> Value:
     """What a plain value takes in a restore: any number, text or None, since it need not be of its own type.
 
+    A scalar of NumPy takes its own type only, where something else than a plain value was saved.
+
     Args:
         value: The live value.
         saved_as: The name of the type that was saved, or empty if something else than a plain value was.
     """
     shape = (0,) if saved_as == "NoneType" else ()
     live = plain_value(value)
+    if not saved_as and isinstance(value, np.generic):
+        return live
     return Value(VARIABLE_VALUE, live.dtype, shape, live.source, accepts=_SCALARS, private=True)
 
 
@@ -113,6 +129,9 @@ def from_saved(array: Array, saved_as: str, live: Any) -> Any:
     if array.shape:
         return None
     element = array[()]
+    wanted = _OF_NUMPY.get(saved_as, type(live) if not saved_as and isinstance(live, np.generic) else None)
+    if wanted is not None:
+        return _scalar(element, wanted, saved_as)
     if not isinstance(element, (bytes, str)):
         name = array.dtype.name
         if array.dtype.kind == "b":
@@ -128,6 +147,22 @@ def from_saved(array: Array, saved_as: str, live: Any) -> Any:
     except ValueError:
         if not saved_as:
             return data
-        raise CorruptCheckpointError(
-            "a saved value is not of the type that the object graph names", expected=saved_as, found=f"{data!r:.80}"
-        ) from None
+        raise _of_another_type(saved_as, data) from None
+
+
+def _scalar(element: Any, kind: type, saved_as: str) -> Any:
+    if type(element) is kind:
+        return element
+    data = element.encode() if isinstance(element, str) else element
+    if isinstance(data, bytes) and kind is np.bytes_:
+        return np.bytes_(data)
+    if isinstance(data, bytes) and kind is np.str_:
+        with contextlib.suppress(UnicodeDecodeError):  # the error below names the value
+            return np.str_(data.decode("utf-8", "surrogatepass"))
+    raise _of_another_type(saved_as or kind.__name__, element)
+
+
+def _of_another_type(expected: str, found: Any) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        "a saved value is not of the type that the object graph names", expected=expected, found=f"{found!r:.80}"
+    )

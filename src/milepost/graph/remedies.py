@@ -37,6 +37,8 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     """
     kind = type(value)
     name = kind.__name__
+    if issubclass(kind, np.ndarray):
+        return f"hold it as arrays of numbers or text, as dates by astype(str) and each field of records, {_LEAVE}"
     if has_adapter:
         return "wrap it in milepost.NoDependency if it need not be saved"
     if kind.__module__.startswith("torch.utils.data") and "DataLoader" in name:
@@ -61,8 +63,8 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
         return kept
     own = "make it a subclass of milepost.Module" if is_dataclass(kind) else "derive it from milepost.Module"
     return (
-        f"if {name} is a class of your own, {own}, so that its attributes are saved, or give it state_dict() and "
-        f"load_state_dict(state); otherwise {kept}"
+        f"if {name} is a class of your own, {own}, which saves the variables and arrays in its attributes but takes "
+        f"numbers and text for settings, or give it state_dict() and load_state_dict(state); otherwise {kept}"
     )
 
 

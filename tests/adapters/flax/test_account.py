@@ -7,13 +7,14 @@ import datetime
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
 pytest.importorskip("flax.nnx")
-import jax.numpy as jnp  # noqa: E402
-from flax import nnx  # noqa: E402
+import jax
+import jax.numpy as jnp
+from flax import nnx
 
-import milepost  # noqa: E402
-import milepost.jax  # noqa: E402
+import milepost
+import milepost.jax
 
 
 class Momentum(nnx.Variable):

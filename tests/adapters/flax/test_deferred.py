@@ -17,11 +17,6 @@ import milepost
 from tests.adapters.flax.models import Net, keys, train_step, trainer
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ckpt"
-
-
 def linear(seed):
     return nnx.Linear(3, 3, rngs=nnx.Rngs(seed))
 
@@ -171,7 +166,7 @@ def test_nothing_is_kept_of_a_model_that_is_gone(path, saved):
     kept = [weakref.ref(each) for each in (net, net.base, status)]
     del net, status
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", milepost.UnrestoredWarning)
         gc.collect()
     assert [each() for each in kept] == [None, None, None]
 
@@ -206,7 +201,7 @@ def test_without_the_status_another_restore_lets_a_late_layer_be_saved_again(pat
     net = nnx.Dict(base=linear(1))
     checkpoint = milepost.Checkpoint(net=net)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", milepost.UnrestoredWarning)
         checkpoint.read(path)
         gc.collect()
     net["head"] = linear(2)

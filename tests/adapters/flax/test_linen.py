@@ -19,11 +19,6 @@ import milepost
 from tests.adapters.flax.models import INPUTS, TARGETS, keys
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ckpt"
-
-
 class Model(linen.Module):
     @linen.compact
     def __call__(self, x, train=False):

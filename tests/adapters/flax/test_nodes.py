@@ -14,11 +14,6 @@ from milepost.graph.traversal import walk
 from tests.adapters.flax.models import Net, Stack, keys, trainer
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ckpt"
-
-
 def linear(seed=0):
     return nnx.Linear(3, 3, rngs=nnx.Rngs(seed))
 

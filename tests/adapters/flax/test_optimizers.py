@@ -30,11 +30,6 @@ MANY = {
 }
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ckpt"
-
-
 def state_of(checkpoint):
     state = nnx.state((checkpoint.net, checkpoint.optimizer), nnx.Not(nnx.RngKey))
     return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]

@@ -12,11 +12,6 @@ import milepost
 from tests.adapters.flax.models import Stack, train_step, trainer
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ckpt"
-
-
 def names(entries):
     return [entry.key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE") for entry in entries]
 

@@ -17,11 +17,6 @@ import milepost
 from tests.adapters.flax.models import INPUTS, TARGETS, Net, train_step, trainer
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ckpt"
-
-
 def linear(seed=0):
     return nnx.Linear(3, 3, rngs=nnx.Rngs(seed))
 

@@ -22,11 +22,6 @@ KINDS = {
 DTYPES = [*("float32", "float16", "int8", "uint8", "int32", "uint32", "bool", "complex64"), ml_dtypes.bfloat16]
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ckpt"
-
-
 def carried(path, saved, live, **options):
     """``live``, restored from what ``saved`` was saved as."""
     milepost.Checkpoint(v=saved).write(path)

@@ -9,8 +9,11 @@ import pytest
 
 import milepost
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+pytest.importorskip("jax")
+import jax
+import jax.numpy as jnp
+
+from tests.adapters.jax.restoring import restored
 
 DTYPES = [
     "bool",
@@ -37,19 +40,8 @@ DTYPES = [
 ]
 
 
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 def written(path, **values):
     return milepost.Checkpoint(**values).write(path)
-
-
-def restored(path, **values):
-    checkpoint = milepost.Checkpoint(**values)
-    checkpoint.read(path).assert_consumed().assert_existing_objects_matched()
-    return checkpoint
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -4,11 +4,11 @@ import pytest
 
 import milepost
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
+import jax
+import jax.numpy as jnp
 
-import jax.numpy as jnp  # noqa: E402
-
-import milepost.jax  # noqa: E402
+import milepost.jax
 
 LEVELS = 1000
 KINDS = {

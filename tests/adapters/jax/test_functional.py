@@ -9,15 +9,11 @@ import pytest
 
 import milepost
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+pytest.importorskip("jax")
+import jax
+import jax.numpy as jnp
 
-import milepost.jax  # noqa: E402 - needs JAX
-
-
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "ckpt")
+import milepost.jax
 
 
 def state(value):

@@ -2,10 +2,13 @@
 
 import pytest
 
-jax = pytest.importorskip("jax", reason="JAX is not installed")
-jnp = pytest.importorskip("jax.numpy")
-optax = pytest.importorskip("optax", reason="Optax is not installed")
-import milepost.jax  # noqa: E402 - it needs JAX
+pytest.importorskip("jax", reason="JAX is not installed")
+pytest.importorskip("optax", reason="Optax is not installed")
+import jax
+import jax.numpy as jnp
+import optax
+
+import milepost.jax
 
 try:
     GPU = jax.devices("gpu")[0]

@@ -4,21 +4,12 @@ import pytest
 
 import milepost
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+pytest.importorskip("jax")
+import jax
+import jax.numpy as jnp
 
-import milepost.jax  # noqa: E402
-
-
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
-def restored(path, **values):
-    checkpoint = milepost.Checkpoint(**values)
-    checkpoint.read(path).assert_consumed().assert_existing_objects_matched()
-    return checkpoint
+import milepost.jax
+from tests.adapters.jax.restoring import restored
 
 
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])

@@ -12,11 +12,6 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 def layers(count, value):
     return {f"layer_{i}": {"kernel": jnp.full((2, 2), value), "bias": jnp.full(2, value)} for i in range(count)}
 

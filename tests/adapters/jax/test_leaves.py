@@ -5,12 +5,12 @@ import datetime
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
+import jax
+import jax.numpy as jnp
 
-import jax.numpy as jnp  # noqa: E402
-
-import milepost  # noqa: E402
-import milepost.jax  # noqa: E402
+import milepost
+import milepost.jax
 
 
 @pytest.mark.parametrize("text", ["hello", "", "größer", b"\xff\x00", b""])

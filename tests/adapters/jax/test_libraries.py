@@ -4,20 +4,13 @@ import pytest
 
 import milepost
 
-jax = pytest.importorskip("jax")
-optax = pytest.importorskip("optax")
-jnp = jax.numpy
+pytest.importorskip("jax")
+pytest.importorskip("optax")
+import jax
+import jax.numpy as jnp
+import optax
 
-
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
-def restored(path, **values):
-    checkpoint = milepost.Checkpoint(**values)
-    checkpoint.read(path).assert_consumed().assert_existing_objects_matched()
-    return checkpoint
+from tests.adapters.jax.restoring import restored
 
 
 def keys(path):

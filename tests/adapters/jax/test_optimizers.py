@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("jax")
-optax = pytest.importorskip("optax")
-from tests.adapters.jax.optimizers import check, names  # noqa: E402 - needs Optax
-from tests.adapters.jax.table import table  # noqa: E402
+pytest.importorskip("optax")
+import optax
+
+from tests.adapters.jax.optimizers import check, names
+from tests.adapters.jax.table import table
 
 PAGE = Path(__file__).parents[3] / "docs" / "jax_coverage.md"
 pytestmark = pytest.mark.filterwarnings("ignore")  # Optax's own, of arguments that will change

@@ -12,11 +12,12 @@ import pytest
 import milepost
 from milepost.graph.containers import DictWrapper, ListWrapper
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
+import jax
+import jax.numpy as jnp
 
-import milepost.jax  # noqa: E402
-
-jnp = jax.numpy
+import milepost.jax
+from tests.adapters.jax.restoring import restored
 
 
 class Pair(typing.NamedTuple):
@@ -45,19 +46,8 @@ jax.tree_util.register_pytree_node(
 )
 
 
-@pytest.fixture
-def path(tmp_path):
-    return str(tmp_path / "ckpt")
-
-
 def zeros(tree):
     return jax.tree.map(lambda leaf: leaf * 0 if isinstance(leaf, (jax.Array, np.ndarray)) else leaf, tree)
-
-
-def restored(path, **values):
-    checkpoint = milepost.Checkpoint(**values)
-    checkpoint.read(path).assert_consumed().assert_existing_objects_matched()
-    return checkpoint
 
 
 def keys(path):

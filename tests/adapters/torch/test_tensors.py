@@ -213,7 +213,7 @@ def test_another_element_type_is_refused(tmp_path):
         restored(path, a=torch.zeros(2))
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # PyTorch says of some kinds that they are new or deprecated
 @pytest.mark.parametrize(
     ("make", "reason"),
     [

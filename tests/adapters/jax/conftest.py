@@ -1,9 +1,9 @@
-"""What holds for all tests of checkpoints."""
+"""What holds for all tests of JAX's objects."""
 
 import pytest
 
 
 @pytest.fixture
-def prefix(tmp_path):
+def path(tmp_path):
     """Where a test may save."""
     return str(tmp_path / "ckpt")

@@ -5,6 +5,7 @@ import functools
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import milepost
@@ -139,6 +140,18 @@ def torch_objects(torch):
     yield "torch.optim.Optimizer", torch.optim.SGD([torch.ones(1)])
 
 
+def failed_call(keras):
+    """What Keras makes of an exception in a layer."""
+
+    class Failing(keras.layers.Layer):
+        def call(self, inputs):
+            raise ValueError("this layer fails")
+
+    with pytest.raises(ValueError, match="this layer fails") as failure:
+        Failing()(np.zeros((1, 1), "float32"))
+    return failure.value
+
+
 def keras_objects(keras):
     optimizer = keras.optimizers.Adam()
     optimizer.build([keras.Variable([1.0])])
@@ -148,11 +161,50 @@ def keras_objects(keras):
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(loss="mse")
     yield "keras.Model", model
+    yield "keras.layers.Layer", keras.layers.Dense(1)
+    yield "keras.metrics.Metric", keras.metrics.Accuracy()
+    yield "exception of a layer", failed_call(keras)
+    pytest.importorskip("jax")
+    yield "trainer with JAX", importlib.import_module("keras.src.backend.jax.trainer").JAXTrainer()
 
 
 def tensorflow_objects(tf):
-    yield "tf.Module", tf.Module()
+    module = tf.Module()
+    module.variables_held = [tf.Variable(1.0)]
+    yield "tf.Module", module
+    yield "list of a tf.Module", module.variables_held
+    yield "DelegatingTrackableMixin", tf.__internal__.tracking.DelegatingTrackableMixin(module)
+    yield "tf.Variable", tf.Variable(1.0)
+    yield "part of a ShardedVariable", tf.__internal__.distribute.ShardedVariable([tf.Variable([1.0])]).variables[0]
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        yield "variable of a tf.distribute.MirroredStrategy", tf.Variable(1.0)
+    aggregating = importlib.import_module("tensorflow.python.distribute.ps_values").AggregatingVariable
+    parts = tf.distribute.get_strategy(), tf.Variable(1.0), tf.VariableAggregation.SUM
+    yield "variable of a parameter server", aggregating(*parts)
+    yield "tf.Graph", tf.Graph()
+    with_seed = importlib.import_module("tensorflow.python.eager.context").Context()
+    with_seed._set_global_seed(1)  # which makes _rng
+    yield "eager context", with_seed
+    yield "tf.compat.v1.train.AdamOptimizer", tf.compat.v1.train.AdamOptimizer()
     yield "tf.lookup.experimental.MutableHashTable", tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+    yield "tf.data.Dataset", tf.data.Dataset.range(3).shuffle(2)
+
+
+def keras_2_objects(keras):
+    model = keras.Sequential([keras.layers.Dense(1), keras.layers.Dropout(0.5)])
+    model.compile(keras.optimizers.Adam(), "mse")
+    model.fit(np.zeros((1, 1)), np.zeros((1, 1)), verbose=0)  # which makes _training_state
+    yield "Model", model
+    yield "optimizers.Adam", model.optimizer
+    yield "optimizers.legacy.Adam", keras.optimizers.legacy.Adam()
+    yield "layers.Dropout", model.layers[1]
+    yield "generator of a layer", model.layers[1]._random_generator
+    yield "layers.LSTM", keras.layers.LSTM(1, stateful=True)
+    yield "layers.StringLookup", keras.layers.StringLookup(vocabulary=["a"])
+    mixed = keras.layers.Dense(1, dtype=keras.mixed_precision.Policy("mixed_bfloat16"))
+    mixed.build((1, 1))
+    yield "variable of a mixed policy", mixed.kernel
+    yield "exception of a layer", failed_call(keras)
 
 
 def flax_objects(flax):
@@ -174,7 +226,17 @@ def flax_objects(flax):
 def test_objects_of_the_installed_version_have_the_attributes(framework, objects):
     library = installed(framework)
     listed = importlib.import_module(f"milepost.adapters.{framework}.private").ATTRIBUTES
-    found = dict(objects(library))
-    assert set(found) == set(listed) - {"optional"}
-    gone = [f"{kind}.{name}" for kind, obj in found.items() for name in listed[kind] if not hasattr(obj, name)]
-    assert not gone
+    assert not gone(dict(objects(library)), listed)
+
+
+def test_objects_of_keras_2_have_the_attributes():
+    tf = pytest.importorskip("tensorflow")
+    keras = tf.keras if tf.__version__ < "2.16" else pytest.importorskip("tf_keras")
+    listed = importlib.import_module("milepost.adapters.tensorflow.private").KERAS_2_ATTRIBUTES
+    assert not gone(dict(keras_2_objects(keras)), listed)
+
+
+def gone(found, listed):
+    """The attributes that objects have no longer."""
+    assert set(found) == set(listed)
+    return [f"{kind}.{name}" for kind, obj in found.items() for name in listed[kind] if not hasattr(obj, name)]

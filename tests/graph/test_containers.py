@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from milepost import Module, NoDependency, Variable
+from milepost import Checkpoint, Module, NoDependency, UntrackableError, Variable
 from milepost.graph import DictWrapper, ListWrapper, OrderedDictWrapper
 
 
@@ -297,3 +297,16 @@ class DictsAlike(RuleBasedStateMachine):
 
 TestListsAlike = ListsAlike.TestCase
 TestDictsAlike = DictsAlike.TestCase
+
+
+@pytest.mark.parametrize("around", [lambda inner: [inner], lambda inner: {"a": inner}, lambda inner: (inner,)])
+def test_more_levels_than_python_can_follow_are_refused(around):
+    nested = 1
+    for _ in range(20_000):
+        nested = around(nested)
+    with pytest.raises(UntrackableError, match="nested more deeply than Python can follow"):
+        Checkpoint(held=nested)
+    checkpoint = Checkpoint(held=[1])
+    with pytest.raises(UntrackableError, match="nested more deeply than Python can follow"):
+        checkpoint.held = nested
+    assert checkpoint.held == [1]

@@ -297,6 +297,16 @@ class TestKilled:
             checkpoint.restore(path)
             assert value(checkpoint) == number
 
+    @pytest.mark.parametrize("start", [plain, managed])
+    def test_the_next_run_removes_what_a_save_of_any_number_left(self, start: Start) -> None:
+        """The next run may save under other numbers, and may have no manager."""
+        storage, token = FaultyStorage(), new_token()
+        storage.make_directory("run")
+        storage.create(Temporary.claim("run/ckpt-7", token, 1).path).close()
+        storage.create(Temporary("run/ckpt-7.data-00000-of-00001", token).path).close()
+        advance(*started(start, storage))
+        assert [name for name in storage.list("run") if name.endswith(".tmp")] == []
+
     def announcement(self, directory: Path, number: int, index: bytes) -> None:
         path = Temporary.announcement(f"{directory}/ckpt-{number}", new_token(), digest_of(index)).path
         Path(path).write_bytes(b"")

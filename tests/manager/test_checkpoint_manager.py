@@ -262,6 +262,25 @@ class TestRestoreOrInitialize:
         with pytest.warns(SkippedCheckpointWarning), pytest.raises(CheckpointNotFoundError, match="state file"):
             manager.restore_or_initialize()
 
+    def test_one_that_another_process_prunes_meanwhile_is_not_warned_of(self, tmp_path: Path) -> None:
+        """It was found good and is gone when it is opened, since the trainer has saved the next."""
+        trainer = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, 1)
+        trainer.save()
+
+        class Meanwhile(LocalStorage):
+            def open(self, path: str) -> Any:
+                if path.endswith("ckpt-1.index"):
+                    trainer.checkpoint.v.assign(2.0)
+                    trainer.save()
+                return super().open(path)
+
+        evaluator = Checkpoint(v=Variable(0.0))
+        manager = CheckpointManager(
+            evaluator, tmp_path, 1, options=CheckpointOptions(storage=Meanwhile()), verify="none"
+        )
+        assert manager.restore_or_initialize() == f"{tmp_path}/ckpt-2"
+        assert float(evaluator.v) == 2.0
+
     def test_a_mismatch_is_not_damage(self, tmp_path: Path) -> None:
         """An older checkpoint would not fit either."""
         run(tmp_path, 2)

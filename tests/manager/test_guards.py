@@ -148,6 +148,18 @@ class TestRunsThatDidNotRestore:
         run(tmp_path, 2)
         assert new().save(tmp_path / "other") == f"{tmp_path}/other-1"
 
+    @pytest.mark.parametrize("name", ["", "below/"])
+    def test_a_series_may_have_numbers_alone(self, tmp_path: Path, name: str) -> None:
+        """As the prefix of a directory with a slash at its end gives them; the next run manages and guards them."""
+        run(tmp_path, 3, keep=2, checkpoint_name=name)
+        with pytest.raises(CheckpointExistsError):
+            CheckpointManager(new(), tmp_path, 2, checkpoint_name=name).save()
+        manager = CheckpointManager(new(), tmp_path, 2, checkpoint_name=name)
+        manager.restore_or_initialize()
+        manager.save()
+        assert manager.checkpoints == [f"{tmp_path}/{name}-3", f"{tmp_path}/{name}-4"]
+        assert indexes(tmp_path / name) == ["-3", "-4"]
+
     def test_in_any_storage(self) -> None:
         """Also in memory."""
         options = CheckpointOptions(storage=MemoryStorage())

@@ -16,6 +16,7 @@ from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced,
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
+from milepost.engine.leftovers import sweep_quietly
 from milepost.engine.load import load_into, saved_model_variables, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.processes import claim_path
@@ -349,8 +350,10 @@ class Checkpoint(Tracked, StateHolder):
         if not save.options.overwrite:
             guard.check(storage, save.path)
         if not guard.is_own(storage, save.path):
-            list_announced(storage, os.path.dirname(save.path))
-            get_checkpoint_state(os.path.dirname(save.path), storage=storage)  # raises if nobody understands it
+            directory = os.path.dirname(save.path)
+            list_announced(storage, directory)
+            get_checkpoint_state(directory, storage=storage)  # raises if nobody understands it
+            sweep_quietly(storage, directory)
         save.committed = guard.on_commit(storage, save.path)
         return self._run(save)
 

@@ -24,7 +24,7 @@ from milepost.bundle.writer import HEADER_KEY
 from milepost.coding.protobuf import parse
 from milepost.engine.announcement import is_pending
 from milepost.engine.temporary import Temporary, claims, new_token, temporaries
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, warn
 from milepost.storage import Storage
 from milepost.table import TableReader
 
@@ -116,6 +116,14 @@ def sweep_leftovers(storage: Storage, directory: str, *, prefix: str | None = No
                 storage.remove(file.path)
                 removed.append(file.path)
     return removed
+
+
+def sweep_quietly(storage: Storage, directory: str) -> None:
+    """Removes what crashed saves left in a directory, as `sweep_leftovers` does; what cannot be removed is warned of."""
+    try:
+        sweep_leftovers(storage, directory)
+    except StorageError as error:
+        warn(f"leftovers of crashed saves could not be removed: {error}")
 
 
 def sweep_state_files(storage: Storage, state_file: str) -> None:

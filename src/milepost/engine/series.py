@@ -43,7 +43,7 @@ def split_number(path: str) -> tuple[str, int] | None:
         ('run/ckpt', 12)
     """
     match = _NUMBERED.fullmatch(path)
-    return (match[1], int(match[2])) if match and os.path.basename(match[1]) else None
+    return (match[1], int(match[2])) if match else None
 
 
 def is_of_series(path: str, stem: str) -> bool:

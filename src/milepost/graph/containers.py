@@ -16,6 +16,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, SupportsIndex
 
+from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of
 from milepost.graph.plain_places import StateHolder
 from milepost.graph.trees import is_container, is_functional, is_tuple, make_tuple
@@ -277,14 +278,24 @@ def wrap(value: Any) -> Any:
     """Replaces plain lists and dicts, also inside tuples, by their wrappers; everything else is returned as it is.
 
     Trees of values that never change (`milepost.graph.trees`) are left alone too: wrapped, they would be other trees.
+
+    Raises:
+        UntrackableError: Lists, dicts and tuples are nested more deeply than Python can follow.
     """
     kind = type(value)
-    if is_container(kind) and is_functional(value):
-        return value
-    if kind in _WRAPPERS:
-        return _wrap_container(value, {})
-    if issubclass(kind, tuple) and is_tuple(kind):
-        return _wrap_tuple(value, {})
+    try:
+        if is_container(kind) and is_functional(value):
+            return value
+        if kind in _WRAPPERS:
+            return _wrap_container(value, {})
+        if issubclass(kind, tuple) and is_tuple(kind):
+            return _wrap_tuple(value, {})
+    except RecursionError:
+        raise UntrackableError(
+            "lists, dicts and tuples are nested more deeply than Python can follow",
+            found=f"a {kind.__name__} of too many levels",
+            remedy="hold the members in one list, or in milepost.Module objects that refer to each other",
+        ) from None
     return value
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer, Storage
-from milepost.storage.paths import ImpossiblePathError, check_local, check_possible, missing_before_parent
+from milepost.storage.paths import ImpossiblePathError, check_link, check_local, check_possible, missing_before_parent
 
 _MOST_BUFFERS = 1024
 """POSIX lets a system refuse a vectored write of more buffers (``IOV_MAX``)."""
@@ -367,7 +367,7 @@ class LocalStorage:
                 os.mkdir(path)
                 made = True
             except FileExistsError:
-                pass
+                check_link(path)
             status = os.stat(path)
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Final
 
-from milepost.errors import UnsupportedError
+from milepost.errors import CheckpointNotFoundError, UnsupportedError
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
 """A scheme and one slash: `pathlib.Path` makes one of two. Only the scheme: the directory of ``gs://name`` is ``gs:``."""
@@ -116,3 +116,20 @@ def missing_before_parent(place: str) -> str:
     parts = place.split(os.sep)
     heads = (os.sep.join(parts[:number]) for number, part in enumerate(parts) if part == os.pardir)
     return next((head for head in heads if head and not os.path.exists(head)), "")
+
+
+def check_link(place: str) -> None:
+    """Makes sure that a name which is taken leads to something.
+
+    Raises:
+        CheckpointNotFoundError: It is that of a symbolic link to nothing.
+
+    Example:
+        >>> check_link("/")
+    """
+    if not os.path.exists(place):
+        raise CheckpointNotFoundError(
+            "cannot make a directory: a symbolic link of this name leads to nothing",
+            file=place,
+            remedy="make the directory that it leads to, or remove the link",
+        )

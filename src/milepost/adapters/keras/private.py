@@ -70,11 +70,17 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "keras.Model": {
         "_initial_epoch": "the epoch that fit() begins with",
     },
-    "optional": {
+    "keras.layers.Layer": {
         "_layers": "the layers that an object holds",
-        "_jax_state_synced": "whether a trainer's state is in its variables, with JAX",
-        "_direction": "whether more is better, of metrics",
+    },
+    "keras.metrics.Metric": {
+        "_direction": "whether more is better",
+    },
+    "exception of a layer": {
         "_keras_call_info_injected": "a mark on exceptions that Keras would replace",
+    },
+    "trainer with JAX": {
+        "_jax_state_synced": "whether a trainer's state is in its variables",
     },
 }
 """Private attributes of objects, by class and name, each with what for."""

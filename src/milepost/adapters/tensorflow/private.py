@@ -44,45 +44,89 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "tf.Module": {
         "_trackable_children": "the named children of whatever is tracked",
         "_gather_saveables_for_checkpoint": "what older classes say that is to be saved of them",
+        "_self_saveable_object_factories": "what TensorFlow before 2.12 calls for the values of an object",
+        "_self_unconditional_checkpoint_dependencies": "the list that names children",
+        "_self_unconditional_dependency_names": "whether a name is in it",
+    },
+    "list of a tf.Module": {
+        "_track_value": "gives a list, dict or tuple what is added to it",
+    },
+    "DelegatingTrackableMixin": {
+        "_trackable": "the object that a delegating one stands for",
+    },
+    "tf.Variable": {
+        "_graph_element": "the tensor of a graph's variable",
+        "_in_graph_mode": "whether a variable is a graph's",
+        "_save_slice_info": "which part of another a variable is",
+        "_shared_name": "the name of a variable in eager mode",
+    },
+    "part of a ShardedVariable": {
+        "_sharded_container": "marks parts of a sharded variable",
+    },
+    "variable of a tf.distribute.MirroredStrategy": {
+        "_primary": "the first copy of a mirrored variable",
+        "_get_cross_replica": "the value over all copies",
+    },
+    "variable of a parameter server": {
+        "_v": "the variable inside one that aggregates",
+    },
+    "tf.Graph": {
+        "_variable_creator_stack": "whether variables are being made in somebody's scope",
+    },
+    "eager context": {
+        "_seed": "the seed of all operations",
+        "_rng": "the generator that gives operations their seeds",
+        "_set_global_seed": "sets the seed, and forgets what operations have counted",
+    },
+    "tf.compat.v1.train.AdamOptimizer": {
+        "_slots": "slot variables of TensorFlow 1's optimizers",
+        "_zeros_slot": "makes such a slot variable",
+        "_create_or_restore_slot_variable": "whether an optimizer has slot variables",
     },
     "tf.lookup.experimental.MutableHashTable": {
         "_serialize_to_tensors": "the values of objects that are no variables",
         "_restore_from_tensors": "gives such values back",
     },
-    "optional": {
-        "_variable_creator_stack": "whether variables are being made in somebody's scope",
-        "_self_saveable_object_factories": "what TensorFlow before 2.12 calls for the values of an object",
-        "_self_unconditional_checkpoint_dependencies": "the list that names children",
-        "_self_unconditional_dependency_names": "whether a name is in it",
-        "_track_value": "gives a list, dict or tuple what is added to it",
-        "_trackable": "the object that a delegating one stands for",
-        "_variables": "the variables of optimizers",
-        "_slots": "slot variables of TensorFlow 1's optimizers",
-        "_rng": "the generator that gives operations their seeds",
-        "_set_global_seed": "sets the seed, and forgets what operations have counted",
-        "_zeros_slot": "makes such a slot variable",
-        "_create_or_restore_slot_variable": "whether an optimizer has slot variables",
-        "_sharded_container": "marks parts of a sharded variable",
-        "_graph_element": "the tensor of a graph's variable",
-        "_in_graph_mode": "whether a variable is a graph's",
-        "_primary": "the first copy of a mirrored variable",
-        "_get_cross_replica": "the value over all copies",
-        "_v": "the variable inside one that aggregates",
-        "_variable": "the variable inside one that casts",
-        "_save_slice_info": "which part of another a variable is",
-        "_shared_name": "the name of a variable in eager mode",
-        "_keras_call_info_injected": "a mark on exceptions that Keras would replace",
-        "_flatten_layers": "all layers of a model of Keras 2",
-        "_training_state": "the epoch that its fit() begins with",
-        "_random_generator": "the generator of a layer of Keras 2",
-        "_self_tracked_trackables": "the layers that a layer of Keras 2 holds",
-        "_rng_type": "its kind",
-        "_seed": "the seed that it draws with",
-        "_states": "the states of a recurrent layer of Keras 2",
-        "_token_start_index": "where the words of a lookup layer of Keras 2 begin",
+    "tf.data.Dataset": {
         "_inputs": "the datasets that a dataset is made of",
         "_reshuffle_each_iteration": "whether a shuffle has another order in each pass",
-        "_seed2": "its seed",
+        "_seed": "the seed of a shuffle",
+        "_seed2": "its other seed",
     },
 }
 """Private attributes of objects, by class and name, each with what for."""
+
+KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "Model": {
+        "_flatten_layers": "all its layers",
+        "_self_tracked_trackables": "the layers that it holds",
+        "_training_state": "the epoch that its fit() begins with",
+    },
+    "optimizers.Adam": {
+        "_variables": "all its variables",
+        "_create_or_restore_slot_variable": "whether it may have slot variables",
+    },
+    "optimizers.legacy.Adam": {
+        "_create_or_restore_slot_variable": "whether it may have slot variables",
+    },
+    "layers.Dropout": {
+        "_random_generator": "what it draws with",
+    },
+    "generator of a layer": {
+        "_rng_type": "its kind",
+        "_seed": "the seed that it draws with",
+    },
+    "layers.LSTM": {
+        "_states": "the states of a recurrent layer",
+    },
+    "layers.StringLookup": {
+        "_token_start_index": "where the words of a lookup layer begin",
+    },
+    "variable of a mixed policy": {
+        "_variable": "the variable inside one that casts",
+    },
+    "exception of a layer": {
+        "_keras_call_info_injected": "a mark on exceptions that Keras would replace",
+    },
+}
+"""The same for Keras 2, which is `tf_keras`, or a part of TensorFlow before 2.16."""

@@ -76,7 +76,7 @@ def _has_memory_here(array: Any) -> bool:
 
 def _is_packed(dtype: Any) -> bool:
     """Whether several elements share a byte in the memory of a device, as those of 4 bits do."""
-    if dtype.itemsize > 1 or dtype == bool:
+    if dtype.itemsize > 1 or dtype.kind == "b":
         return False
     described = jnp.iinfo(dtype) if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo(dtype)
     return int(described.bits) < _BITS

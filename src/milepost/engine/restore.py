@@ -41,7 +41,7 @@ from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.places import Place, places_in_use
+from milepost.graph.places import CheckedLeaf, Place, places_in_use
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.waiting import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
 from milepost.tensor import TensorSpec
@@ -394,7 +394,8 @@ class Restoration(WatchedRestore):
             for value in values:
                 if identity not in bound or value.name in missing.get(identity, _NONE):
                     key = tensor_key(live.paths[number], value.name)
-                    saved = plain if isinstance(obj, Place) else private
+                    # TensorFlow saves no trees of JAX's at all: text that such a tree holds was left out by its writer.
+                    saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else private)
                     foreign = not saved and (value.private or live.is_private(number))
                     note = "TensorFlow saves no such values" if foreign else ""
                     entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, foreign))

@@ -6,6 +6,7 @@ Every function here says what is left out at one path, or below it; the walk (`m
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ SETTINGS: Final = frozenset({int, float, complex, bool, str, bytes, type(None), 
 _STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 """What a checkpoint may hold without saving it."""
 _STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tree"
+_PARTIAL: Final = "make it a jax.tree_util.Partial, whose arguments are saved"
 _ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
 
 
@@ -68,6 +70,11 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
         held = find_trackable(value, within_objects=searched, known=known if searched else ())
         if held is not None:
             omission = Omission(f"a {kind} is not tracked, but holds a {type(held).__name__}", doubtful=not in_tree)
+        elif in_tree and isinstance(value, partial):
+            held = find_trackable((value.args, value.keywords))
+            if held is not None:
+                reason = f"the {type(held).__name__} that a partial holds, which is a leaf of a tree"
+                omission = Omission(reason, _PARTIAL, doubtful=True)
         elif adapter is None and in_tree and not holds_no_data(value):
             omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
     if omission is not None:

@@ -22,6 +22,8 @@ from milepost.graph.frameworks import import_adapters
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _LIBRARIES: Final = frozenset({"chex", "equinox", "flax", "haiku", "jax", "jaxlib", "optax"})
 """Packages whose own functions may be objects with settings, as ``equinox.if_array`` is."""
+_STRUCTURE: Final = "PyTreeDef"
+"""The name of the class of a tree's structure without its leaves, which optimizers of JAX's own keep beside these."""
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
 
 
@@ -30,7 +32,8 @@ def holds_no_data(leaf: Any) -> bool:
     if isinstance(leaf, (*_FUNCTIONS, type, partial, np.ufunc, np.dtype)):
         return True
     kind = type(leaf)
-    if (callable(leaf) or isinstance(leaf, Enum)) and kind.__module__.partition(".")[0] in _LIBRARIES:
+    of_library = kind.__module__.partition(".")[0] in _LIBRARIES
+    if of_library and (callable(leaf) or isinstance(leaf, Enum) or kind.__name__ == _STRUCTURE):
         return True
     return kind.__bases__ == (object,) and getattr(leaf, "__dict__", None) == {} and not hasattr(kind, "__slots__")
 

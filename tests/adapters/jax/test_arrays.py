@@ -52,6 +52,13 @@ def test_every_element_type_round_trips(path, dtype):
     assert np.asarray(got).tobytes() == np.asarray(x).tobytes()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_save_leaves_no_copy_in_an_array(path, dtype):
+    x = jnp.ones((2, 3), dtype)
+    written(path, x=x)
+    assert [each._npy_value for each in (x, *(shard.data for shard in x.addressable_shards))] == [None, None]
+
+
 def test_an_element_type_without_a_number_is_refused_with_its_key(path):
     with pytest.raises(milepost.UnsupportedError, match=r"(?s)key: x.*float8_e8m0fnu"):
         written(path, x=jnp.ones(2, "float8_e8m0fnu"))

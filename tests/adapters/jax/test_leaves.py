@@ -1,6 +1,7 @@
 """Leaves of trees that are no arrays: kept, or refused."""
 
 import datetime
+from functools import partial
 
 import numpy as np
 import pytest
@@ -33,6 +34,53 @@ def test_bytes_that_are_no_text_are_refused_where_text_is_held(tmp_path):
     path = milepost.jax.save(tmp_path / "ckpt", {"text": b"\xff", "array": jnp.ones(1)})
     with pytest.raises(milepost.MismatchError, match="no text"):
         milepost.jax.restore(path, {"text": "", "array": jnp.zeros(1)})
+
+
+@pytest.mark.parametrize("saved", [{}, {"text": None}])
+@pytest.mark.parametrize("live", ["here", b"here"])
+@pytest.mark.parametrize("in_checkpoint", [False, True])
+def test_text_that_was_not_saved_is_missing(tmp_path, saved, live, in_checkpoint):
+    path = str(tmp_path / "ckpt")
+    if in_checkpoint:
+        milepost.Checkpoint(tree={"array": jnp.ones(1), **saved}).write(path)
+        status = milepost.Checkpoint(tree={"array": jnp.zeros(1), "text": live}).read(path)
+    else:
+        milepost.jax.save(path, {"array": jnp.ones(1), **saved})
+        _, status = milepost.jax.restore(path, {"array": jnp.zeros(1), "text": live})
+    status.expect_partial()
+    with pytest.raises(milepost.errors.UnmatchedError, match=r"key: (tree/)?text/"):
+        status.assert_consumed()
+
+
+@pytest.mark.parametrize("make", [lambda w: partial(max, w), lambda w: partial(max, key=[w])])
+def test_arrays_in_a_partial_are_named_and_its_remedy_saves_them(tmp_path, make):
+    tree = {"w": jnp.ones(1), "call": make(jnp.ones(2))}
+    with pytest.warns(milepost.UntrackedWarning, match=r"(?s)call.*that a partial holds.*jax.tree_util.Partial"):
+        milepost.jax.save(tmp_path / "ckpt", tree)
+    call = jax.tree_util.Partial(tree["call"].func, *tree["call"].args, **tree["call"].keywords)
+    path = milepost.jax.save(tmp_path / "ckpt", {**tree, "call": call})
+    live = {"w": jnp.zeros(1), "call": jax.tree.map(jnp.zeros_like, call)}
+    restored, status = milepost.jax.restore(path, live)
+    status.assert_consumed()
+    assert jax.tree.leaves(restored["call"])[0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("call", [partial(jax.nn.leaky_relu, negative_slope=0.1), partial(max)])
+def test_a_partial_of_settings_is_left_out(tmp_path, recwarn, call):
+    milepost.jax.save(tmp_path / "ckpt", {"w": jnp.ones(1), "call": call})
+    assert not recwarn.list
+
+
+def test_the_structure_of_a_tree_is_no_data(tmp_path):
+    from jax.example_libraries.optimizers import adam
+
+    init, update, params = adam(0.1)
+    state = update(0, {"w": jnp.ones(2)}, init({"w": jnp.ones(2)}))
+    path = milepost.jax.save(tmp_path / "ckpt", {"state": state})
+    restored, status = milepost.jax.restore(path, {"state": init({"w": jnp.zeros(2)})})
+    status.assert_consumed()
+    assert params(restored["state"])["w"].tolist() == params(state)["w"].tolist()
+    assert jax.tree.structure(restored["state"]) == jax.tree.structure(state)
 
 
 REFUSED = {

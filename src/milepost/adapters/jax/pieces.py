@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from milepost.graph.adapter import Array, StoredTensor
 from milepost.tensor import Piece, PiecewiseArray, TensorSlice
 from milepost.tensor.pieces import Box
 
+_BITS: Final = 8
+"""Bits of a byte."""
 _FETCHED: Final = 16 << 20
 """Bytes that are fetched from a device at once, where a row has no more."""
 
@@ -68,7 +71,15 @@ def _box(stored: Array | StoredTensor, ranges: tuple[tuple[int, int], ...]) -> A
 def _has_memory_here(array: Any) -> bool:
     """Whether NumPy can look into the memory of an array, and so makes no copy of it."""
     device = next(iter(array.sharding.device_set))
-    return device.platform == "cpu" and "int4" not in array.dtype.name and "int2" not in array.dtype.name
+    return device.platform == "cpu" and not _is_packed(array.dtype)
+
+
+def _is_packed(dtype: Any) -> bool:
+    """Whether several elements share a byte in the memory of a device, as those of 4 bits do."""
+    if dtype.itemsize > 1 or dtype.kind == "b":
+        return False
+    described = jnp.iinfo(dtype) if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo(dtype)
+    return int(described.bits) < _BITS
 
 
 def _pieces(data: Any, start: tuple[int, ...]) -> Iterator[Piece]:

@@ -99,11 +99,11 @@ def saved(grower, recipe, options):
 
 def test_waiting_values_are_settled_one_by_one():
     options = CheckpointOptions(storage=MemoryStorage())
-    path = Checkpoint(items=[np.int64(n) for n in range(5000)]).write("ckpt", options)
+    path = Checkpoint(items=[np.array(n) for n in range(5000)]).write("ckpt", options)
     live = Checkpoint(items=[])
     status = live.read(path, options)
     for _ in range(3000):
-        live.items.append(np.int64(-1))
-    assert live.items == list(range(3000))
+        live.items.append(np.array(-1))
+    assert [int(each) for each in live.items] == list(range(3000))
     assert len(status.report().deferred) == 2000
     status.expect_partial()

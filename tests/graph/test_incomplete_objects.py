@@ -209,6 +209,7 @@ def numbers():
         (Own(), "takes numbers and text for settings"),
         (np.array(["2026-01-01"], "datetime64[D]"), "dates by astype(str)"),
         (np.zeros(2, [("a", "i4")]), "each field of records"),
+        (np.dtype("float32"), "hold it as text, as str() gives it"),
         (np.ma.array([1, 2], mask=[False, True]), "hold its data and its mask as two arrays"),
     ],
     ids=lambda value: type(value).__name__,
@@ -217,6 +218,13 @@ def test_the_remedy_fits_what_was_given(value, words):
     with pytest.raises(UntrackableError) as caught:
         Checkpoint(value=value)
     assert words in caught.value.remedy
+
+
+def test_the_remedy_for_settings_of_pytorch_is_text():
+    torch = pytest.importorskip("torch")
+    for value in (torch.device("cpu"), torch.float32):
+        with pytest.raises(UntrackableError, match=r"hold it as text, as str\(\) gives it"):
+            Checkpoint(value=value)
 
 
 def test_the_remedy_for_a_data_loader_is_one_that_has_state():

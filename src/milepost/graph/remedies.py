@@ -21,6 +21,7 @@ import numpy as np
 from milepost.errors import UntrackableError
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
+_TEXT_OF_TORCH: Final = (("torch", "device"), ("torch", "dtype"))
 _LEAVE: Final = "or wrap it in milepost.NoDependency if it need not be saved"
 
 
@@ -87,6 +88,8 @@ def remedy_for_state(value: Any) -> str:
     if issubclass(kind, datetime.timedelta):
         return f"hold its seconds, as total_seconds() gives them, {_LEAVE}"
     if issubclass(kind, (Decimal, Fraction, os.PathLike, UUID)):
+        return f"hold it as text, as str() gives it, {_LEAVE}"
+    if issubclass(kind, np.dtype) or (kind.__module__, kind.__name__) in _TEXT_OF_TORCH:
         return f"hold it as text, as str() gives it, {_LEAVE}"
     if issubclass(kind, (range, slice)):
         return f"hold its start, stop and step in a tuple, {_LEAVE}"

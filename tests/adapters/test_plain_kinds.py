@@ -25,6 +25,13 @@ class TestPyTorch:
         back = unpack(pack(torch.tensor(3.5)))
         assert (back.shape, float(back)) == ((), 3.5)
 
+    def test_a_state_dict_keeps_the_versions_of_its_modules(self, torch):
+        state = torch.nn.Sequential(torch.nn.BatchNorm1d(2)).state_dict()
+        assert state._metadata["0"] == {"version": 2}
+        back = unpack(pack({"model": state}))["model"]
+        assert back._metadata == state._metadata
+        assert list(back) == list(state)
+
     def test_sizes_types_and_devices_come_back(self, torch):
         state = {"size": torch.Size([2, 3]), "dtype": torch.bfloat16, "device": torch.device("cpu")}
         back = unpack(pack(state))

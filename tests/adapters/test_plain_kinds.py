@@ -25,15 +25,22 @@ class TestPyTorch:
         back = unpack(pack(torch.tensor(3.5)))
         assert (back.shape, float(back)) == ((), 3.5)
 
+    def test_a_state_dict_keeps_the_versions_of_its_modules(self, torch):
+        state = torch.nn.Sequential(torch.nn.BatchNorm1d(2)).state_dict()
+        assert state._metadata["0"] == {"version": 2}
+        back = unpack(pack({"model": state}))["model"]
+        assert back._metadata == state._metadata
+        assert list(back) == list(state)
+
     def test_sizes_types_and_devices_come_back(self, torch):
         state = {"size": torch.Size([2, 3]), "dtype": torch.bfloat16, "device": torch.device("cpu")}
         back = unpack(pack(state))
         assert back == state
         assert type(back["size"]) is torch.Size
 
-    @pytest.mark.parametrize("kind", ["sparse", "meta"])
+    @pytest.mark.parametrize("kind", ["mkldnn", "meta"])
     def test_a_tensor_without_elements_to_save_is_refused_with_its_path(self, torch, kind):
-        tensor = torch.eye(2).to_sparse() if kind == "sparse" else torch.zeros(2, device="meta")
+        tensor = torch.eye(2).to_mkldnn() if kind == "mkldnn" else torch.zeros(2, device="meta")
         with pytest.raises(UnsupportedError) as caught:
             pack({"a": [tensor]}, "loader")
         assert caught.value.key == "loader/a/0"

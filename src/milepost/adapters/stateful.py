@@ -45,8 +45,8 @@ class PackedAdapter(Adapter):
         raise NotImplementedError
 
     def name(self, obj: Any) -> str:
-        """What to call an object in errors."""
-        return f"{type(obj).__module__}.{type(obj).__qualname__}"
+        """What to call an object in errors, with its article."""
+        return f"a {type(obj).__module__}.{type(obj).__qualname__}"
 
     def remedy(self, obj: Any) -> str:
         """What to do where an object cannot say what state it is in."""
@@ -63,16 +63,14 @@ class PackedAdapter(Adapter):
         except Exception as error:
             raise UntrackableError(
                 "an object cannot say what state it is in",
-                expected=f"a state from a {self.name(obj)}",
+                expected=f"a state from {self.name(obj)}",
                 found=f"{type(error).__name__}: {error}",
                 remedy=self.remedy(obj),
             ) from error
         try:
             arrays = pack(state)
         except UnsupportedError as error:
-            where = (
-                f", at {error.key!r} in the state of a {self.name(obj)}" if error.key else f", from a {self.name(obj)}"
-            )
+            where = f", at {error.key!r} in the state of {self.name(obj)}" if error.key else f", from {self.name(obj)}"
             error.key, error.found = None, f"{error.found}{where}"
             raise
         return [Value(name, DType.of(array), array.shape, array) for name, array in arrays.items()]
@@ -88,7 +86,7 @@ class PackedAdapter(Adapter):
         if TEXT not in arrays:
             raise MismatchError(
                 "what was saved here is not the state of such an object; nothing was changed",
-                expected=f"the state of a {self.name(obj)}",
+                expected=f"the state of {self.name(obj)}",
                 found=f"values named {', '.join(sorted(arrays))}",
                 remedy="restore into an object of the kind that was saved",
             )

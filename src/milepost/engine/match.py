@@ -22,6 +22,7 @@ from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.plan import PlannedRead, RestorePlan
+from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
@@ -345,7 +346,10 @@ class Matcher:
             return
         if slot is None or not adapter.slot_fits(owner, variable, name, self.specs(node)):
             undo = adapter.undoing_slot(owner, variable, name)
-            slot = adapter.make_slot(owner, variable, name, self.specs(node))
+            try:
+                slot = adapter.make_slot(owner, variable, name, self.specs(node))
+            except MilepostError as error:
+                raise error.with_context(key=next((value.key for value in self._nodes[node].values), None)) from None
             if slot is not None:
                 match.made_slots.append(undo)
         slot_adapter = adapter_of(slot)

@@ -8,6 +8,7 @@ an object with the member ``"!"``::
     deque                    {"!": "deque", "items": [...], "maxlen": 3}
     dict with other keys     {"!": "dict", "items": [[key, value], ...]}
     OrderedDict, Counter     {"!": "OrderedDict", "items": [[key, value], ...]}
+      with attributes        {"!": "OrderedDict", "items": [...], "attributes": {"_metadata": ...}}
     defaultdict              {"!": "defaultdict", "factory": "list", "items": [[key, value], ...]}
     text with surrogates     {"!": "str", "escaped": "\\ud800"}
     bytes, bytearray         {"!": "bytes", "text": "..."}, or "base64", or "entry" for long ones
@@ -231,7 +232,10 @@ class _Encoder:
         if kind is deque:
             return {"!": "deque", "items": self._items(value, path, depth), "maxlen": value.maxlen}
         if kind is OrderedDict or kind is Counter:
-            return {"!": kind.__name__, "items": self._pairs(value, path, depth)}
+            members = {"!": kind.__name__, "items": self._pairs(value, path, depth)}
+            if type(value) is OrderedDict and vars(value):  # PyTorch has versions there
+                members["attributes"] = self.encode(vars(value), _join(path, "attributes"), depth)
+            return members
         if kind is defaultdict:
             factory = value.default_factory
             if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
@@ -342,7 +346,10 @@ class _Decoder:
             return {name: self.decode(each, depth + 1) for name, each in value.items()}
         if form in _COLLECTIONS:
             if form in ("dict", "OrderedDict", "Counter"):
-                return _COLLECTIONS[form](self._pairs(value["items"], depth + 1))
+                pairs = _COLLECTIONS[form](self._pairs(value["items"], depth + 1))
+                if form == "OrderedDict" and "attributes" in value:
+                    vars(pairs).update(self.decode(value["attributes"], depth + 1))
+                return pairs
             items = self.decode(value["items"], depth + 1)
             if form != "tuple":
                 KeyCheck().add(items)

@@ -322,3 +322,127 @@ def test_a_module_that_values_wait_on_can_be_copied_and_pickled(tmp_path):
     milepost.Checkpoint(net=net).read(path).expect_partial()
     for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert other(torch.ones(1)).tolist() == [1]
+
+
+def with_data(self):
+    self.late = nn.Parameter(torch.empty(3, 2))
+    self.late.data.uniform_()
+    self.late.data[0] = 1
+
+
+def with_other_data(self):
+    self.late = nn.Parameter(torch.empty(3, 2))
+    self.late.data = torch.rand(3, 2)
+
+
+def with_a_view(self):
+    self.late = nn.Parameter(torch.empty(3, 2))
+    with torch.no_grad():
+        self.late.t().normal_()
+
+
+def with_a_function(self):
+    self.late = nn.Parameter(torch.empty(3, 2))
+    nn.init.uniform_(self.late)
+
+
+@pytest.mark.parametrize("make", [with_data, with_other_data, with_a_view, with_a_function])
+def test_a_parameter_that_is_initialized_by_other_means_after_it_was_registered_keeps_its_value(tmp_path, make):
+    saved = Late(make)
+    saved(X)
+    path = milepost.Checkpoint(net=saved).write(str(tmp_path / "ckpt"))
+    fresh = Late(make)
+    status = milepost.Checkpoint(net=fresh).read(path)
+    assert torch.equal(fresh(X), saved(X))
+    status.assert_consumed()
+
+
+class Uninitialized(nn.Module):  # type: ignore[name-defined]
+    """Lazy in its own way: makes its weight before its first call, or in it."""
+
+    def __init__(self, before):
+        super().__init__()
+        self.weight = nn.UninitializedParameter()
+        self.bias = nn.Parameter(torch.rand(2))
+        if before:
+            self.register_forward_pre_hook(lambda module, arguments: self.make(*arguments))
+
+    @torch.no_grad()
+    def make(self, x):
+        if isinstance(self.weight, nn.UninitializedParameter):
+            self.weight.materialize((x.shape[-1], 2))
+            self.weight.uniform_()
+            self.bias.zero_()
+
+    def forward(self, x):
+        self.make(x)
+        return x @ self.weight + self.bias
+
+
+def uninitialized(directory, before):
+    saved = Uninitialized(before)
+    saved(X)
+    with torch.no_grad():
+        saved.bias.fill_(2)
+    fresh = Uninitialized(before)
+    return saved, fresh, milepost.Checkpoint(net=fresh).read(milepost.Checkpoint(net=saved).write(directory / "ckpt"))
+
+
+def test_a_lazy_parameter_of_any_module_is_restored_before_its_first_call(tmp_path):
+    saved, fresh, status = uninitialized(tmp_path, before=True)
+    random = torch.get_rng_state()
+    assert torch.equal(fresh(X), saved(X))
+    assert torch.equal(torch.get_rng_state(), random)
+    status.assert_consumed()
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_a_call_that_makes_a_lazy_parameter_and_uses_it_at_once_ends_with_an_error(tmp_path):
+    saved, fresh, status = uninitialized(tmp_path, before=False)
+    with pytest.raises(milepost.UnmatchedError) as caught:
+        fresh(X)
+    assert caught.value.key == "weight"
+    assert torch.equal(fresh.weight, saved.weight)
+    status.assert_consumed()
+
+
+class Around(nn.Module):  # type: ignore[name-defined]
+    """Makes parameters in modules that are never called themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.some, self.named = nn.Module(), nn.ParameterList(), nn.ParameterDict()
+
+    def build(self):
+        self.inner.weight = nn.Parameter(torch.empty(3, 2))
+        self.some.append(nn.Parameter(torch.empty(2)))
+        self.named["a"] = nn.Parameter(torch.empty(2))
+        for each in self.parameters():
+            nn.init.uniform_(each)
+
+    def forward(self, x):
+        if not len(self.some):
+            self.build()
+        return x @ self.inner.weight + self.some[0] * self.named["a"]
+
+
+def around(directory):
+    saved, fresh = Around(), Around()
+    saved.build()
+    return saved, fresh, milepost.Checkpoint(net=fresh).read(milepost.Checkpoint(net=saved).write(directory / "ckpt"))
+
+
+def test_parameters_of_modules_that_are_never_called_keep_their_values_when_they_are_initialized_after(tmp_path):
+    saved, fresh, status = around(tmp_path)
+    fresh.build()
+    assert torch.equal(fresh(X), saved(X))
+    status.assert_consumed()
+    assert not hooks._call_hooks
+
+
+def test_a_call_that_initializes_parameters_of_other_modules_ends_with_an_error(tmp_path):
+    saved, fresh, status = around(tmp_path)
+    with pytest.raises(milepost.UnmatchedError, match="initialized after they had been restored"):
+        fresh(X)
+    status.assert_consumed()
+    assert torch.equal(fresh(X), saved(X))

@@ -109,8 +109,10 @@ def own_state(module: Any) -> dict[str, Any]:
         if inner is not module and tells_otherwise(inner)
         for key in own_state(inner)
     }
+    known = {id(tensor) for tensor in registered.values()}
     return {
-        key: value
+        # As `state_dict()` has it, which was asked for the very parameters here.
+        key: value.detach() if isinstance(value, torch.Tensor) and id(value) in known else value
         for key, value in account_of(module).items()
         if key not in others
         and not (key in registered and (registered[key] is None or _is_the_same(value, registered[key])))
@@ -135,7 +137,7 @@ def accounted(module: Any) -> Iterator[tuple[Sequence[str], Any]]:
 
 def own_part(module: Any) -> Part:
     """The part of a module that `own_state` is."""
-    return Part(module, own_state, _load, f"state_dict() of a {type(module).__name__}")
+    return Part(module, own_state, _load, f"the state_dict() of a {type(module).__name__}")
 
 
 def loads_otherwise(module: Any) -> bool:

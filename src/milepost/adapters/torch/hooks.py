@@ -13,7 +13,7 @@ call, so calls are made by way of `_Call`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
@@ -29,12 +29,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _pending: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
 """Modules on which values wait."""
 _containers: Final[weakref.WeakKeyDictionary[torch.nn.Module, int]] = weakref.WeakKeyDictionary()
-"""Those of them that are never called, such as lists of modules, and how many members they had when last seen."""
+"""Those of them that are never called, as lists of modules are, and how many members they had when last seen."""
 _unverified: Final[weakref.WeakKeyDictionary[torch.nn.Module, list[_Given]]] = weakref.WeakKeyDictionary()
 """Modules with tensors that got their values when they were registered and may be initialized after that."""
+_modes: Final[list[_KeepRestored]] = []
+"""What is active in the first calls that are running, the innermost last."""
 _global_hooks: Final[list[Any]] = []
 _call_hooks: Final[list[Any]] = []
-"""A global hook too, for containers only: PyTorch warns of it when modules are compiled."""
+"""Global hooks too, for containers only: PyTorch warns of them when modules are compiled."""
 
 
 class _Given(NamedTuple):
@@ -66,18 +68,34 @@ class _Watch:
 
 
 class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untyped
-    """Makes operations in place on parameters that were just restored do nothing."""
+    """Makes operations in place on parameters that were just restored, or on views of their memory, do nothing."""
 
     def __init__(self) -> None:
         super().__init__()
         self.restored: list[torch.Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.restored and args and any(args[0] is each for each in self.restored):
-            name = getattr(func, "__name__", "")
-            if name.endswith("_") and not name.endswith("__") and name not in _NO_VALUES:
-                return args[0]
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if self.restored and _is_in_place(func):
+            target = args[0] if args else kwargs.get("tensor")  # the functions of torch.nn.init name it
+            if isinstance(target, torch.Tensor) and self._is_restored(target):
+                return target
+        return func(*args, **kwargs)
+
+    def _is_restored(self, target: torch.Tensor) -> bool:
+        if any(target is each for each in self.restored):
+            return True
+        if target.layout is not torch.strided or not target.numel() or target.is_meta:
+            return False
+        memory = target.untyped_storage().data_ptr()
+        return any(each.numel() and each.untyped_storage().data_ptr() == memory for each in self.restored)
+
+
+def _is_in_place(func: Any) -> bool:
+    name = getattr(func, "__name__", "")
+    if name.endswith("__"):
+        return name == "__setitem__" or func == _SET_DATA
+    return name.endswith("_") and name not in _NO_VALUES
 
 
 class _Call:
@@ -103,6 +121,7 @@ class _Call:
                 _leave(module)
 
 
+_SET_DATA: Final = torch.Tensor.data.__set__
 _NO_VALUES: Final = frozenset({"requires_grad_", "retain_grad_", "share_memory_", "rename_"})
 
 
@@ -124,8 +143,8 @@ def watch_module(obj: Any, module: Any) -> None:
         watch = _pending[module] = _Watch()
         _add_hooks(module, watch)
     if _is_lazy(module):
-        own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
-        watch.kept = [(each, each.detach().clone()) for each in own if not isinstance(each, UninitializedTensorMixin)]
+        made = [each for each in _own(module) if not isinstance(each, UninitializedTensorMixin)]
+        watch.kept = [(each, each.detach().clone()) for each in made]
     if obj is not module:
         watch.wrappers.add(obj)
     if not _global_hooks:
@@ -139,21 +158,30 @@ def watch_module(obj: Any, module: Any) -> None:
 
 
 def _is_lazy(module: Any) -> bool:
-    return isinstance(module, torch.nn.modules.lazy.LazyModuleMixin) and bool(module.has_uninitialized_params())
+    return any(isinstance(each, UninitializedTensorMixin) for each in _own(module))
+
+
+def _own(module: Any) -> Iterator[Any]:
+    yield from module.parameters(recurse=False)
+    yield from module.buffers(recurse=False)
 
 
 def _add_hooks(module: Any, watch: _Watch) -> None:
-    if _is_lazy(module):
+    is_lazy = _is_lazy(module)
+    if is_lazy:
         watch.handles = [
             module.register_forward_pre_hook(_before_initialization, prepend=True),
             module.register_forward_pre_hook(_after_initialization),
         ]
-    elif isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+    if is_lazy and isinstance(module, torch.nn.modules.lazy.LazyModuleMixin):
+        return
+    if type(module).forward is torch.nn.Module.forward:
         if not _call_hooks:
             _call_hooks.append(registration.register_module_forward_pre_hook(_before_any_call))
+            _call_hooks.append(registration.register_module_forward_hook(_after_any_call))
         _containers[module] = len(module._modules)
     else:
-        watch.handles = [
+        watch.handles += [
             module.register_forward_pre_hook(_before_call, prepend=True),
             module.register_forward_hook(_after_call, always_call=True),
         ]
@@ -181,11 +209,12 @@ def _admit(module: Any, name: str, child: Any) -> Any:
     position = max(waiting_on(module)[name], key=lambda each: each.uid)
     successor = admit(module, name, child)
     if isinstance(successor, torch.Tensor):
-        if watch.mode is None:
+        mode = watch.mode or (_modes[-1] if _modes else None)
+        if mode is None:
             given = _Given(name, weakref.ref(successor), successor._version, position)
             _unverified.setdefault(module, []).append(given)
         elif isinstance(successor, torch.nn.Parameter):
-            watch.mode.restored.append(successor)
+            mode.restored.append(successor)
     for wrapper in watch.wrappers:
         look_again(wrapper)
     return None if successor is child else successor
@@ -235,6 +264,18 @@ def _before_any_call(module: Any, arguments: Any) -> None:
             if len(container._modules) != size:
                 _containers[container] = len(container._modules)
                 deliver(container)
+            if container in _unverified:
+                _overwritten(container)
+                _release(container)
+
+
+def _after_any_call(module: Any, arguments: Any, output: Any) -> None:
+    if not torch.compiler.is_compiling():
+        for container in [each for each in _containers if each in _unverified]:
+            lost = _overwritten(container, torch.nn.Parameter)
+            _release(container)
+            if lost:
+                raise _lost("in a call of the module around theirs", lost)
 
 
 def _before_call(module: Any, arguments: Any) -> None:
@@ -253,6 +294,7 @@ def _begin_call(module: Any) -> None:
         watch.called = True
         mode = _KeepRestored()
         mode.__enter__()
+        _modes.append(mode)
         watch.mode = mode
 
 
@@ -271,22 +313,44 @@ def _after_call(module: Any, arguments: Any, output: Any) -> None:
 def _end_call(module: Any) -> None:
     _leave(module)
     lost = _overwritten(module, torch.nn.Parameter)  # a call may change buffers for good reasons
+    late = [name for name in waiting_on(module) if _is_made(module._parameters.get(name))]
+    if late:
+        deliver(module)
     _release(module)
-    if lost:
+    if late:
         raise UnmatchedError(
-            "parameters were initialized after they had been restored, in a compiled call, whose result is therefore wrong",
-            key=", ".join(lost),
-            remedy="initialize a tensor before it becomes an attribute; its restored value is in place again",
+            "parameters were made in a call before they could be restored, and its result is therefore wrong",
+            key=", ".join(late),
+            remedy="call the module again, for the restored values are in place now; or call it once before the restore",
         )
+    if lost:
+        raise _lost("in a compiled call", lost)
+
+
+def _lost(where: str, names: Iterable[str]) -> UnmatchedError:
+    return UnmatchedError(
+        f"parameters were initialized after they had been restored, {where}, whose result is therefore wrong",
+        key=", ".join(names),
+        remedy="initialize a tensor before it becomes an attribute; its restored value is in place again",
+    )
+
+
+def _is_made(parameter: Any) -> bool:
+    return parameter is not None and not isinstance(parameter, UninitializedTensorMixin)
 
 
 def _leave(module: Any) -> None:
     """Ends what is active in the first call of a module."""
     watch = _pending.get(module)
     if watch is not None:
-        mode, watch.mode = watch.mode, None
-        if mode is not None:
-            mode.__exit__(None, None, None)
+        _end_mode(watch)
+
+
+def _end_mode(watch: _Watch) -> None:
+    mode, watch.mode = watch.mode, None
+    if mode is not None:
+        _modes.remove(mode)
+        mode.__exit__(None, None, None)
 
 
 def deliver(module: Any) -> None:
@@ -307,6 +371,7 @@ def _release(module: Any) -> None:
     _containers.pop(module, None)
     watch = _pending.pop(module, None)
     if watch is not None:
+        _end_mode(watch)
         for handle in watch.handles:
             handle.remove()
         call = module._compiled_call_impl

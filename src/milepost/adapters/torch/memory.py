@@ -123,6 +123,16 @@ def torch_dtype(dtype: DType) -> torch.dtype:
     return found
 
 
+def saved_dtype(name: str, dtype: DType) -> torch.dtype | None:
+    """The element type of the tensor that was saved as a value of this local name and type; None if it was no tensor."""
+    if name == VARIABLE_VALUE:
+        return torch_dtype(dtype)
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or stored_as(found)[:2] != (name, dtype):
+        return None
+    return found
+
+
 def write(tensor: torch.Tensor, array: Array) -> None:
     """Gives a tensor a value, whatever its device and strides.
 

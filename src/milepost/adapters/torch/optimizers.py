@@ -27,14 +27,15 @@ from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.forgotten import Forgotten
 from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
-from milepost.adapters.torch.memory import stored_as, stored_shape, torch_dtype
+from milepost.adapters.torch.memory import saved_dtype, stored_as, stored_shape
 from milepost.adapters.torch.param_groups import ParamGroups, remember
+from milepost.adapters.torch.refused import leaf_refusal_of
 from milepost.adapters.torch.sharded import sharded_omission
 from milepost.adapters.torch.shared_parts import shares_between_parts
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
 from milepost.adapters.torch.views import Part, forget_view, view_of
-from milepost.errors import MilepostError
+from milepost.errors import MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted
@@ -126,7 +127,7 @@ class OptimizerAdapter(Adapter):
         if not isinstance(variable, torch.Tensor) or variable not in obj.state or name not in obj.state[variable]:
             return None
         value = obj.state[variable][name]
-        if not isinstance(value, torch.Tensor) or _changes_kinds(obj):
+        if not isinstance(value, torch.Tensor) or _changes_kinds(obj) or leaf_refusal_of(value) is not None:
             return _part(obj, variable, name)
         if unlike_layout(value, variable):
             keep_layout(value)
@@ -137,21 +138,29 @@ class OptimizerAdapter(Adapter):
         group = _group_of(obj, variable)
         if group is None:
             return None
-        if VARIABLE_VALUE not in saved or not saved.keys() <= {VARIABLE_VALUE, STRIDES} or _changes_kinds(obj):
+        if TEXT in saved or not saved.keys() - {STRIDES} or _changes_kinds(obj):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
-        spec = saved[VARIABLE_VALUE]
-        dtype = torch_dtype(spec.dtype)
+        (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name != STRIDES)
+        dtype = saved_dtype(local_name, spec.dtype)
+        if others or dtype is None:
+            raise MismatchError(
+                "this state was a tensor of a class of its own, which only the optimizer can make",
+                expected="a tensor in the state of the optimizer",
+                found=f"none, and one in the checkpoint that is made of {', '.join(sorted(saved))}",
+                remedy="let the optimizer take one step before the restore",
+            )
+        shape = spec.shape[: len(spec.shape) - len(stored_as(dtype).trailing)]
         device = home_of(variable)
-        if not spec.shape and not (group.get("capturable") or group.get("fused") or isinstance(obj, torch.optim.ASGD)):
+        if not shape and not (group.get("capturable") or group.get("fused") or isinstance(obj, torch.optim.ASGD)):
             device = torch.device("cpu")
         if STRIDES in saved:
-            slot = torch.empty(spec.shape, dtype=dtype, device=device)
+            slot = torch.empty(shape, dtype=dtype, device=device)
             keep_layout(slot)
-        elif spec.shape == tuple(variable.shape):
+        elif shape == tuple(variable.shape):
             slot = torch.empty_like(variable, dtype=dtype, device=device, requires_grad=False)
         else:
-            slot = torch.empty(spec.shape, dtype=dtype, device=device)
+            slot = torch.empty(shape, dtype=dtype, device=device)
         obj.state[variable][name] = slot
         return slot
 
@@ -262,7 +271,7 @@ def _load_again(optimizer: Any) -> None:
 
 
 def _whole(optimizer: Any) -> Part:
-    name = f"state_dict() of a {type(optimizer).__name__}"
+    name = f"the state_dict() of a {type(optimizer).__name__}"
     return view_of(
         optimizer, STATE_DICT, lambda: Part(optimizer, _told, lambda owner, state: owner.load_state_dict(state), name)
     )
@@ -311,7 +320,7 @@ def _group_of(optimizer: Any, parameter: Any) -> Any:
 
 
 def _common(optimizer: Any) -> Part:
-    return view_of(optimizer, _COMMON, lambda: Part(optimizer, _common_state, _set_common_state, _COMMON))
+    return view_of(optimizer, _COMMON, lambda: Part(optimizer, _common_state, _set_common_state, "the common state"))
 
 
 def _common_state(optimizer: Any) -> dict[Any, Any]:

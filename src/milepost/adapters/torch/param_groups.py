@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
+from milepost.adapters.torch.plain_tensors import is_plain
 from milepost.adapters.torch.steps import before_step, has_hooks, watch_step
 from milepost.adapters.torch.views import forget_view, view_of
 from milepost.errors import MismatchError, UnsupportedError
@@ -191,7 +192,7 @@ def remember(optimizer: Any) -> None:
     if not has_hooks(optimizer):
         return
     kept = [
-        {name: copy.deepcopy(value) for name, value in group.items() if name not in NO_STATE}
+        {name: _copy(value) for name, value in group.items() if name not in NO_STATE}
         for group in optimizer.param_groups
     ]
     holder: dict[str, Any] = view_of(optimizer, "hyperparameters", dict)
@@ -213,6 +214,10 @@ def recall(optimizer: Any) -> None:
                 group[name] = value
 
 
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+
+
 def _forget(optimizer: Any, arguments: Any, keywords: Any) -> None:
     forget_view(optimizer, "hyperparameters")
 
@@ -222,7 +227,7 @@ def _group(optimizer: Any, position: int) -> ParamGroup:
 
 
 def _packed(value: Any) -> Mapping[str, Array]:
-    if isinstance(value, torch.Tensor) and value.ndim < 2:
+    if is_plain(value) and value.ndim < 2:
         arrays: dict[str, Array] = {}
 
         def store(array: Array, path: str) -> dict[str, Any]:
@@ -250,7 +255,7 @@ def _into(present: Any, value: Any) -> Any:
 
 
 def _alike(present: torch.Tensor, value: torch.Tensor) -> bool:
-    if (present.dtype, present.shape) != (value.dtype, value.shape):
+    if (present.dtype, present.shape) != (value.dtype, value.shape) or not (is_plain(present) and is_plain(value)):
         return False
     return value.ndim < 2 or bool(present.stride() == value.stride())
 

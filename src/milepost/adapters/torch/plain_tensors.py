@@ -4,11 +4,14 @@
 
     in the usual order       {"!": "torch", "value": an array}
     otherwise                {"!": "torch.strided", "value": {"strides": [1, 3], "value": an array}}
+    of a type of PyTorch's   {"!": "torch.strided", "value": {"strides": [1], "value": an array, "dtype": "complex32"}}
     in another's memory      {"!": "torch.view", "value": {"of": a tensor, "dtype": "float32", "offset": 2, "shape": [2],
                               "strides": [1]}}
+    a parameter, or a leaf   {"!": "torch.gradient", "value": {"parameter": true, "required": true, "value": a tensor}}
 
 The tensor that a view is ``of`` is shared (`milepost.graph.plain_sharing`) between all that lie in its memory: one of them, if
-it covers all of it, or else a vector made of it.
+it covers all of it, or else a vector made of it. A type of PyTorch's is one that files have no number for (`memory`).
+Quantized and sparse tensors are in `plain_parts`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,11 @@ import numpy as np
 import torch
 
 from milepost.adapters.torch.layouts import empty_with_strides, strides_to_save
-from milepost.adapters.torch.memory import as_array, as_tensor, write
+from milepost.adapters.torch.memory import as_array, as_tensor, stored_as, write
+from milepost.adapters.torch.refused import refusal_of
+from milepost.errors import UnsupportedError
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.omissions import Omission
 from milepost.graph.plain_kinds import overlaps, register_kind
 
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
@@ -37,6 +44,7 @@ class View(NamedTuple):
         offset: Where it begins.
         shape: Its shape.
         strides: Its strides.
+        gradient: What `_gradient_of` says of it.
     """
 
     of: torch.Tensor
@@ -44,6 +52,7 @@ class View(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    gradient: dict[str, bool] | None
 
     def owners(self) -> tuple[torch.Tensor]:
         """What it lies in."""
@@ -62,7 +71,7 @@ def overlapping(tensors: Sequence[Any]) -> dict[int, View]:
     """The tensors among these that lie in the memory of others, by identity, as views."""
     storages: dict[Any, list[_Piece]] = {}
     for tensor in tensors:
-        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
+        if not is_plain(tensor):
             continue
         if not tensor.numel() or tensor.is_conj() or tensor.is_neg():
             continue
@@ -109,13 +118,15 @@ def _views(pieces: list[_Piece]) -> Iterator[tuple[int, View]]:
         tensor = piece.tensor
         if tensor is not owner:
             offset = (piece.start - start) // tensor.element_size()
-            yield id(tensor), View(owner, tensor.dtype, offset, tuple(tensor.shape), tensor.stride())
+            gradient = _gradient_of(tensor)
+            yield id(tensor), View(owner, tensor.dtype, offset, tuple(tensor.shape), tensor.stride(), gradient)
 
 
 def _view_members(view: View) -> dict[str, Any]:
     name = str(view.dtype).removeprefix("torch.")
     shape, strides = list(view.shape), list(view.strides)
-    return {"of": view.of, "dtype": name, "offset": view.offset, "shape": shape, "strides": strides}
+    members = {"of": view.of, "dtype": name, "offset": view.offset, "shape": shape, "strides": strides}
+    return members if view.gradient is None else {**members, "gradient": view.gradient}
 
 
 def _from_view_members(members: Mapping[str, Any]) -> torch.Tensor:
@@ -123,15 +134,54 @@ def _from_view_members(members: Mapping[str, Any]) -> torch.Tensor:
     storage = members["of"].untyped_storage()
     whole = torch.empty(0, dtype=dtype)
     whole.set_(storage, 0, (storage.nbytes() // whole.element_size(),), (1,))
-    return whole.as_strided(members["shape"], members["strides"], members["offset"])
+    view = whole.as_strided(members["shape"], members["strides"], members["offset"])
+    return _with_gradient(view, members["gradient"]) if "gradient" in members else view
 
 
-def _with_strides(value: Any) -> dict[str, Any]:
-    return {"strides": list(value.stride()), "value": as_array(value)}
+def _gradient_of(tensor: torch.Tensor) -> dict[str, bool] | None:
+    """Whether a tensor is a parameter and whether it requires a gradient; None if neither, or if it is computed."""
+    is_parameter = type(tensor) is torch.nn.Parameter
+    if not is_parameter and not (tensor.requires_grad and tensor.is_leaf):
+        return None
+    return {"parameter": is_parameter, "required": tensor.requires_grad}
+
+
+def _with_gradient(tensor: torch.Tensor, gradient: Mapping[str, bool]) -> torch.Tensor:
+    if gradient["parameter"]:
+        return torch.nn.Parameter(tensor, requires_grad=gradient["required"])
+    return tensor.requires_grad_(gradient["required"])
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a tensor whose elements lie in memory as its strides say, and no object of another class."""
+    return (
+        type(value) in _PLAIN
+        and value.layout is torch.strided
+        and not (value.is_nested or value.is_quantized or value.is_meta)
+    )
+
+
+def _has_number(value: torch.Tensor) -> bool:
+    return stored_as(value.dtype).name == VARIABLE_VALUE
+
+
+def _plain_array(value: torch.Tensor) -> Any:
+    refusal = refusal_of(value)
+    if refusal is None and not is_plain(value):
+        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        refusal = Omission(f"a {name} on {value.device}, {value.layout}", "hold a plain tensor of its values")
+    if refusal is not None:
+        raise UnsupportedError("this tensor cannot be part of plain state", found=refusal.reason, remedy=refusal.remedy)
+    return as_array(value)
+
+
+def _with_strides(value: torch.Tensor) -> dict[str, Any]:
+    members = {"strides": list(value.stride()), "value": as_array(value)}
+    return members if _has_number(value) else {**members, "dtype": str(value.dtype).removeprefix("torch.")}
 
 
 def _from_strides(members: Any) -> torch.Tensor:
-    value = as_tensor(members["value"].copy())
+    value = as_tensor(members["value"].copy(), getattr(torch, members["dtype"]) if "dtype" in members else None)
     tensor = empty_with_strides(value, value.device, np.array(members["strides"], np.int64))
     write(tensor, members["value"])
     return tensor
@@ -140,15 +190,21 @@ def _from_strides(members: Any) -> torch.Tensor:
 register_kind(
     "torch",
     lambda value: isinstance(value, torch.Tensor),
-    as_array,
+    _plain_array,
     lambda array: as_tensor(array.copy()),
     mutable=True,
 )
 register_kind(
     "torch.strided",
-    lambda value: isinstance(value, torch.Tensor) and strides_to_save(value) is not None,
+    lambda value: is_plain(value) and (strides_to_save(value) is not None or not _has_number(value)),
     _with_strides,
     _from_strides,
+)
+register_kind(
+    "torch.gradient",
+    lambda value: is_plain(value) and _gradient_of(value) is not None,
+    lambda value: {**(_gradient_of(value) or {}), "value": value.detach()},
+    lambda members: _with_gradient(members["value"], members),
 )
 register_kind("torch.view", lambda value: type(value) is View, _view_members, _from_view_members)
 overlaps["torch"] = overlapping

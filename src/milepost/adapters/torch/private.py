@@ -23,6 +23,8 @@ __all__ = [
     "hide_from_compilers",
     "is_traceable_wrapper_subclass",
     "load_from_state_dict",
+    "per_channel_tensor",
+    "per_tensor_tensor",
     "registration",
     "save_to_state_dict",
     "swap_tensors",
@@ -39,6 +41,12 @@ save_to_state_dict: Final[Any] = torch.nn.Module._save_to_state_dict
 
 load_from_state_dict: Final[Any] = torch.nn.Module._load_from_state_dict
 """What a class overrides that reads more, or otherwise."""
+
+per_tensor_tensor: Callable[..., torch.Tensor] = torch._make_per_tensor_quantized_tensor
+"""Makes a quantized tensor of its integers; the public function rounds numbers to get them."""
+
+per_channel_tensor: Callable[..., torch.Tensor] = torch._make_per_channel_quantized_tensor
+"""The same with a scale for each channel."""
 
 default_store: Callable[[], Any] | None = None
 """The store by which the processes of the default group met; returns None where it has none, as with MPI."""
@@ -64,6 +72,8 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "torch.Tensor": {
         "_version": "whether a value was changed since it was restored",
+        "_indices": "indices of a sparse tensor in which some may occur twice",
+        "_values": "the values at those",
     },
     "torch.optim.Optimizer": {
         "_optimizer_step_pre_hooks": "whether a hook before the step is there already",

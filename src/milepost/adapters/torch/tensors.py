@@ -13,7 +13,8 @@ import torch
 
 from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, is_kept, strides_to_save
 from milepost.adapters.torch.memory import as_array, as_tensor, changed, memory, stored_as, stored_shape, write
-from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceable_wrapper_subclass, swap_tensors
+from milepost.adapters.torch.private import is_traceable_wrapper_subclass, swap_tensors
+from milepost.adapters.torch.refused import leaf_refusal_of
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.omissions import Omission
@@ -37,15 +38,7 @@ class TensorAdapter(Adapter):
         return self.omission(obj) is None
 
     def omission(self, obj: Any) -> Omission | None:
-        if isinstance(obj, UninitializedTensorMixin):
-            return Omission("a lazy parameter that has no shape yet", "call the module once before it is saved")
-        if hasattr(obj, "device_mesh"):
-            return Omission("a DTensor, whose parts other processes hold", "save what its full_tensor() returns")
-        if obj.is_quantized:
-            return Omission("a quantized tensor", "hold its int_repr(), scales and zero points as tensors of their own")
-        if obj.layout is not torch.strided:
-            return Omission(f"a tensor of layout {obj.layout}", "hold its indices and values as tensors of their own")
-        return None
+        return leaf_refusal_of(obj)
 
     def values(self, obj: Any) -> Sequence[Value]:
         return [_value(prefix, part) for prefix, part in _parts(obj)]

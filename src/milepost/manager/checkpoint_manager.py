@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification, newest_good, skipped_message
-from milepost.engine.leftovers import sweep_quietly
+from milepost.engine.leftovers import sweep_leftovers
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.processes import claim_path
 from milepost.engine.removal import is_left, remove_bundles
@@ -366,9 +366,9 @@ class CheckpointManager:
         """Brings to an end what killed and crashed saves began."""
         try:
             list_announced(self._storage, self._directory)
+            sweep_leftovers(self._storage, self._directory)
         except StorageError as error:
-            warn(f"what killed processes had saved could not be listed: {error}")
-        sweep_quietly(self._storage, self._directory)
+            warn(f"leftovers of crashed saves could not be removed: {error}")
 
     def _warn_of_unlisted(self) -> None:
         if self._listing.restorable() is not None:

@@ -17,7 +17,7 @@ from milepost.graph.keys import child_path
 from milepost.graph.omissions import Accounted, Omission, Omitted
 from milepost.graph.plain_places import Unsaveable
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
-from milepost.graph.trees import holds_no_data
+from milepost.graph.trees import holds_no_data, is_empty_tree
 
 if TYPE_CHECKING:
     from milepost.graph.traversal import LiveGraph
@@ -46,7 +46,7 @@ def omission_of(value: Any, path: str, *, is_state: bool = False, in_tree: bool 
     kind = type(value).__name__
     omission = adapter.omission(value) if adapter is not None else None
     if is_state and (omission is None or omission.doubtful):
-        if isinstance(value, _STATELESS):
+        if isinstance(value, _STATELESS) or is_empty_tree(value):
             return
         omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
     elif adapter is None:

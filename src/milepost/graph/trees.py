@@ -86,8 +86,9 @@ def is_empty_tree(value: Any) -> bool:
     if is_container(type(value)):
         return not _leaves(value)
     adapter = adapter_of_type(type(value))
-    is_node = adapter is not None and adapter.functional and adapter.conditional
-    return is_node and not adapter.tracks(value) and adapter.omission(value) is None
+    if adapter is None or not (adapter.functional and adapter.conditional):
+        return False
+    return not adapter.tracks(value) and adapter.omission(value) is None
 
 
 def _leaves(value: Any) -> list[Any]:

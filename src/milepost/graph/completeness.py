@@ -17,7 +17,7 @@ from milepost.graph.keys import child_path
 from milepost.graph.omissions import Accounted, Omission, Omitted
 from milepost.graph.plain_places import Unsaveable
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
-from milepost.graph.trees import holds_no_data, is_tuple
+from milepost.graph.trees import holds_no_data, is_empty_tree, is_tuple
 
 if TYPE_CHECKING:
     from milepost.graph.traversal import LiveGraph
@@ -63,7 +63,7 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
     kind = type(value).__name__
     omission = adapter.omission(value) if adapter is not None else None
     if is_state and (omission is None or omission.doubtful):
-        if isinstance(value, _STATELESS):
+        if isinstance(value, _STATELESS) or is_empty_tree(value):
             return
         omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
     elif adapter is None or is_tuple(type(value)):

@@ -79,9 +79,16 @@ def _is_functional_object(value: Any) -> bool:
 
 
 def is_empty_tree(value: Any) -> bool:
-    """Whether this is a tree without any values, as the state of an optimizer is that needs none."""
+    """Whether this is a tree without any values, as the state of an optimizer is that needs none, or a module's settings."""
     import_adapters()
-    return is_anything_functional() and is_container(type(value)) and not _leaves(value)
+    if not is_anything_functional():
+        return False
+    if is_container(type(value)):
+        return not _leaves(value)
+    adapter = adapter_of_type(type(value))
+    if adapter is None or not (adapter.functional and adapter.conditional):
+        return False
+    return not adapter.tracks(value) and adapter.omission(value) is None
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -17,6 +17,15 @@ def keys(path):
     return [name.partition("/.ATTRIBUTES")[0] for name, _ in milepost.list_variables(path)[1:]]
 
 
+@pytest.mark.parametrize("within", [lambda node: node, lambda node: {"node": node}, lambda node: [node]])
+def test_a_node_without_data_is_no_obstacle_in_a_checkpoint(path, within):
+    """Such as the half of a module that `equinox.partition` gives beside its arrays."""
+    milepost.Checkpoint(w=jnp.ones(2), settings=within(jax.tree_util.Partial(max))).write(path)
+    live = within(jax.tree_util.Partial(min))
+    assert restored(path, w=jnp.zeros(2), settings=live).w.tolist() == [1, 1]
+    assert keys(path) == ["w"]
+
+
 class TestFlax:
     @pytest.fixture
     def make(self):

@@ -148,7 +148,7 @@ def _extra_state(module: Any) -> Part:
         module,
         lambda owner: owner.get_extra_state(),
         lambda owner, state: owner.set_extra_state(state),
-        f"the extra state of a {type(module).__name__}",
+        f"the extra state of {type(module).__name__}",
     )
 
 

@@ -42,12 +42,17 @@ def refuse_omissions(omissions: Sequence[Omitted], options: CheckpointOptions) -
     if others[_MOST_LISTED:]:
         listed.append(f"and {len(others) - _MOST_LISTED} more")
     also = "".join(f"\n    also {line}" for line in listed)
-    leave = f"to leave it out knowingly, save with CheckpointOptions(allow_unsaved=[{first.path!r}])"
+    leave = how_to_leave_out(first.path)
     raise UntrackableError(
         f"would not be saved: {first.reason}{also}",
         key=first.path,
         remedy=f"{first.remedy}; {leave}" if first.remedy else leave,
     )
+
+
+def how_to_leave_out(path: str) -> str:
+    """The remedy for an object that cannot be saved, and need not be."""
+    return f"to leave it out knowingly, save with CheckpointOptions(allow_unsaved=[{path!r}])"
 
 
 def unsaveable(omissions: Iterable[Omitted], allowed: Sequence[str]) -> list[Entry]:

@@ -41,6 +41,7 @@ from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import tensor_key, unescape
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.omissions import is_at_or_below
 from milepost.graph.places import CheckedLeaf, Place, places_in_use
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.waiting import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
@@ -390,6 +391,8 @@ class Restoration(WatchedRestore):
             if identity not in bound and (late or live.paths[number] in self._never_saved):
                 continue
             if only_unrestored and (last_restore(obj) > self.uid or live.paths[number] == SAVE_COUNTER):
+                continue
+            if is_at_or_below(live.paths[number], self._allow_unsaved):
                 continue
             for value in values:
                 if identity not in bound or value.name in missing.get(identity, _NONE):

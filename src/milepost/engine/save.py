@@ -12,7 +12,7 @@ from milepost.engine.announcement import Announcement
 from milepost.engine.carry_over import carry_over
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
-from milepost.engine.omissions import refuse_omissions
+from milepost.engine.omissions import how_to_leave_out, refuse_omissions
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
@@ -22,11 +22,12 @@ from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import late_below, look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.omissions import is_at_or_below
 from milepost.graph.places import places_in_use
 from milepost.graph.plain_places import is_type_name
 from milepost.graph.plain_types import type_names
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.traversal import walk
+from milepost.graph.traversal import LiveGraph, walk
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray
 
@@ -84,12 +85,10 @@ def plan_save(
     read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
         try:
-            values = live.adapters[number].values_to_save(live.objects[number])
-            read[number] = [(value, value.read()) for value in values]
+            read[number] = _read(live, number)
         except MilepostError as error:
-            raise error.with_context(key=live.paths[number]) from None
-        except Exception as error:
-            raise cannot_be_read(live.objects[number], error).with_context(key=live.paths[number]) from error
+            if not is_at_or_below(live.paths[number], options.allow_unsaved):
+                raise error.with_context(remedy=how_to_leave_out(live.paths[number])) from error.__cause__
     python = type_names(live)
     if options.data_alignment == 1 and not any(map(is_type_name, python.values())):
         python = {}  # byte for byte what TensorFlow writes
@@ -117,6 +116,21 @@ def plan_save(
         arrays[number] if write.box is None else arrays[number][write.box.resolve(write.shape)]
         for number, write in placed
     ]
+
+
+def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseArray]]:
+    """The values of one object, each with what it is now."""
+    path, read = live.paths[number], []
+    key = path
+    try:
+        for value in live.adapters[number].values_to_save(live.objects[number]):
+            key = tensor_key(path, value.name)
+            read.append((value, value.read()))
+    except MilepostError as error:
+        raise error.with_context(key=key) from error.__cause__
+    except Exception as error:
+        raise cannot_be_read(live.objects[number], error).with_context(key=path) from error
+    return read
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -64,4 +64,9 @@ class Omitted:
 
     def is_allowed(self, paths: Iterable[str]) -> bool:
         """Whether one of these paths is its own, or that of an object above it."""
-        return any(path == "" or self.path == path or self.path.startswith(path + "/") for path in paths)
+        return is_at_or_below(self.path, paths)
+
+
+def is_at_or_below(path: str, paths: Iterable[str]) -> bool:
+    """Whether an escaped path is one of these, or that of an object below one."""
+    return any(above == "" or path == above or path.startswith(above + "/") for above in paths)

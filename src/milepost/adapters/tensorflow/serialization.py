@@ -33,6 +33,10 @@ PythonState: Any = tf.train.experimental.PythonState
 _VARIANT: Final = DType.of("variant")
 _STATE: Final = "_STATE"
 _ITERATORS: Final = (IteratorBase, NumpyIterator)
+_STATELESS: Final = (
+    "a data set whose functions have no state of their own: no from_generator, numpy_function or py_function, and random "
+    "numbers by tf.random.stateless_uniform and the like, with seeds from tf.data.Dataset.random"
+)
 
 
 def registered_saver(obj: Any) -> str:
@@ -147,5 +151,7 @@ def _eagerly(obj: Any) -> Iterator[None]:
             yield
     except tf.errors.OpError as error:
         raise UnsupportedError(
-            f"TensorFlow cannot save or restore this {type(obj).__name__}", found=error.message
+            f"TensorFlow cannot save or restore this {type(obj).__name__}",
+            expected=_STATELESS if isinstance(obj, _ITERATORS) and "is stateful" in error.message else None,
+            found=error.message,
         ) from error

@@ -124,7 +124,8 @@ def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseAr
     key = path
     try:
         for value in live.adapters[number].values_to_save(live.objects[number]):
-            key = tensor_key(path, value.name)
+            # The state of an iterator has one name in file, report and error.
+            key = tensor_key(path, value.name) if value.dtype.name == "variant" else path
             read.append((value, value.read()))
     except MilepostError as error:
         raise error.with_context(key=key) from error.__cause__

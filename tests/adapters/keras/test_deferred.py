@@ -276,3 +276,35 @@ def test_files_of_keras_are_refused_by_name(tmp_path, name):
         with pytest.raises(milepost.UnsupportedError, match="Keras") as raised:
             call(tmp_path / name)
         assert raised.value.remedy
+
+
+class TestMetrics:
+    """Keras resets compiled metrics before each batch, on TensorFlow before it makes them."""
+
+    def compiled(self, seed):
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential([keras.layers.Dense(1)])
+        metrics = ["mae", keras.metrics.RootMeanSquaredError(), keras.metrics.R2Score()]
+        model.compile(keras.optimizers.Adam(), "mse", metrics=metrics, weighted_metrics=["mse", "r2_score"])
+        return model
+
+    def test_values_that_come_after_a_reset_are_not_counted(self, tmp_path):
+        data = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8.0)[:, None]
+        model = self.compiled(1)
+        model.train_on_batch(*data)
+        path = milepost.Checkpoint(model=model).write(tmp_path / "c")
+        expected = [model.train_on_batch(*data, return_dict=True) for _ in range(2)]
+        model = self.compiled(2)
+        status = milepost.Checkpoint(model=model).read(path)
+        assert [model.train_on_batch(*data, return_dict=True) for _ in range(2)] == expected
+        status.assert_consumed()
+
+    def test_values_that_no_reset_came_before_are_counted(self, tmp_path):
+        metric = keras.metrics.R2Score()
+        metric.update_state(np.ones((2, 1)), np.zeros((2, 1)))
+        path = milepost.Checkpoint(metric=metric).write(tmp_path / "c")
+        metric, again = keras.metrics.R2Score(), metric
+        milepost.Checkpoint(metric=metric).read(path)
+        for each in (metric, again):
+            each.update_state(np.arange(3.0)[:, None], np.ones((3, 1)))
+        assert float(metric.result()) == float(again.result())

@@ -3,6 +3,9 @@
 While values wait on an object, some of its methods are wrapped, on this instance only and as Keras itself does with
 ``build``. After ``build``, and before ``call``, the object is looked through for what values wait for. Keras swallows
 exceptions in the first, traced call of a model; what went wrong there goes wrong again, aloud, in the real call.
+
+On TensorFlow, Keras resets compiled metrics first and makes them in the first step. What was reset before ``build`` is
+reset once more after it, or the old counts would be in the new result.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.adapters.attributes import watch_attributes
+from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.own_state import give_own_state, is_own_state_waiting
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter
@@ -22,6 +26,7 @@ from milepost.graph.waiting import waiting_on
 
 _AFTER: Final = ("build", "_build")
 _BEFORE: Final = ("call", "apply", "update_state")
+_RESET: Final = "reset_state"
 _wrapped: Final[dict[int, tuple[weakref.ref[Any], dict[str, Any]]]] = {}
 """By the object's identity: the object, and what it had of its own under the wrapped names."""
 _MISSING: Final = object()
@@ -42,12 +47,13 @@ def hook(obj: Any) -> None:
         return
     identity = id(obj)
     before: dict[str, Any] = {}
-    for name in (*_AFTER, *_BEFORE):
+    resets: list[str] = []
+    for name in (*_AFTER, *_BEFORE, _RESET):
         method = getattr(obj, name, None)
         if callable(method):
             before[name] = vars(obj).get(name, _MISSING)
             # Into the dict itself: Keras would track, and PyTorch would refuse.
-            vars(obj)[name] = _wrapper(weakref.ref(obj), method, first=name in _BEFORE)
+            vars(obj)[name] = _wrapper(weakref.ref(obj), name, method, resets)
     _wrapped[identity] = (weakref.ref(obj, forgetting(_wrapped, identity)), before)
 
 
@@ -68,15 +74,25 @@ def deliver(obj: Any) -> None:
         _unhook(obj)
 
 
-def _wrapper(reference: weakref.ref[Any], method: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
+def _wrapper(
+    reference: weakref.ref[Any], name: str, method: Callable[..., Any], resets: list[str]
+) -> Callable[..., Any]:
+    """The method ``name`` of an object, whose ``resets`` are not empty once it was reset before ``build``."""
+
     @functools.wraps(method)  # Keras looks at the signature, and at marks on the function
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        obj = reference()
-        if first:
+        obj: Any = reference()
+        if name in _BEFORE:
             deliver(obj)
-            return method(*args, **kwargs)
         result = method(*args, **kwargs)
-        deliver(obj)
+        if name == _RESET:
+            resets.append(name)
+        elif name in _AFTER:
+            deliver(obj)
+            if resets:
+                with backend.eagerly():
+                    obj.reset_state()
+                resets.clear()
         return result
 
     return wrapped

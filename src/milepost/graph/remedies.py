@@ -39,7 +39,7 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     kind = type(value)
     name = kind.__name__
     if issubclass(kind, np.ndarray):
-        return f"hold it as arrays of numbers or text, as dates by astype(str) and each field of records, {_LEAVE}"
+        return _for_array(value.dtype)
     if has_adapter:
         return "wrap it in milepost.NoDependency if it need not be saved"
     if kind.__module__.startswith("torch.utils.data") and "DataLoader" in name:
@@ -99,8 +99,6 @@ def remedy_for_state(value: Any) -> str:
         return f"hold it as a NumPy array, as numpy.asarray() gives it, {_LEAVE}"
     if issubclass(kind, SimpleNamespace):
         return f"hold its attributes in a dict, as vars() gives them, {_LEAVE}"
-    if issubclass(kind, np.ndarray):
-        return _for_array(value.dtype)
     if issubclass(kind, np.generic):
         return f"hold it as a number or as text, {_LEAVE}"
     for plain in (bool, int, float, complex, str, bytes):

@@ -79,12 +79,15 @@ def _is_functional_object(value: Any) -> bool:
 
 
 def is_empty_tree(value: Any) -> bool:
-    """Whether this is a tree without any values, as the state of an optimizer is that needs none, or a module's settings."""
+    """Whether this is a tree without any values, as the state of an optimizer is that needs none, or a module's settings.
+
+    A defaultdict is none: it is empty until it is asked for a value.
+    """
     import_adapters()
     if not is_anything_functional():
         return False
     if is_container(type(value)):
-        return not _leaves(value)
+        return type(value) is not defaultdict and not _leaves(value)
     adapter = adapter_of_type(type(value))
     if adapter is None or not (adapter.functional and adapter.conditional):
         return False
@@ -95,7 +98,7 @@ def _leaves(value: Any) -> list[Any]:
     containers, leaves = [value], []
     for container in containers:
         for member in container.values() if isinstance(container, dict) else container:
-            if is_container(type(member)):
+            if is_container(type(member)) and type(member) is not defaultdict:
                 containers.append(member)
             elif member is not None:
                 leaves.append(member)

@@ -1,6 +1,7 @@
 """Leaves of trees that are no arrays: kept, or refused."""
 
 import datetime
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -114,3 +115,11 @@ def test_functions_are_left_alone(tmp_path, function):
     tree, status = milepost.jax.restore(path, {"activation": function, "array": jnp.zeros(1)})
     status.assert_consumed()
     assert tree["activation"] is function
+
+
+@pytest.mark.parametrize("held", [defaultdict(list), (defaultdict(list),)], ids=["itself", "in a tuple"])
+def test_a_defaultdict_that_is_still_empty_is_refused_in_a_checkpoint(tmp_path, held):
+    checkpoint = milepost.Checkpoint(array=jnp.ones(1))
+    checkpoint.held = held
+    with pytest.raises(milepost.UntrackableError, match="defaultdict"):
+        checkpoint.write(tmp_path / "ckpt")

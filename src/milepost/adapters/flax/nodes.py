@@ -7,11 +7,13 @@ has too. `nnx.State` is no node, but a tree like any other of JAX.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import jax
 from flax import nnx
 
+from milepost.adapters.flax.private import flatten
 from milepost.graph.adapter import Adapter
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.omissions import Accounted
@@ -42,17 +44,48 @@ class NodeAdapter(Adapter):
         return pairs
 
     def account(self, obj: Any) -> Iterable[Accounted]:
-        try:
-            state = nnx.to_flat_state(nnx.state(obj))
-        except (TypeError, ValueError):
-            return  # NNX cannot save it itself
-        for path, value in state:
-            yield Accounted([name_of_key(key) for key in path], value)
+        is_usual = type(obj)._graph_node_flatten is flatten
+        return _account_of_attributes(obj) if is_usual and obj._pytree__is_pytree else _account_of_state(obj)
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
         # Past __setattr__, which would decide anew what is data; the successor is of the same kind.
         vars(obj).update(changes)
         return obj
+
+
+def _account_of_attributes(obj: Any) -> Iterator[Accounted]:
+    """What `nnx.state` has of a node, without the nodes below it: each has an account of its own.
+
+    The account of a whole model, node by node, takes a tenth of the time of `nnx.state`.
+    """
+    is_data = obj._pytree__nodes
+    for name, child in vars(obj).items():
+        if not is_data.get(name, False):
+            continue
+        parts = [((), child)] if _is_node(child) else jax.tree_util.tree_flatten_with_path(child, is_leaf=_is_node)[0]
+        for path, part in parts:
+            if _is_node(part):
+                yield Accounted((name,), part, anywhere=True)
+            elif not path or hasattr(part, "dtype"):  # numbers and text inside of trees are settings
+                yield Accounted((name, *(name_of_key(_key(step)) for step in path)), part)
+
+
+def _account_of_state(obj: Any) -> Iterator[Accounted]:
+    try:
+        state = nnx.to_flat_state(nnx.state(obj))
+    except (TypeError, ValueError):
+        return  # NNX cannot save it itself
+    for path, value in state:
+        yield Accounted([name_of_key(key) for key in path], value)
+
+
+def _is_node(value: Any) -> bool:
+    return isinstance(value, (nnx.Pytree, nnx.Variable))
+
+
+def _key(step: Any) -> Any:
+    """What NNX has in a path in place of a step of JAX."""
+    return next(getattr(step, name) for name in ("key", "idx", "name") if hasattr(step, name))
 
 
 def _needs_place(child: Any, *, is_data: bool) -> bool:

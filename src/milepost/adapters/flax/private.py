@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+from flax.nnx import Pytree
+
+# Says what NNX knows of an object, unless its class says it in another way.
+flatten: Any = Pytree._graph_node_flatten
 
 ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "flax.nnx.Pytree": {
         "_pytree__is_pytree": "whether attributes are marked as data at all",
+        "_graph_node_flatten": "whether a class says itself what NNX knows of its objects",
         "_pytree__nodes": "which attributes are data, numbers among them; nothing public says it without flattening",
     },
     "flax.nnx.Variable": {

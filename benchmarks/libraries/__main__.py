@@ -55,7 +55,14 @@ def _tried(library: str, names: list[str]) -> Iterator[tuple[str, dict[str, Any]
         for number, name in enumerate(names):
             seen = [_read(Path(directory, str(number), f"{do}.json")) for do in ("saved", "resumed")]
             found = verdict.judged(*seen)
-            yield name, {key: text.replace(f"{directory}/{number}/", "") for key, text in found.items()}
+            yield name, {key: _without_folders(text, f"{directory}/{number}/") for key, text in found.items()}
+
+
+def _without_folders(text: str, directory: str) -> str:
+    """A text without the folders of this machine."""
+    for folder in (directory, *(f"{each}/" for each in sys.path if each)):
+        text = text.replace(folder, "")
+    return text
 
 
 def _read(path: Path) -> dict[str, Any]:

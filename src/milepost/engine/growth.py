@@ -1,8 +1,9 @@
 """Giving containers of plain values the members that were saved.
 
-A plain value needs no object that comes late, so a list or dict of them has its saved members as soon as it is restored: those
-that it lacks are added (to a list if it was saved with nothing else), a list of plain values that is longer than the saved one is cut, and a plain value where a list was
-saved, or the other way round, gives way to it. A `Checkpoint` gets the attributes that it lacks.
+A plain value needs no object that comes late, so a list or dict of them has its saved members as soon as it is restored. Those
+that it lacks are added; a list gets them only if it was saved with plain values alone. A list of plain values that is longer than
+the saved one is cut. A plain value where a list was saved, or the other way round, gives way to it. A `Checkpoint` gets the
+attributes that it lacks.
 
 What is added is a placeholder first, and is bound to its saved node like anything that was there. So it takes its value in the
 same way as everything else, and goes away again if the restore fails.

@@ -54,10 +54,7 @@ class NodeAdapter(Adapter):
 
 
 def _account_of_attributes(obj: Any) -> Iterator[Accounted]:
-    """What `nnx.state` has of a node, without the nodes below it: each has an account of its own.
-
-    `nnx.state` itself takes longer than the rest of the walk (`benchmarks/completeness.py`).
-    """
+    """What `nnx.state` has of a node, without the nodes below it: each has an account of its own."""
     is_data = obj._pytree__nodes
     for name, child in vars(obj).items():
         if not is_data.get(name, False):

@@ -19,6 +19,7 @@ from typing import Any, Final, SupportsIndex
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of
 from milepost.graph.plain_places import StateHolder
+from milepost.graph.remedies import is_of_python
 from milepost.graph.trees import is_container, is_functional, is_tuple, make_tuple
 from milepost.graph.waiting import admit, waiting_on
 
@@ -357,11 +358,6 @@ def _field(obj: Any, name: str) -> Any:
 _MOST_SEARCHED: Final = 1_000
 
 
-def _is_of_python(kind: type) -> bool:
-    """Whether a class is Python's own, such as a thread or a module."""
-    return str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
-
-
 def find_trackable(value: Any, *, within_objects: bool = False, known: Container[int] = ()) -> Any:
     """A trackable object that is no mere container, somewhere inside a value of any kind of container; else None.
 
@@ -385,7 +381,7 @@ def find_trackable(value: Any, *, within_objects: bool = False, known: Container
             members = [_field(each, field.name) for field in fields(kind)]
         elif adapter_of(each) is not None:
             return each
-        elif within_objects and len(seen) < _MOST_SEARCHED and not _is_of_python(kind):
+        elif within_objects and len(seen) < _MOST_SEARCHED and not is_of_python(kind):
             members = list((_field(each, "__dict__") or {}).values())
         else:
             continue

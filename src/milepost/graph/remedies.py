@@ -25,6 +25,11 @@ _TEXT_OF_TORCH: Final = (("torch", "device"), ("torch", "dtype"))
 _LEAVE: Final = "or wrap it in milepost.NoDependency if it need not be saved"
 
 
+def is_of_python(kind: type) -> bool:
+    """Whether a class is Python's own, such as a thread or a module."""
+    return str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
+
+
 def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     """How to have the state of an object saved that is not trackable.
 
@@ -60,7 +65,7 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
             "load_state_dict(state)"
         )
     kept = f"hold what is to be saved of it in milepost.Variable, {_LEAVE}"
-    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+    if is_of_python(kind):
         return kept
     own = "make it a subclass of milepost.Module" if is_dataclass(kind) else "derive it from milepost.Module"
     return (

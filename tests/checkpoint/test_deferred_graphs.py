@@ -2,7 +2,6 @@
 
 import operator
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,11 +98,11 @@ def saved(grower, recipe, options):
 
 def test_waiting_values_are_settled_one_by_one():
     options = CheckpointOptions(storage=MemoryStorage())
-    path = Checkpoint(items=[np.array(n) for n in range(5000)]).write("ckpt", options)
+    path = Checkpoint(items=[Variable(n) for n in range(5000)]).write("ckpt", options)
     live = Checkpoint(items=[])
     status = live.read(path, options)
     for _ in range(3000):
-        live.items.append(np.array(-1))
+        live.items.append(Variable(-1))
     assert [int(each) for each in live.items] == list(range(3000))
     assert len(status.report().deferred) == 2000
     status.expect_partial()

@@ -16,7 +16,7 @@ from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.graph.variable import as_array
-from milepost.tensor import DType
+from milepost.tensor import DType, TensorSpec
 
 
 class ArrayAdapter(Adapter):
@@ -24,9 +24,19 @@ class ArrayAdapter(Adapter):
 
     leaf = True
     conditional = True
+    array_type = "numpy.ndarray"
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, np.ndarray)
+
+    def is_value(self, obj: Array) -> bool:
+        return True
+
+    def is_new_array(self, obj: Array) -> bool:
+        return type(obj) is np.ndarray and obj.dtype.kind not in "OSU" and obj.dtype.isnative
+
+    def new_array(self, spec: TensorSpec) -> Array:
+        return np.empty(spec.shape, spec.dtype.numpy)
 
     def tracks(self, obj: Array) -> bool:
         return self.omission(obj) is None

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from milepost.engine.restore import Restoration, RestoredPosition
+from milepost.engine.position import RestoredPosition
+from milepost.engine.restore import Restoration
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
 from milepost.graph.object_graph import Edge, SavedValue, SlotReference
@@ -104,6 +105,9 @@ class _Collector:
         for holder, obj in enumerate(self._live.objects):
             depth = self._live.paths[holder].count("/") + (holder > 0)
             for name, positions in list(waiting_on(obj).items()):
+                for position in positions:
+                    if isinstance(position, RestoredPosition):
+                        position.was_passed = True
                 newest = _newest(positions)
                 if newest is not None:
                     self._restorations[newest.restoration.uid] = newest.restoration

@@ -1,9 +1,13 @@
-"""Giving containers of plain values the members that were saved.
+"""Giving containers of plain values and arrays the members that were saved.
 
 A plain value needs no object that comes late, so a list or dict of them has its saved members as soon as it is restored. Those
-that it lacks are added; a list gets them only if it was saved with plain values alone. A list of plain values that is longer than
-the saved one is cut. A plain value where a list was saved, or the other way round, gives way to it. A `Checkpoint` gets the
-attributes that it lacks.
+that it lacks are added; a list gets them only if it was saved with plain values and arrays alone. A list of plain values that is
+longer than the saved one is cut. A plain value where a list was saved, or the other way round, gives way to it. A `Checkpoint`
+gets the attributes that it lacks.
+
+An array that a program puts under a name may be one that it makes again, so a saved array waits for it, as a variable does. What
+it appends to a list is none that is made again, but one more. So a list that is empty when it is restored gets its saved arrays at
+once, with all lists, dicts and tuples in it; and so does what is None.
 
 What is added is a placeholder first, and is bound to its saved node like anything that was there. So it takes its value in the
 same way as everything else, and goes away again if the restore fails.
@@ -12,17 +16,20 @@ same way as everything else, and goes away again if the restore fails.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections import OrderedDict
 from collections.abc import Container, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.undo import Undo
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state
 from milepost.graph.object_graph import Node
-from milepost.graph.places import Place
+from milepost.graph.places import Place, placed
 from milepost.graph.plain_places import PlainLeaf, StateHolder, holds_state, is_type_name, plain_place
-from milepost.graph.plain_values import PLAIN
-from milepost.graph.trees import is_tuple
+from milepost.graph.plain_values import PLAIN, type_named
+from milepost.graph.trees import is_tuple, make_tuple, named_tuple_called
 
 _CONTAINERS: Final = {"list": ListWrapper, "dict": DictWrapper, "OrderedDict": OrderedDictWrapper}
 _DEEPEST: Final = 100
@@ -41,14 +48,16 @@ class Growth:
 
     Args:
         nodes: The saved nodes.
+        arrays: The arrays among them.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], arrays: SavedArrays) -> None:
         self._nodes = nodes
+        self._arrays = arrays
         self._changes: list[_Change] = []
         self._cuts: list[tuple[ListWrapper, int]] = []
         self._lengths: dict[int, int] = {}
-        self._made: set[int] = set()
+        self._made: dict[int, Any] = {}
 
     def child(self, holder: Any, parent: int, name: str, live: Any, node: int) -> Any:
         """What a saved child is to be bound to.
@@ -64,30 +73,33 @@ class Growth:
             ``live``, or what takes its place; None if nothing can.
         """
         python = self._nodes[node].python
-        if not (is_type_name(python) or python == "tuple" or python in _CONTAINERS):
-            is_none = type(live) is PlainLeaf and live.value is None
-            return None if is_none else live  # something else than a plain value is to come here
+        is_array = node in self._arrays
+        is_none = type(live) is PlainLeaf and live.value is None
+        if not (is_array or is_type_name(python) or python in _CONTAINERS or self._tuple_type(node) is not None):
+            return None if is_none else live  # something else than a value is to come here
         if live is not None:
             present = live.value if isinstance(live, Place) else live
-            if self._fits(present, node) or not _is_plain(present):
+            if self._fits(present, node) or not _is_plain(present) or (is_array and not is_none):
                 return live
             if isinstance(live, Place) and live.parent is None and live.holder is not None:
                 holder = live.holder()
-        value = self._placeholder(node, 0) if self._can_get(holder, parent, name, live) else _ABSENT
-        return live if value is _ABSENT else self.attach(holder, name, value)
+        can_get = self._can_get(holder, parent, name, live, node)
+        value = self._placeholder(node, is_state=holds_state(holder)) if can_get else _ABSENT
+        if value is _ABSENT:
+            return None if is_none and self._arrays.below(node) else live
+        return self.attach(holder, name, value)
 
     def attach(self, holder: Any, name: str, value: Any) -> Any:
         """Has a value put under a name, and returns what stands for it in a match."""
         if type(holder) is ListWrapper:
             self._lengths[id(holder)] = max(self._length(holder), int(name) + 1)
         self._changes.append(_Change(holder, name, value))
-        if type(value) not in PLAIN:
-            self._made.add(id(value))
-        return plain_place(holder, name, value) or value
+        return plain_place(holder, name, value) or placed(holder, name, value)
 
-    def shared(self, holder: Any, parent: int, name: str, live: Any, child: Any) -> None:
-        """Has a container that was made, and saved in several places, put into one more of them."""
-        if live is None and id(child) in self._made and self._can_get(holder, parent, name, None):
+    def shared(self, holder: Any, parent: int, name: str, live: Any, node: int, child: Any) -> None:
+        """Has a container that was made, or an array, that was saved in several places put into one more of them."""
+        is_found = id(child) in self._made or (node in self._arrays and child is not None)
+        if live is None and is_found and self._can_get(holder, parent, name, None, node):
             self.attach(holder, name, child)
 
     def cut(self, holder: Any, saved: Node) -> int:
@@ -131,48 +143,88 @@ class Growth:
     def _length(self, holder: ListWrapper) -> int:
         return self._lengths.get(id(holder), len(holder))
 
-    def _can_get(self, holder: Any, parent: int, name: str, live: Any) -> bool:
-        if not holds_state(holder) or isinstance(holder, Place):
+    def _can_get(self, holder: Any, parent: int, name: str, live: Any, node: int) -> bool:
+        holds_arrays = self._arrays.below(node)
+        if isinstance(holder, Place) or not (holds_state(holder) or (holds_arrays and self._is_list_or_made(holder))):
             return False
+        if live is not None:
+            return holds_state(holder)
+        waits = holds_arrays and id(holder) not in self._made
         if type(holder) is ListWrapper:
             # In a list with other objects too, the program appends, and positions must stay those that were saved.
-            is_plain = self._nodes[parent].python == "list"
-            return live is not None or (is_plain and name == str(self._length(holder)))
+            is_value = self._nodes[parent].python == "list"
+            return is_value and name == str(self._length(holder)) and not (waits and holder)
         if isinstance(holder, dict):
-            return live is not None or name not in holder
-        if live is not None:
-            return True
-        return name not in vars(holder) and inspect.getattr_static(type(holder), name, None) is None
+            return name not in holder and not waits
+        return not waits and name not in vars(holder) and inspect.getattr_static(type(holder), name, None) is None
+
+    def _is_list_or_made(self, holder: Any) -> bool:
+        return type(holder) is ListWrapper or id(holder) in self._made
 
     def _fits(self, present: Any, node: int) -> bool:
         """Whether a live value is a container of the saved kind, or a plain value where one was saved."""
         python = self._nodes[node].python
         if is_type_name(python) or type(present) in PLAIN:
             return is_type_name(python) and (type(present) in PLAIN or not _is_plain(present))
-        if python != "tuple":
+        if node in self._arrays:
+            return not _is_plain(present)
+        if python in _CONTAINERS:
             return type(present) is _CONTAINERS[python]
-        below = {edge.name: edge.node for edge in self._nodes[node].children}
+        members = self._members(node)
         return (
-            type(present) is tuple
-            and below.keys() == {str(number) for number in range(len(present))}
-            and all(self._fits(member, below[str(number)]) for number, member in enumerate(present))
+            type(present) is self._tuple_type(node)
+            and len(members) == len(present)
+            and all(self._fits(member, saved) for member, saved in zip(present, members, strict=True))
         )
 
-    def _placeholder(self, node: int, depth: int) -> Any:
-        """An empty container of the saved kind, or a tuple of placeholders, or None for a plain value."""
+    def _tuple_type(self, node: int) -> type[tuple[Any, ...]] | None:
+        """The type of a saved tuple, if the program has it."""
         saved = self._nodes[node]
-        if saved.python in _CONTAINERS:
-            container = _CONTAINERS[saved.python]()
-            hold_state(container)
+        if saved.python == "tuple":
+            return tuple
+        return named_tuple_called(saved.python, [edge.name for edge in saved.children if not edge.name.isdecimal()])
+
+    def _members(self, node: int) -> list[int]:
+        """The saved members of a saved list or tuple, as many as stand one after the other."""
+        below = {edge.name: edge.node for edge in self._nodes[node].children}
+        count = next(number for number in itertools.count() if str(number) not in below)
+        return [below[str(number)] for number in range(count)]
+
+    def _placeholder(self, node: int, depth: int = 0, *, is_state: bool, in_tree: bool = False) -> Any:
+        """An empty container of the saved kind, a tuple of placeholders, an array, or None for a plain value.
+
+        What holds arrays that never change, and all in it, has its members from the beginning: it cannot get them later.
+        """
+        python = self._nodes[node].python
+        if node in self._arrays:
+            array = self._arrays.new(node)
+            return _ABSENT if array is None else array
+        if is_type_name(python):
+            kind = type_named(python)
+            return kind() if in_tree and kind is not None else None
+        in_tree = in_tree or self._arrays.below(node, functional=True)
+        if python in _CONTAINERS and not in_tree:
+            container = _CONTAINERS[python]()
+            if is_state:
+                hold_state(container)
+            self._made[id(container)] = container
             return container
-        if saved.python != "tuple":
-            return None if is_type_name(saved.python) else _ABSENT
         if depth == _DEEPEST:
             return _ABSENT
-        below = {edge.name: edge.node for edge in saved.children}
-        numbers = [below.get(str(number)) for number in range(len(below))]
-        members = [_ABSENT if number is None else self._placeholder(number, depth + 1) for number in numbers]
-        return _ABSENT if any(member is _ABSENT for member in members) else tuple(members)
+        children = self._nodes[node].children
+        below = partial(self._placeholder, depth=depth + 1, is_state=is_state, in_tree=in_tree)
+        if python == "dict":
+            items = {edge.name: below(edge.node) for edge in children}
+            return _ABSENT if any(each is _ABSENT for each in items.values()) else items
+        members = [below(each) for each in self._members(node)]
+        if any(each is _ABSENT for each in members):
+            return _ABSENT
+        if python == "list":
+            return members
+        tuple_type = self._tuple_type(node)
+        if tuple_type is None or len(members) != len(getattr(tuple_type, "_fields", children)):
+            return _ABSENT
+        return make_tuple(tuple_type, members)
 
 
 def came_later(obj: Any, bound: Container[int]) -> bool:

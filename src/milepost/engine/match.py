@@ -22,13 +22,13 @@ from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.plan import PlannedRead, RestorePlan
+from milepost.engine.saved_arrays import SavedArrays
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.places import Place
 from milepost.graph.plain_places import PLAIN_PLACES, PlainLeaf, Unsaveable, holds_state, is_type_name
 from milepost.graph.plain_values import NumberTaker, taken_value
 from milepost.graph.traversal import live_children, values_of
@@ -40,12 +40,21 @@ SAVE_COUNTER: Final = "save_counter"
 
 
 class Wait(NamedTuple):
-    """A saved node that waits on a live object; ``variable`` is that of a slot variable."""
+    """A saved node that waits on a live object.
+
+    Attributes:
+        holder: The live object.
+        name: The name of the edge.
+        node: The saved node.
+        variable: For a slot variable, the variable.
+        siblings: How many children were saved where this is one.
+    """
 
     holder: Any
     name: str | SlotKey
     node: int
     variable: Any = None
+    siblings: int = 0
 
 
 @dataclass(slots=True)
@@ -61,7 +70,7 @@ class Match:
         missing: For bound nodes, names of live values that were not saved.
         may_lack: Whether there may be live objects that nothing was saved for.
         growth: The plain values that containers get beside those they have.
-        lacking: The live plain values that nothing was saved for.
+        lacking: The live plain values, and members of lists of values, that nothing was saved for.
     """
 
     growth: Growth
@@ -73,7 +82,7 @@ class Match:
     unused: dict[int, set[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     may_lack: bool = False
-    lacking: list[Place] = field(default_factory=list)
+    lacking: list[Any] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
     _waiting: set[tuple[Any, ...]] = field(default_factory=set)
 
@@ -132,6 +141,7 @@ class Matcher:
         self._bound = bound
         self._stored_keys: dict[str, list[str]] | None = None
         self._with_values = graph.nodes_with_values()
+        self._arrays = SavedArrays(graph.nodes, self.specs)
         self._skip_slots = skip_slots
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
@@ -149,7 +159,7 @@ class Matcher:
             obj: The live object that stands for it.
             attached: More edges of ``obj``.
         """
-        match = Match(Growth(self._nodes), bindings={node: obj})
+        match = Match(Growth(self._nodes, self._arrays), bindings={node: obj})
         try:
             self._match_below(match, node, obj, attached)
         except BaseException:
@@ -190,18 +200,23 @@ class Matcher:
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
                 found.add(name)
                 if child_node in match.bindings or self._bound[child_node] is not None or saved_name in unwanted:
-                    match.growth.shared(obj, node, name, live.get(name), match.bindings.get(child_node))
+                    bound = match.bindings.get(child_node)
+                    bound = self._bound[child_node] if bound is None else bound
+                    match.growth.shared(obj, node, name, live.get(name), child_node, bound)
                     continue
                 child = match.growth.child(obj, node, name, live.get(name), child_node)
                 if child is not None:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
-                    homeless.append((stand_ins, Wait(obj, name, child_node)))
+                    homeless.append((stand_ins, Wait(obj, name, child_node, siblings=len(names))))
             if not found.issuperset(live):
                 match.may_lack = True
+                is_whole = is_list and saved.python == "list"
                 match.lacking += [
-                    place for name, place in live.items() if isinstance(place, PLAIN_PLACES) and name not in found
+                    child
+                    for name, child in live.items()
+                    if name not in found and (is_whole or isinstance(child, PLAIN_PLACES))
                 ]
         if self.slot_nodes and not self._skip_slots:
             self._match_slots(match)

@@ -131,6 +131,10 @@ class NameBasedRestoration(WatchedRestore):
 class _Anything:
     """Waits for every new child of an object; see `milepost.graph.waiting`."""
 
+    key = ""
+    was_passed = False
+    siblings = 0
+
     def __init__(self, restoration: NameBasedRestoration, path: str) -> None:
         self.restoration = restoration
         self.path = path
@@ -139,6 +143,10 @@ class _Anything:
     @property
     def uid(self) -> int:
         return self.restoration.uid
+
+    @property
+    def file(self) -> str:
+        return self.restoration.reader.prefix
 
     @property
     def variable(self) -> None:

@@ -24,7 +24,9 @@ from milepost.engine.growth import came_later
 from milepost.engine.identity import (
     Bindings,
     Kept,
+    Reference,
     last_restore,
+    reference_to,
     remember_restore,
     undo_remembering,
 )
@@ -32,67 +34,23 @@ from milepost.engine.match import SAVE_COUNTER, Match, Matcher
 from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
+from milepost.engine.position import RestoredPosition
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
 from milepost.engine.waiting_nodes import WaitingNodes
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
-from milepost.graph.keys import tensor_key, unescape
+from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.places import CheckedLeaf, Place, places_in_use
-from milepost.graph.traversal import live_children, walk
+from milepost.graph.traversal import LiveGraph, live_children, walk
 from milepost.graph.waiting import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
 from milepost.tensor import TensorSpec
 
 _NONE: Final[frozenset[str]] = frozenset()
-
-
-class RestoredPosition:
-    """A saved node that waits for its object; see `milepost.graph.waiting`."""
-
-    __slots__ = ("node", "restoration", "superseded", "variable")
-
-    def __init__(self, restoration: Restoration, node: int, variable: Any) -> None:
-        self.restoration = restoration
-        self.node = node
-        self.variable = variable  # kept: a slot waits under its variable's identity, which must stay its own
-        self.superseded = False
-        restoration.waiting.add(node)
-
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing():  # or the names of modules may be gone
-            self.restoration.waiting.remove(self.node, superseded=self.superseded)
-
-    def supersede(self) -> bool:
-        if not self.superseded:
-            self.superseded = True
-            self.restoration.waiting.supersede()
-        return self.restoration.is_watched
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether a save is to take along what waits."""
-        return not self.superseded and not self.restoration.partial_expected
-
-    @property
-    def uid(self) -> int:
-        return self.restoration.uid
-
-    def peek(self) -> Any:
-        values = self.restoration.graph.nodes[self.node].values
-        return self.restoration.reader.read(values[0].key) if len(values) == 1 and not self.superseded else None
-
-    def specs(self) -> Mapping[str, TensorSpec]:
-        return self.restoration.specs(self.node)
-
-    def is_settled(self) -> bool:
-        return self.restoration.is_settled(self.node)
-
-    def settle(self, name: Any, child: Any) -> Any:
-        return self.restoration.settle(self.node, child, superseded=self.superseded)
 
 
 def _settle_again(told: Sequence[tuple[Adapter, Any]]) -> None:
@@ -133,7 +91,7 @@ class Restoration(WatchedRestore):
         self._kept = Kept(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
         self._missing: dict[int, frozenset[str]] = {}
-        self._lacking: dict[int, Place] = {}
+        self._lacking: dict[int, Reference] = {}
         self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots)
 
     @places_in_use()
@@ -224,6 +182,18 @@ class Restoration(WatchedRestore):
         """The live object that took a node, or None."""
         return self._bound[node]
 
+    def first_key(self, node: int) -> str:
+        """The key of a node's first value, or of the first value below it."""
+        nodes, seen = [node], {node}
+        for number in nodes:
+            values = self.graph.nodes[number].values
+            if values:
+                return self._matcher.keys_in_file(values[0])[0]
+            below = [edge.node for edge in self.graph.nodes[number].children if edge.node not in seen]
+            seen.update(below)
+            nodes += below
+        return self._describe(node)
+
     def stored_keys(self, value: SavedValue) -> list[str]:
         """All keys that files hold for the object of this value."""
         return self._matcher.stored_keys(value)
@@ -293,7 +263,7 @@ class Restoration(WatchedRestore):
             remember_restore(taker, self.uid, self._kept)
         self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
         self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
-        self._lacking.update((id(place), place) for place in match.lacking)
+        self._lacking.update((id(obj), reference_to(obj)) for obj in match.lacking)
 
     def _forget(self, match: Match, before: Sequence[tuple[Any, int]], positions: list[RestoredPosition]) -> None:
         withdraw(positions)
@@ -304,12 +274,12 @@ class Restoration(WatchedRestore):
             del self._bound[node]
             self._unused.pop(node, None)
             self._missing.pop(node, None)
-        for place in match.lacking:
-            self._lacking.pop(id(place), None)
+        for obj in match.lacking:
+            self._lacking.pop(id(obj), None)
 
     def _let_wait(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
         # All are made first: files are closed when none is left.
-        made = [RestoredPosition(self, waiting.node, waiting.variable) for waiting in match.waits]
+        made = [RestoredPosition(self, each.node, each.variable, each.siblings) for each in match.waits]
         for waiting, position in zip(match.waits, made, strict=True):
             holder = successors.get(id(waiting.holder), waiting.holder)
             if wait(holder, waiting.name, position):
@@ -384,11 +354,13 @@ class Restoration(WatchedRestore):
         missing = {id(self.bound(node)): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
         private, plain = self.graph.writer_saves()
+        later = self._later_members(live)
         entries = unsaveable(live.omissions, self._allow_unsaved)
         for number, values in live.values():
             identity = id(obj := live.objects[number])
-            late = identity not in self._lacking and came_later(obj, bound)
-            if identity not in bound and (late or live.paths[number] in self._never_saved):
+            path = live.paths[number]
+            late = not self._is_lacking(obj) and (came_later(obj, bound) or path in later)
+            if identity not in bound and (late or path in self._never_saved):
                 continue
             if only_unrestored and (last_restore(obj) > self.uid or live.paths[number] == SAVE_COUNTER):
                 continue
@@ -403,6 +375,23 @@ class Restoration(WatchedRestore):
                     note = "TensorFlow saves no such values" if foreign else ""
                     entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, foreign))
         return entries
+
+    def _is_lacking(self, obj: Any) -> bool:
+        """Whether an object was there when it was restored, and nothing was saved for it."""
+        reference = self._lacking.get(id(obj))
+        return reference is not None and reference() is obj
+
+    def _later_members(self, live: LiveGraph) -> Subtrees:
+        """Paths of what lists of values have got since they were restored, which is the program's own."""
+        lists = {id(self.bound(node)) for node in self._bound if self.graph.nodes[node].python == "list"}
+        bound = {id(self.bound(node)) for node in self._bound} if lists else set()
+        return Subtrees(
+            live.paths[edge.node]
+            for number, obj in enumerate(live.objects)
+            if lists and id(obj) in lists
+            for edge in live.edges[number]
+            if id(live.objects[edge.node]) not in bound and not self._is_lacking(live.objects[edge.node])
+        )
 
     def _waiting_nodes(self) -> set[int]:
         """Nodes that an object may still take: those that wait, what lies below them, and slots of both."""

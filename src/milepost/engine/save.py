@@ -17,7 +17,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.engine.unasked import warn_before_save
-from milepost.errors import MilepostError, UnrestoredWarning, UntrackableError, warn
+from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.look_again import late_below, look_again_below
@@ -58,7 +58,7 @@ def plan_save(
     unasked = late_below(root, attached)
     if unasked:
         raise UntrackableError(
-            "saved values wait for these objects, which came after the restore and may have been trained since: "
+            "saved values wait for these objects, which came after the restore, and may have been trained or changed since: "
             f"{_some(unasked)}; nothing was saved, and nothing was changed",
             key=unasked[0],
             remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
@@ -66,14 +66,7 @@ def plan_save(
             "status is lost, restore again, which gives them the saved values: copy what they hold before that, and put it back "
             "if it is to be kept",
         )
-    late = look_again_below(root, attached)
-    if late:
-        warn(
-            f"these objects came without a sign, and got their restored values only now that they are saved: {_some(late)}; "
-            "whatever was done with them before was done with other values: ask the status that restore() returned, "
-            "for example by assert_existing_objects_matched(), as soon as they are there",
-            UnrestoredWarning,
-        )
+    look_again_below(root, attached)  # for slot variables, which no program trains by itself
     warn_before_save(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:

@@ -138,9 +138,8 @@ class Adapter:
     may_refuse: bool = True
     """Cleared where `assign` runs nobody's code and cannot fail, so that no copy of the old value need be kept."""
 
-    silent: bool = False
-    """Set where objects tell nobody of a new child, and it may have been trained before anybody looks. A save does not
-    overwrite what such a child holds with values that have waited for it."""
+    array_type: str = ""
+    """The name that the object graph has for the type of arrays that a restore can make anew (`new_array`), if there are any."""
 
     turn: int = 0
     """Objects of a higher turn are saved, and restored, after those of a lower one; random state comes last."""
@@ -153,6 +152,13 @@ class Adapter:
         """Why an object of a handled type does not take part, if its owner should know."""
         return None
 
+    def unfinished(self, obj: Any) -> Omission | None:
+        """Why a save at this very moment would lose something, although ``obj`` itself is saved; not asked of leaves."""
+        return None
+
+    def attached(self, obj: Any) -> None:
+        """Called when ``obj`` becomes an attribute of a `Checkpoint` or `Module`; for what must be watched from then on."""
+
     def account(self, obj: Any) -> Iterable[Accounted]:
         """What the framework's own way of saving would hold of ``obj`` and all that it holds, as ``state_dict()`` does.
 
@@ -160,6 +166,18 @@ class Adapter:
         are in no account of an object above them.
         """
         return ()
+
+    def is_value(self, obj: Any) -> bool:
+        """Whether this is an array as a program computes them, and no variable that holds one."""
+        return False
+
+    def is_new_array(self, obj: Any) -> bool:
+        """Whether `new_array` makes an array that is like this one but for its elements; asked where `array_type` is set."""
+        return False
+
+    def new_array(self, spec: TensorSpec) -> Any:
+        """Makes an array that takes a saved value of this element type and shape."""
+        raise NotImplementedError
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         """Everything the object holds under a name, in its own order; what is not trackable is left out later."""
@@ -360,6 +378,14 @@ def adapter_of(obj: object) -> Adapter | None:
     if adapter is not None and adapter.conditional and not adapter.tracks(obj):
         return None
     return adapter
+
+
+def adapter_of_array_type(name: str) -> Adapter | None:
+    """The adapter that makes arrays of the type that the object graph calls so; None while its framework is not imported."""
+    if not name:
+        return None
+    import_adapters()
+    return next((adapter for adapter in _adapters if adapter.array_type == name), None)
 
 
 def _forget_answers() -> None:

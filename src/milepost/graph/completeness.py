@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, adapter_of_type
-from milepost.graph.containers import find_trackable
+from milepost.graph.containers import ListWrapper, find_trackable
 from milepost.graph.keys import child_path
 from milepost.graph.omissions import Accounted, Omission, Omitted
-from milepost.graph.plain_places import Unsaveable
+from milepost.graph.own_values import is_value
+from milepost.graph.plain_places import Unsaveable, holds_state
+from milepost.graph.plain_values import PLAIN
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
-from milepost.graph.trees import holds_no_data, is_empty_tree, is_tuple
+from milepost.graph.trees import holds_no_data, is_container, is_empty_tree, is_tuple
 
 if TYPE_CHECKING:
     from milepost.graph.traversal import LiveGraph
@@ -26,6 +28,7 @@ SETTINGS: Final = frozenset({int, float, complex, bool, str, bytes, type(None), 
 """Types of attributes of modules that are never saved, by the guide's own rule, and hold nothing."""
 _STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 """What a checkpoint may hold without saving it."""
+_MOST_SEARCHED: Final = 1_000
 _STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tree"
 _PARTIAL: Final = "make it a jax.tree_util.Partial, whose arguments are saved"
 _ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
@@ -95,6 +98,26 @@ def uncalled(obj: Any, path: str) -> Iterator[Omitted]:
         reason = f"a {kind} is a Module, which is saved by its attributes, so its state_dict() is not called"
         remedy = "hold the state in arrays or Variables in attributes, or do not derive the class from Module"
         yield Omitted(path, kind, reason, remedy, doubtful=True)
+
+
+def plain_beside_arrays(obj: Any, path: str) -> Iterator[Omitted]:
+    """What is left out of a list in a module whose members hold plain values beside arrays, as a memory of transitions does.
+
+    Args:
+        obj: Any tracked object.
+        path: Its path.
+    """
+    if type(obj) is not ListWrapper or holds_state(obj):
+        return
+    for number, member in enumerate(obj[:_MOST_SEARCHED]):
+        if is_container(type(member)) or isinstance(member, (list, dict)):
+            below = list(member.values()) if isinstance(member, dict) else list(member)
+            if is_value(member) and any(type(each) in PLAIN and each is not None for each in below):
+                kind = type(member).__name__
+                reason = f"the numbers and text beside arrays in a {kind}, which are settings in a Module's list"
+                remedy = "hold the list in the Checkpoint itself, where they are saved too"
+                yield Omitted(child_path(path, str(number), is_root=path == ""), kind, reason, remedy, doubtful=True)
+                return
 
 
 def changed_since(obj: Any, path: str, *, is_state: bool) -> Iterator[Omitted]:

@@ -18,6 +18,7 @@ from typing import Any, Final, SupportsIndex
 
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of
+from milepost.graph.own_values import Taken, warn_of_more
 from milepost.graph.plain_places import StateHolder
 from milepost.graph.remedies import is_of_python
 from milepost.graph.trees import is_container, is_functional, is_tuple, make_tuple
@@ -119,12 +120,16 @@ class ListWrapper(_Wrapper, list[Any]):
         True
     """
 
+    _taken: list[Taken]
+
     def __init__(self, items: Iterable[Any] = ()) -> None:
         super().__init__()
         for item in items:
             self.append(item)
 
     def append(self, item: Any) -> None:
+        if "_taken" in self.__dict__ and len(self) >= self._taken[-1].siblings:
+            warn_of_more(self.__dict__.pop("_taken"))
         super().append(self._enter(str(len(self)), item))
 
     def extend(self, items: Iterable[Any]) -> None:

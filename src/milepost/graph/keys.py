@@ -13,6 +13,7 @@ mistaken for names. Source: TensorFlow 2.21, observed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from milepost.errors import UntrackableError
@@ -70,6 +71,25 @@ def child_path(parent: str, name: str, *, is_root: bool) -> str:
             remedy="hold a long chain of objects in one list; if it waits from a restore, call expect_partial() on the status",
         )
     return path
+
+
+class Subtrees:
+    """The paths of some objects, asked whether another object is one of these or below one.
+
+    Args:
+        paths: The paths.
+
+    Example:
+        >>> "memory/3/0" in Subtrees(["memory/3"]), "memory/30" in Subtrees(["memory/3"])
+        (True, False)
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = set(paths)
+        self._lengths = {len(path) for path in self._paths}  # few, however many paths there are
+
+    def __contains__(self, path: str) -> bool:
+        return any(path[:length] in self._paths and path[length : length + 1] in ("", "/") for length in self._lengths)
 
 
 def tensor_key(path: str, local_name: str) -> str:

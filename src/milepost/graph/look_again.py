@@ -35,7 +35,7 @@ def look_again(holder: Any) -> list[str]:
             found = True
             if not all(each.superseded or each.is_settled() for each in edges.get(name, ())):
                 given.append(name)
-            successor = admit(holder, name, child)
+            successor = admit(holder, name, child, asked=True)
             if successor is not child:
                 successors[name] = successor
     if successors:
@@ -48,7 +48,7 @@ def look_again(holder: Any) -> list[str]:
         if slot is None:
             slot = adapter.make_slot(holder, newest.variable, key[1], newest.specs())
         if slot is not None:
-            admit(holder, key, slot)
+            admit(holder, key, slot, asked=True)
             found = True
     if found:
         adapter.settled(holder)
@@ -57,7 +57,7 @@ def look_again(holder: Any) -> list[str]:
 
 
 def late_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
-    """Paths of children that came without a word, to objects that tell nobody of theirs, and for which values wait.
+    """Paths of children that came without a word, and for which values wait.
 
     Args:
         root: The object to start from.
@@ -69,7 +69,7 @@ def late_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]
     return [
         child_path(live.paths[node], name, is_root=node == 0)
         for node, obj in enumerate(live.objects)
-        if live.adapters[node].silent and (edges := waiting_on(obj))
+        if (edges := waiting_on(obj))
         for name, _ in live_children(live.adapters[node], obj)
         if not all(each.superseded or each.is_settled() for each in edges.get(name, ()))
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,17 @@ from milepost.graph.waiting import admit
 
 _UNTRACKED = "_milepost_untracked"
 _NOW_NUMBERS = "_milepost_now_numbers"
+
+
+class _TrackedCachedProperty(cached_property[Any]):
+    """A cached property whose value is assigned like any other attribute, so that it has its restored value before it is used."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        assert self.attrname is not None, "the class body has named it"
+        setattr(instance, self.attrname, self.func(instance))
+        return instance.__dict__[self.attrname]
 
 
 class Tracked:
@@ -32,6 +44,16 @@ class Tracked:
 
         def __getattr__(self, name: str) -> Any: ...
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Python's own puts its value beside __setattr__(). It may also be that of a base that is no tracked class.
+        members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
+        for name, member in members.items():
+            if type(member) is cached_property:
+                tracked = _TrackedCachedProperty(member.func)
+                tracked.__set_name__(cls, name)
+                setattr(cls, name, tracked)
+
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__
         if type(value) is NoDependency:
@@ -39,7 +61,9 @@ class Tracked:
             attributes.setdefault(_UNTRACKED, set()).add(name)
         else:
             value = wrap(value)
-            if adapter_of(value) is not None:
+            adapter = adapter_of(value)
+            if adapter is not None:
+                adapter.attached(value)
                 value = admit(self, name, value)
                 if name in attributes and adapter_of(attributes[name]) is None:
                     # Edges are ordered by when they were first tracked, so `self.a = None` must not hold a place.

@@ -12,9 +12,9 @@
     BoolValue             = 1 value bool
 
 ``private`` is milepost's own, a list of SerializedTensor: values of objects that TensorFlow would not save, such as the
-seeds of Keras 3. ``python`` is milepost's own too, the name of the type of a plain value, or of a list, dict or tuple of plain
-values only (`milepost.graph.plain_values`); for a `Checkpoint`, which says that its writer saves plain values, the word
-``Checkpoint``. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not miss objects for them.
+seeds of Keras 3. ``python`` is milepost's own too, the name of the type of a plain value (`milepost.graph.plain_values`), of an
+array that a restore can make anew, or of a list, dict or tuple of nothing else: ``int``, ``torch.Tensor``, ``list``,
+``namedtuple:module:Class``. For a `Checkpoint`, which says that its writer saves plain values, it is the word ``Checkpoint``. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not miss objects for them.
 
 Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
 """
@@ -97,7 +97,8 @@ class Node(NamedTuple):
         values: Its tensors.
         slots: The slot variables it made, if it is an optimizer.
         saver: Name of the custom saver that wrote it, if one did; milepost knows none.
-        python: Name of its type, if it is a plain value, a list, dict or tuple of plain values only, or a `Checkpoint`.
+        python: Name of its type, if it is a plain value, an array that can be made anew, a list, dict or tuple of these only, or
+            a `Checkpoint`.
     """
 
     children: tuple[Edge, ...] = ()

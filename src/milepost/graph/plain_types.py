@@ -1,17 +1,23 @@
-"""The names of the types of plain values, and of lists, dicts and tuples of nothing else, for the object graph."""
+"""The names of the types of plain values and of arrays, and of lists, dicts and tuples of nothing else, for the object graph."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
+from milepost.graph.adapter import adapter_of_type
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.places import CheckedLeaf, Leaf
+from milepost.graph.places import Node as TreeNode
 from milepost.graph.plain_places import PlainNode, StateHolder, holds_state, type_name
 from milepost.graph.traversal import LiveGraph
+from milepost.graph.trees import is_tuple, members, named_tuple_name
 
 CHECKPOINT: Final = "Checkpoint"
 """For an object that holds plain values as state in its attributes."""
 
-_CONTAINERS: Final[dict[type, str]] = {ListWrapper: "list", DictWrapper: "dict", OrderedDictWrapper: "OrderedDict"}
+_WRAPPERS: Final[dict[type, str]] = {ListWrapper: "list", DictWrapper: "dict", OrderedDictWrapper: "OrderedDict"}
+_OF_TREES: Final[dict[type, str]] = {list: "list", dict: "dict", tuple: "tuple"}
 
 
 def type_names(live: LiveGraph) -> dict[int, str]:
@@ -21,25 +27,76 @@ def type_names(live: LiveGraph) -> dict[int, str]:
         live: The live objects.
     """
     names: dict[int, str] = {}
-    containers: dict[int, str] = {}
+    holders: list[int] = []
+    lists: list[int] = []
     for number, obj in enumerate(live.objects):
         name = type_name(obj)
-        if name:
-            (containers if type(obj) is PlainNode else names)[number] = name
-        elif issubclass(type(obj), StateHolder) and holds_state(obj) and type(obj) is not PlainNode:
-            kind = _CONTAINERS.get(type(obj))
-            if kind is None:
+        if name and type(obj) is not PlainNode:
+            names[number] = name
+        elif issubclass(type(obj), StateHolder) and holds_state(obj):
+            holders.append(number)
+            if type(obj) is not PlainNode and type(obj) not in _WRAPPERS:
                 names[number] = CHECKPOINT
-            elif "_untracked" not in vars(obj):
-                containers[number] = kind
-    if containers:
-        for number in _holding_others(live, names, containers):
-            del containers[number]
-    return names | containers
+        elif type(obj) is ListWrapper:
+            lists.append(number)
+    containers = _containers_below(live, [*holders, *lists])
+    arrays = _array_types(live, {*holders, *containers})
+    for number in _holding_others(live, names | arrays, containers):
+        del containers[number]
+    held = {edge.node for holder in {*holders, *containers} for edge in live.edges[holder]}
+    return names | containers | {number: name for number, name in arrays.items() if number in held}
+
+
+def _containers_below(live: LiveGraph, holders: Sequence[int]) -> dict[int, str]:
+    """Lists, dicts and tuples, from these objects down through nothing else, each with the name of its type."""
+    found: dict[int, str] = {}
+    seen = set(holders)
+    reached = list(holders)
+    for number in reached:
+        name = _container_type(live.objects[number])
+        if name and len({edge.name for edge in live.edges[number]}) == _edges_of(live.objects[number]):
+            found[number] = name
+        for edge in live.edges[number]:
+            if edge.node not in seen and _container_type(live.objects[edge.node]):
+                seen.add(edge.node)
+                reached.append(edge.node)
+    return found
+
+
+def _container_type(obj: Any) -> str:
+    if type(obj) in _WRAPPERS:
+        return "" if "_untracked" in vars(obj) else _WRAPPERS[type(obj)]
+    kind = type(obj.value if isinstance(obj, TreeNode) else obj)
+    if hasattr(kind, "_fields") and is_tuple(kind):
+        return named_tuple_name(kind)
+    return _OF_TREES.get(kind, "")
+
+
+def _edges_of(obj: Any) -> int:
+    """How many edges a container has that leads to all its members."""
+    container = obj.value if isinstance(obj, TreeNode) else obj
+    return len({name for each in members(container) for name in each.names})
+
+
+def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for holder in holders:
+        for edge in live.edges[holder]:
+            if edge.node not in names and live.adapters[edge.node].leaf:
+                name = _array_type(live.objects[edge.node])
+                if name:
+                    names[edge.node] = name
+    return names
+
+
+def _array_type(obj: Any) -> str:
+    array = obj.value if type(obj) is Leaf or type(obj) is CheckedLeaf else obj
+    adapter = adapter_of_type(type(array))
+    return adapter.array_type if adapter is not None and adapter.array_type and adapter.is_new_array(array) else ""
 
 
 def _holding_others(live: LiveGraph, names: dict[int, str], containers: dict[int, str]) -> set[int]:
-    """Containers below which there is anything but plain values."""
+    """Containers below which there is anything but plain values and arrays."""
     parents: dict[int, list[int]] = {}
     found: set[int] = set()
     for number in containers:

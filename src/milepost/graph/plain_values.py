@@ -52,8 +52,14 @@ TYPE_NAMES: Final[dict[type, str]] = {
     **{kind: name for name, kind in _OF_NUMPY.items()},
 }
 """The types, exactly, since a subclass has more to it than its value; and their names, as the object graph has them."""
+_TYPES: Final[dict[str, type]] = {name: kind for kind, name in TYPE_NAMES.items()}
 PLAIN: Final[frozenset[type]] = frozenset(TYPE_NAMES)
 """The types."""
+
+
+def type_named(name: str) -> type | None:
+    """The type that the object graph calls so, or None if it is none of a plain value."""
+    return _TYPES.get(name)
 
 
 def plain_value(value: Any) -> Value:

@@ -18,6 +18,7 @@ from milepost.graph.completeness import (
     changed_since,
     left_out_of_accounts,
     omission_of,
+    plain_beside_arrays,
     uncalled,
     without_variables,
 )
@@ -215,6 +216,11 @@ def walk(
             graph.omissions += changed_since(obj, path, is_state=is_state)
             if adapter.searched:
                 graph.omissions += uncalled(obj, path)
+                graph.omissions += plain_beside_arrays(obj, path)
+                graph.omissions += plain_beside_arrays(obj, path)
+            if not adapter.leaf and (unfinished := adapter.unfinished(obj)) is not None:
+                kind = type(obj).__name__
+                graph.omissions.append(Omitted(path, kind, unfinished.reason, unfinished.remedy, unfinished.doubtful))
         edges.append(own or _NO_EDGES)
         number += 1
     graph.first_private = graph.first_private or len(objects)

@@ -6,11 +6,12 @@ them, however deep, is part of a tree; so are objects whose own adapter says so.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,6 +42,33 @@ def holds_no_data(leaf: Any) -> bool:
 def is_tuple(kind: type) -> bool:
     """Whether this is ``tuple`` or the type of a named tuple."""
     return kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make"))
+
+
+_NAMED_TUPLE: Final = "namedtuple:"
+
+
+def named_tuple_name(kind: type) -> str:
+    """The name that the object graph has for a type of named tuples."""
+    return f"{_NAMED_TUPLE}{kind.__module__}:{kind.__qualname__}"
+
+
+def named_tuple_called(name: str, fields: Collection[str]) -> type[tuple[Any, ...]] | None:
+    """The type of named tuples of this name with these fields, if the program has it; nothing is imported or run for it.
+
+    Example:
+        >>> from inspect import FullArgSpec
+        >>> named_tuple_called(named_tuple_name(FullArgSpec), FullArgSpec._fields) is FullArgSpec
+        True
+    """
+    if not name.startswith(_NAMED_TUPLE):
+        return None
+    module, _, path = name.removeprefix(_NAMED_TUPLE).partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        members = getattr(found, "__dict__", {}) if isinstance(found, (type, ModuleType)) else {}
+        found = members.get(part)
+    is_it = isinstance(found, type) and found is not tuple and is_tuple(found)
+    return found if is_it and set(found._fields) == set(fields) else None
 
 
 def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from milepost.forks import ForkableLock
 from milepost.graph.adapter import adapter_of
 from milepost.graph.by_identity import forgetting
+from milepost.graph.own_values import Taken, is_own, warn_of_own
 from milepost.graph.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
 from milepost.graph.plain_places import PlainNode, holds_state, plain_place
 from milepost.graph.trees import is_functional
@@ -37,6 +38,26 @@ class Position(Protocol):
     @property
     def variable(self) -> Any:
         """The variable, if it is a slot variable that is waited for."""
+        ...
+
+    @property
+    def file(self) -> str:
+        """The checkpoint."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The key of the value that waits, or of the first of several."""
+        ...
+
+    @property
+    def was_passed(self) -> bool:
+        """Whether the program has saved since the restore."""
+        ...
+
+    @property
+    def siblings(self) -> int:
+        """How many children were saved where this is one."""
         ...
 
     @property
@@ -175,13 +196,15 @@ def waiting_on(holder: Any) -> _Edges:
     return entry[1] if entry is not None and entry[0]() is holder else {}
 
 
-def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
+def admit(holder: Any, name: str | SlotKey, child: Any, *, asked: bool = False) -> Any:
     """Gives an object what waited for it; to be called before it becomes the child ``name`` of ``holder``.
 
     Args:
         holder: The object that is about to get a child.
         name: Name of the new edge, or the `SlotKey` of a new slot variable.
         child: The object that is about to become the child; one that is not trackable passes untouched.
+        asked: Whether somebody has asked for it by now, so that the child gets what waits in any case, and not only if it is one
+            that the program builds again (`milepost.graph.own_values`).
 
     Returns:
         The object to be held: ``child``, or its successor if it cannot change.
@@ -191,6 +214,8 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     """
     if not _entries:
         return child
+    if not asked and _keeps_own(holder, name, child):
+        return child
     if type(name) is str and not isinstance(child, Place):
         if is_functional(child):
             return _admit_tree(holder, name, child)
@@ -199,17 +224,38 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     return _admit(holder, name, child)
 
 
+def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
+    """Whether a child is the program's own, and not built again; then nothing waits in its place any more."""
+    edges = waiting_on(holder)
+    if not is_own(holder, name, child, edges.get(name, ())):
+        return False
+    in_list = isinstance(holder, list)
+    waiting = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]
+    warn_of_own(waiting, in_list=in_list)
+    withdraw([each for key, found in edges.items() if key == name or in_list for each in found])
+    return True
+
+
 def _admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     edges = waiting_on(holder)
     positions = [*edges.get(name, ()), *edges.get(ANY, ())]
-    if not positions or adapter_of(child) is None:
+    adapter = adapter_of(child) if positions else None
+    if adapter is None:
         return child
+    newest = max(positions, key=lambda each: each.uid)
+    taken = (
+        Taken(newest.file, newest.key, newest.siblings)
+        if name in edges and isinstance(holder, list) and adapter.leaf
+        else None
+    )
     for position in sorted(positions, key=lambda each: -each.uid):
         child = position.settle(name, child)
     with _lock:
         edges.pop(name, None)
         if not edges:
             _entries.pop(id(holder), None)
+    if taken is not None and hasattr(holder, "__dict__"):
+        holder.__dict__.setdefault("_taken", []).append(taken)
     return child
 
 
@@ -225,14 +271,20 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
     with places_in_use():
         place = placed(holder, name, tree, attached=False)
         _admit(holder, name, place)
-        below = [place]
+        below, own = [place], []
         for node in below:
             if type(node) is Node:
                 waiting = waiting_on(node)
                 for edge, child in node.children():
-                    if edge in waiting:
+                    if edge in waiting and holds_state(holder):
+                        own += waiting[edge]
+                    elif edge in waiting:
                         _admit(node, edge, child)
                     below.append(child)
+        own = [each for each in own if not (each.superseded or each.is_settled())]
+        if own:
+            warn_of_own(own, in_list=False)
+            withdraw(own)
         return place.value if isinstance(place, Place) else tree
 
 

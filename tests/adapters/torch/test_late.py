@@ -222,14 +222,16 @@ def test_modules_that_come_without_a_sign_have_their_values_when_the_status_is_a
     assert torch.equal(net(X), expected)
 
 
-def test_modules_that_come_without_a_sign_have_their_values_in_the_next_save(tmp_path):
+def test_a_save_refuses_modules_that_came_without_a_sign_until_the_status_is_asked(tmp_path):
     path, expected = saved(tmp_path, nn.Sequential(nn.Linear(3, 2)))
     net = nn.Sequential()
     checkpoint = milepost.Checkpoint(net=net)
-    checkpoint.read(path)
+    status = checkpoint.read(path)
     net._modules["0"] = nn.Linear(3, 2)
-    with pytest.warns(milepost.UnrestoredWarning, match=r"only now that they are saved: net/0;"):
+    with pytest.raises(milepost.UntrackableError, match=r"came after the restore.*: net/0;"):
         checkpoint.write(tmp_path / "again")
+    status.report()
+    checkpoint.write(tmp_path / "again")
     assert torch.equal(net(X), expected)
 
 

@@ -27,8 +27,6 @@ _BOOKKEEPING: Final = "_pytree__"
 class NodeAdapter(Adapter):
     """`nnx.Pytree`: its attributes."""
 
-    silent = True
-
     def handles(self, kind: type) -> bool:
         return issubclass(kind, nnx.Pytree)
 

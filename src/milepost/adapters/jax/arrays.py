@@ -20,7 +20,7 @@ from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import own
-from milepost.tensor import DType, PiecewiseArray
+from milepost.tensor import DType, PiecewiseArray, TensorSpec
 
 _SMALL: Final = 64 << 10
 """Bytes up to which it does not matter that an array is copied."""
@@ -34,9 +34,19 @@ class ArrayAdapter(Adapter):
     leaf = True
     functional = True
     may_refuse = False
+    array_type = "jax.Array"
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, jax.Array)
+
+    def is_value(self, obj: Any) -> bool:
+        return True
+
+    def is_new_array(self, obj: Any) -> bool:
+        return len(obj.sharding.device_set) == 1 and isinstance(obj.dtype, np.dtype)
+
+    def new_array(self, spec: TensorSpec) -> Any:
+        return jax.ShapeDtypeStruct(spec.shape, spec.dtype.numpy)
 
     def values(self, obj: Any) -> Sequence[Value]:
         in_boxes = len(obj.sharding.device_set) > 1

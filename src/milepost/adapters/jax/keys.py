@@ -23,6 +23,8 @@ IMPLEMENTATION = "impl"
 class KeyAdapter(ArrayAdapter):
     """Arrays of typed keys, as `jax.random.key` and `jax.random.split` make them."""
 
+    array_type = ""
+
     def handles(self, kind: type) -> bool:
         return issubclass(kind, jax.Array) and not hasattr(kind, "weak_type")  # the class has no public name
 

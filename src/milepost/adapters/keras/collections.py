@@ -108,8 +108,6 @@ def _register_with_tree() -> None:
 class TrackedListAdapter(ListAdapter):
     """Lists of Keras objects."""
 
-    silent = True  # of inserting and replacing
-
     def handles(self, kind: type) -> bool:
         return issubclass(kind, TrackedList)
 
@@ -122,8 +120,6 @@ class TrackedListAdapter(ListAdapter):
 
 class TrackedDictAdapter(DictAdapter):
     """Dicts of Keras objects."""
-
-    silent = True  # of ``setdefault``
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, (TrackedDict, TrackedOrderedDict))

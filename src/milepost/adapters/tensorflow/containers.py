@@ -21,8 +21,6 @@ from milepost.graph.adapter import adapter_of, adapter_of_type
 class ContainerAdapter(TrackableAdapter):
     """Lists, dicts and tuples."""
 
-    silent = True  # of inserting, replacing and moving
-
     def handles(self, kind: type) -> bool:
         return issubclass(kind, (ListWrapper, DictWrapper, TupleWrapper))
 

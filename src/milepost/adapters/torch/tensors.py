@@ -12,13 +12,23 @@ from typing import Any, Final
 import torch
 
 from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, is_kept, strides_to_save
-from milepost.adapters.torch.memory import as_array, as_tensor, changed, memory, stored_as, stored_shape, write
+from milepost.adapters.torch.memory import (
+    as_array,
+    as_tensor,
+    changed,
+    memory,
+    stored_as,
+    stored_shape,
+    torch_dtype,
+    write,
+)
 from milepost.adapters.torch.private import is_traceable_wrapper_subclass, swap_tensors
 from milepost.adapters.torch.refused import leaf_refusal_of
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
-from milepost.tensor import DType
+from milepost.tensor import DType, TensorSpec
 
 _INT64: Final = DType.of("int64")
 
@@ -30,9 +40,20 @@ class TensorAdapter(Adapter):
     conditional = True
     may_refuse = False
     hints = frozenset({STRIDES})
+    array_type = "torch.Tensor"
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.Tensor)
+
+    def is_value(self, obj: Any) -> bool:
+        return not isinstance(obj, torch.nn.Parameter) and not obj.requires_grad
+
+    def is_new_array(self, obj: Any) -> bool:
+        plain = type(obj) is torch.Tensor and self.is_value(obj) and obj.device.type == "cpu"
+        return plain and not obj.is_meta and stored_as(obj.dtype).name == VARIABLE_VALUE and obj.is_contiguous()
+
+    def new_array(self, spec: TensorSpec) -> Any:
+        return torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device="meta")
 
     def tracks(self, obj: Any) -> bool:
         return self.omission(obj) is None

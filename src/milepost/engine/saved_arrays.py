@@ -1,0 +1,71 @@
+"""The arrays of a checkpoint that a restore can make anew, since the object graph names their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from milepost.graph.adapter import Adapter, adapter_of_array_type
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.object_graph import Node
+from milepost.graph.plain_places import is_type_name
+from milepost.tensor import TensorSpec
+
+
+class SavedArrays:
+    """The saved arrays of types whose framework is imported.
+
+    Args:
+        nodes: The saved nodes.
+        specs: Gives element type and shape of each value of a node, by local name.
+    """
+
+    def __init__(self, nodes: Sequence[Node], specs: Callable[[int], Mapping[str, TensorSpec]]) -> None:
+        names = {node.python for node in nodes if "." in node.python and not is_type_name(node.python)}
+        adapters = {name: adapter_of_array_type(name) for name in names}
+        self._nodes = nodes
+        self._specs = specs
+        self._adapters: dict[int, Adapter] = {}
+        if adapters:
+            found = ((number, adapters.get(node.python)) for number, node in enumerate(nodes))
+            self._adapters = {number: adapter for number, adapter in found if adapter is not None}
+        self._holders: dict[bool, set[int]] = {}
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._adapters
+
+    def below(self, node: int, *, functional: bool = False) -> bool:
+        """Whether a node is such an array, or something below it is.
+
+        Args:
+            node: The node.
+            functional: Whether to look for arrays alone that never change.
+        """
+        if not self._adapters:
+            return False
+        if functional not in self._holders:
+            self._holders[functional] = self._with_holders(functional)
+        return node in self._holders[functional]
+
+    def new(self, node: int) -> Any:
+        """Makes an array that can take the saved one's value; None if there cannot be one."""
+        specs = self._specs(node)
+        if specs.keys() != {VARIABLE_VALUE}:
+            return None
+        try:
+            return self._adapters[node].new_array(specs[VARIABLE_VALUE])
+        except (MemoryError, ValueError):  # of a shape that no file can be right about
+            return None
+
+    def _with_holders(self, functional: bool) -> set[int]:
+        parents: dict[int, list[int]] = {}
+        for number, node in enumerate(self._nodes):
+            for edge in node.children:
+                parents.setdefault(edge.node, []).append(number)
+        reached = [number for number, adapter in self._adapters.items() if adapter.functional or not functional]
+        found = set(reached)
+        for number in reached:
+            new = [parent for parent in parents.get(number, ()) if parent not in found]
+            found.update(new)
+            reached += new
+        return found

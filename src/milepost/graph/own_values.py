@@ -1,0 +1,165 @@
+"""Telling what a program makes as it goes on from what it builds again.
+
+Saved values wait for what a program builds again after a restore. What tells the two apart is what comes, and where:
+
+====================================================  ===================================================================
+what comes                                            whose value it has then
+====================================================  ===================================================================
+a variable, layer or other object                     the saved one: it was built again
+an array, as an attribute of a `Module`               the saved one likewise
+an array under a name of a `Checkpoint`               the saved one, until the next save; from then on its own
+an array at the end of a list                         its own: a position does not say which value is meant
+a variable at the end of a `Checkpoint`'s list        the saved one, until the next save; from then on its own
+a longer tree in the place of one that was restored   its own, if a `Checkpoint` holds it
+====================================================  ===================================================================
+
+What lies in the dicts, lists and tuples of a `Checkpoint` is the `Checkpoint`'s.
+Whenever something keeps its own value although a saved one waited for it, a warning says so, and nothing waits there any more.
+An array here is also a list, dict or tuple of arrays and plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from milepost.errors import UnrestoredWarning, warn
+from milepost.graph.adapter import adapter_of, adapter_of_type
+from milepost.graph.plain_places import StateHolder, holds_state
+from milepost.graph.plain_values import PLAIN
+
+_MOST_LISTED: Final = 5
+
+
+class Taken(NamedTuple):
+    """What a member that was appended to a list has taken.
+
+    Attributes:
+        file: The checkpoint.
+        key: The key of the value.
+        siblings: How many members were saved.
+    """
+
+    file: str
+    key: str
+    siblings: int
+
+
+class Saved(Protocol):
+    """A saved value that waits or was taken; see `milepost.graph.waiting.Position`."""
+
+    @property
+    def file(self) -> str:
+        """The checkpoint."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The key of the value, or of the first of several."""
+        ...
+
+
+class Waiting(Saved, Protocol):
+    """A saved value that waits."""
+
+    @property
+    def was_passed(self) -> bool:
+        """Whether the program has saved since the restore."""
+        ...
+
+    @property
+    def superseded(self) -> bool:
+        """Whether a newer restore gives what is waited for."""
+        ...
+
+
+def is_value(obj: Any) -> bool:
+    """Whether this is an array, or a list, dict or tuple of arrays, and of plain values beside them.
+
+    Example:
+        >>> import numpy as np
+        >>> is_value((np.zeros(2), 1, {"done": False})), is_value([object()]), is_value([])
+        (True, False, False)
+    """
+    values, seen, arrays = [obj], {id(obj)}, 0
+    for each in values:
+        if type(each) in PLAIN:
+            continue
+        if isinstance(each, dict):
+            below: Collection[Any] = each.values()
+        elif isinstance(each, (list, tuple)):
+            below = each
+        else:
+            adapter = adapter_of_type(type(each))
+            if adapter is None or not adapter.is_value(each):
+                return False
+            arrays += 1
+            continue
+        values += [member for member in below if id(member) not in seen]
+        seen.update(map(id, below))
+    return arrays > 0
+
+
+def is_own(holder: Any, name: Any, child: Any, saved: Collection[Waiting]) -> bool:
+    """Whether a child keeps its own value although saved ones wait for it.
+
+    Args:
+        holder: The object that gets the child.
+        name: The name of the edge.
+        child: The child.
+        saved: What waits for it.
+    """
+    saved = [each for each in saved if not each.superseded]
+    in_list = isinstance(holder, list) and isinstance(holder, StateHolder)
+    is_state = holds_state(holder)
+    if not saved or not (in_list or is_state):
+        return False
+    passed = is_state and all(each.was_passed for each in saved)
+    if not (in_list or passed):
+        return False
+    adapter = adapter_of(child) if passed and in_list else None
+    return (adapter is not None and adapter.leaf) or is_value(child)
+
+
+def warn_of_own(saved: Sequence[Saved], *, in_list: bool) -> None:
+    """Warns that the program's own value stands where saved ones waited.
+
+    Args:
+        saved: What waited there.
+        in_list: Whether for the next members of a list.
+    """
+    where = "a list got a new member" if in_list else "the program put a new value"
+    remedy = (
+        "to have it in the list, append it, or restore a checkpoint of milepost's into an empty list"
+        if in_list
+        else "to have it in this place, assign it, or let the program hold something there when it restores"
+    )
+    warn(
+        f"{saved[0].file}: {where} where {_count(saved)} waited ({_keys(saved)}). The new value stays, and the next save does not take "
+        f"along what was saved. load_checkpoint({saved[0].file!r}).get_tensor(key) reads it; {remedy}",
+        UnrestoredWarning,
+    )
+
+
+def warn_of_more(taken: Sequence[Saved]) -> None:
+    """Warns that a list gets one more member than it was saved with, after others took saved values.
+
+    Args:
+        taken: What was given to members that were appended since the restore.
+    """
+    warn(
+        f"{taken[0].file}: {_count(taken)} went to objects that were appended to a list after the restore ({_keys(taken)}), and now "
+        "the list gets one more than was saved. If those objects were new, and not built again, they lost their own values: let the "
+        "list have its saved members before more are appended, or hold arrays instead of variables: a list of arrays is restored as a "
+        "whole if it is empty",
+        UnrestoredWarning,
+    )
+
+
+def _count(saved: Sequence[Saved]) -> str:
+    return "one saved value" if len(saved) == 1 else f"{len(saved)} saved values"
+
+
+def _keys(saved: Sequence[Saved]) -> str:
+    keys = [each.key.partition("/.ATTRIBUTES/")[0] for each in saved[:_MOST_LISTED]]
+    return ", ".join(keys) + (f" and {len(saved) - _MOST_LISTED} more" if len(saved) > _MOST_LISTED else "")

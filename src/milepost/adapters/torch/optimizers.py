@@ -26,6 +26,7 @@ import torch
 from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.forgotten import Forgotten
+from milepost.adapters.torch.gradients import is_watched, take_as_used, unused_gradients
 from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
 from milepost.adapters.torch.memory import saved_dtype, stored_as, stored_shape
 from milepost.adapters.torch.param_groups import ParamGroups, remember
@@ -38,7 +39,7 @@ from milepost.adapters.torch.views import Part, forget_view, view_of
 from milepost.errors import MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.omissions import Accounted
+from milepost.graph.omissions import Accounted, Omission
 from milepost.graph.plain_state import TEXT
 from milepost.graph.waiting import waiting_on
 from milepost.tensor import TensorSpec
@@ -211,6 +212,15 @@ class OptimizerAdapter(Adapter):
         if _loads_otherwise(inside) and not _tells_otherwise(inside) and not waiting_on(obj):
             _load_again(inside)
         remember(inside)
+        take_as_used(inside)
+
+    def attached(self, obj: Any) -> None:
+        if not is_watched(unwrapped(obj)):
+            take_as_used(unwrapped(obj))
+
+    def unfinished(self, obj: Any) -> Omission | None:
+        self.attached(obj)
+        return unused_gradients(unwrapped(obj))
 
     def watch(self, obj: Any) -> None:
         watch_step(unwrapped(obj), obj)

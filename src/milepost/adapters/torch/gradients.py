@@ -1,0 +1,81 @@
+"""Gradients that no step has used yet, as between two batches whose gradients are accumulated.
+
+PyTorch saves no gradients, and after a step they have done their work. So a save names those alone that were added to since the
+last step of their optimizer. That takes a hook after each step, which is installed when a `Checkpoint` gets the optimizer. It
+looks at one gradient of each group: its identity, and how often it and its parameter were changed in place.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from milepost.adapters.torch.steps import has_hooks
+from milepost.graph.omissions import Omission
+
+_REMEDY: Final = "save after optimizer.step(), or drop them with optimizer.zero_grad(); a run that is resumed here goes on without them"
+
+
+class _Mark(NamedTuple):
+    gradient: int
+    changed: int
+    parameter_changed: int
+
+
+_used: Final[weakref.WeakKeyDictionary[Any, list[_Mark | None]]] = weakref.WeakKeyDictionary()
+
+
+def take_as_used(optimizer: Any) -> None:
+    """Takes note that the gradients that are there now have been used, and of each later step of the optimizer."""
+    if not has_hooks(optimizer):
+        return
+    _used[optimizer] = _marks(optimizer)
+    if _after_step not in optimizer._optimizer_step_post_hooks.values():
+        optimizer.register_step_post_hook(_after_step)
+
+
+def is_watched(optimizer: Any) -> bool:
+    """Whether steps of this optimizer are taken note of."""
+    return optimizer in _used
+
+
+def unused_gradients(optimizer: Any) -> Omission | None:
+    """Why a save at this moment loses gradients, if it does."""
+    marks = _marks(optimizer)
+    used = _used.get(optimizer, marks)
+    if len(used) != len(marks):
+        return None
+    changed = [
+        group for group, now, then in zip(optimizer.param_groups, marks, used, strict=True) if _is_new(now, then)
+    ]
+    parameters = [each for group in changed for each in group["params"] if each.grad is not None]
+    count = sum(bool(each.grad.detach().to_dense().any()) for each in parameters)
+    if not count:
+        return None
+    reason = f"the gradients of {count} parameters, to which was added since the optimizer's last step"
+    return Omission(reason, _REMEDY, doubtful=True)
+
+
+def _is_new(now: _Mark | None, then: _Mark | None) -> bool:
+    """Whether a gradient was changed, and no step that nobody was told of has changed its parameter."""
+    if now is None or (then is not None and now.parameter_changed != then.parameter_changed):
+        return False
+    return then is None or now[:2] != then[:2]
+
+
+def _marks(optimizer: Any) -> list[_Mark | None]:
+    return [_mark(group["params"]) for group in optimizer.param_groups]
+
+
+def _mark(parameters: Any) -> _Mark | None:
+    for each in reversed(list(parameters)):
+        if each.grad is not None:
+            return _Mark(id(each.grad), each.grad._version, each._version)
+    return None
+
+
+def _after_step(optimizer: Any, arguments: Any, keywords: Any) -> None:
+    if not torch.compiler.is_compiling():
+        _used[optimizer] = _marks(optimizer)

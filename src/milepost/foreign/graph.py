@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -26,18 +26,33 @@ from milepost.foreign.items import Item, packable
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value
+from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value
 from milepost.graph.keys import VARIABLE_VALUE, escape
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.graph.plain_state import TEXT
-from milepost.graph.traversal import LiveGraph
+from milepost.graph.traversal import LiveGraph, values_of
 from milepost.tensor import DType
 
 _WRAPPERS: Final = ("module", "_orig_mod")
 _VALUE: Final = "value"
 _GENERATOR: Final = "impl"
 """Local name of the generator that keys of JAX's are for."""
+
+
+class HeldObject(NamedTuple):
+    """An object in a file that only code could make.
+
+    Attributes:
+        key: Its key.
+        kind: Its class.
+        is_unread: Whether nothing that it holds is read.
+    """
+
+    key: str
+    kind: str
+    is_unread: bool
 
 
 class _Draft:
@@ -57,6 +72,9 @@ class GraphBuilder:
     Args:
         reader: The open file; values are added to it in the form in which objects take them.
         live: The live objects, whose root stands for the file's.
+
+    Attributes:
+        objects: For nodes that stand for objects which only code could make, what these are.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
@@ -68,6 +86,7 @@ class GraphBuilder:
         self._of_live: dict[int, int] = {}
         self._taken: dict[int, Stored] = {}
         self._optimizers: list[tuple[int, int, Item]] = []
+        self.objects: dict[int, HeldObject] = {}
         self._parents: dict[int, tuple[int, str]] = {}
         for holder, edges in enumerate(live.edges):
             for name, child in edges:
@@ -78,6 +97,7 @@ class GraphBuilder:
 
         Raises:
             MismatchError: The state of an optimizer is of other parameter groups than the live optimizer's.
+            UnsupportedError: A live object needs an object that only code could make.
         """
         self._add(self._reader.root, 0)
         for node, live, item in self._optimizers:
@@ -105,6 +125,10 @@ class GraphBuilder:
         node = self._new(live)
         adapter = None if live is None else self._live.adapters[live]
         item = self._without_levels(item, live, adapter)
+        if item.opaque is not None:
+            self.objects[node] = HeldObject(item.key, str(item.opaque), item.is_unread)
+            if live is not None and self._wants(item, live):
+                raise refusal(item.opaque).with_context(key=item.key)
         if isinstance(adapter, PackedAdapter) and item.has_value:
             self._add_packed(node, item)
             return node
@@ -134,6 +158,20 @@ class GraphBuilder:
                 self._drafts[node].children[name] = added
         return node
 
+    def _wants(self, item: Item, live: int) -> bool:
+        """Whether a live object needs an object of the file's, of which it cannot have what it needs."""
+        adapter = self._live.adapters[live]
+        if not item.is_unread:
+            return adapter.leaf or isinstance(adapter, PackedAdapter) or adapter.has_slots(self._live.objects[live])
+        below, seen = [live], {live}
+        for number in below:
+            if values_of(self._live.adapters[number], self._live.objects[number]):
+                return True
+            new = [edge.node for edge in self._live.edges[number] if edge.node not in seen]
+            seen.update(new)
+            below += new
+        return False
+
     def _contradicts(self, item: Item, live: int | None) -> bool:
         """Whether another name of the same live object has another tensor: then that one is taken, and this is left over."""
         if live is None or not isinstance(item.value, Stored):
@@ -158,6 +196,8 @@ class GraphBuilder:
 
     def _add_leaf(self, node: int, item: Item) -> None:
         value = item.value
+        if item.is_unread:
+            return
         if isinstance(value, Stored):
             self._drafts[node].values.append(SavedValue(escape(value.local), "", item.key))
             if value.generator:

@@ -36,6 +36,8 @@ _INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS"})
 def is_optimizer_state(item: Item) -> bool:
     """Whether an item is what ``state_dict()`` of a PyTorch optimizer returns."""
     value = item.value
+    if item.opaque is not None:
+        return False
     return isinstance(value, Mapping) and isinstance(value.get(STATE), Mapping) and isinstance(value.get(GROUPS), list)
 
 

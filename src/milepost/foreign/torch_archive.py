@@ -19,8 +19,8 @@ from typing import Any, Final
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import rebuilt
+from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
-from milepost.foreign.rebuilt import Storage
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, Storages, wrong_checksum
 from milepost.foreign.zip_directory import read_directory
@@ -82,11 +82,16 @@ class TorchArchive:
     def close(self) -> None:
         self._file.close()
 
-    def _storage(self, identity: Any) -> Storage:
+    def _storage(self, identity: Any) -> Any:
         kind, cls, key, _, count = identity
         if kind != "storage":
             raise ValueError("no storage")
-        storage = rebuilt.storage_of(cls, key, count)
+        try:
+            storage = rebuilt.storage_of(cls, key, count)
+        except UnsupportedError:
+            if isinstance(cls, Name):
+                return Opaque(cls, sealed=True)
+            raise
         self._storages.add(storage, self._storages.records.get(key) or self._record(f"{self._folder}{key}"))
         return storage
 

@@ -94,7 +94,9 @@ def _list(options: argparse.Namespace) -> int:
             # The shape does not tell how long strings are.
             size = bundle.entry(key).size if spec.dtype.is_bytes else spec.nbytes
             rows.append({"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), "bytes": size})
+        objects = bundle.objects if isinstance(bundle, ForeignReader) else {}
     if options.json:
+        rows += [{"key": key, "object": kind} for key, kind in objects.items()]
         print(json.dumps(rows, indent=1))
         return 0
     width, digits = (max((len(str(row[name])) for row in rows), default=0) for name in ("dtype", "bytes"))
@@ -102,6 +104,8 @@ def _list(options: argparse.Namespace) -> int:
         print(
             f"{row['dtype']!s:{width}}  {row['bytes']!s:>{digits}}  {printable(str(row['key']), one_line=True)}  {row['shape']}"
         )
+    for key, kind in objects.items():
+        print(printable(f"object, not read: {key}  {kind}", one_line=True))
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from milepost.bundle import BundleReader, open_whole
 from milepost.engine.collector import collection_paused
-from milepost.engine.foreign_restore import OWN, ForeignRestoration
+from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
@@ -123,7 +123,12 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions)
         graph = builder.build()
     except MilepostError as error:
         raise error.with_context(file=reader.prefix) from None
-    restoration = ForeignRestoration(reader, graph, options, builder.objects)
+    restoration = ForeignRestoration(
+        reader,
+        graph,
+        options,
+        Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
+    )
     restoration.restore(root, attached)
     hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
     return ForeignStatus(restoration, view, hint)

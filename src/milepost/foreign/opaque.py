@@ -64,6 +64,11 @@ class Opaque:
         return f"{self.name!s:.200}"
 
     @property
+    def is_reference(self) -> bool:
+        """Whether this is a class or function, and not an object that one would make."""
+        return self.state is None and self.arguments == () and not self.is_container
+
+    @property
     def is_container(self) -> bool:
         """Whether this is a kind of list, set or dict."""
         return self.items is not None or self.entries is not None

@@ -26,6 +26,8 @@ from milepost.tensor import DType, TensorSpec
 _MOST_REPEATED: Final = 64 << 20
 """Bytes that a tensor may take more than its storage, where one element stands for many."""
 _MOST_DIMENSIONS: Final = 64
+METADATA: Final = "_metadata"
+"""The attribute of a state dict with the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
 
 _STORAGES: Final = {
@@ -178,12 +180,14 @@ def call(name: Name, arguments: tuple[Any, ...]) -> Any:
 
 
 def build(obj: Any, state: Any) -> Any:
-    """An object with its state; attributes of dicts, such as the versions that PyTorch notes, are of no account."""
+    """An object with its state; of the attributes of dicts, the versions that PyTorch notes are of account."""
     if isinstance(obj, rebuilt_numpy.Unbuilt):
         return rebuilt_numpy.built(obj, state)
     if isinstance(obj, Opaque):
         obj.state = state
         return obj
+    if type(obj) is OrderedDict and isinstance(state, dict) and isinstance(state.get(METADATA), dict):
+        vars(obj)[METADATA] = state[METADATA]
     if isinstance(obj, (OrderedDict, defaultdict, Counter, Stored)):
         return obj
     raise TypeError(f"no state can be set here: {type(obj).__name__}")

@@ -19,6 +19,7 @@ from typing import Any, Final
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import rebuilt
+from milepost.foreign.kinds import first_record
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
@@ -28,6 +29,8 @@ from milepost.storage import ReadableFile
 
 _MAGIC: Final = b"PK\x03\x04"
 _DATA: Final = "data.pkl"
+_OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
+"""Ends of the name that the first record has in archives of others."""
 _LOCAL_HEADER: Final = 30
 """Bytes before the name of a record; two lengths at its end say how long the name and the extra field are."""
 
@@ -39,7 +42,7 @@ def looks_like(file: ReadableFile) -> bool:
     try:
         names = read_directory(file)
     except CorruptCheckpointError:
-        return True
+        return not first_record(file).endswith(_OTHERS)
     return any(name.endswith(f"/{_DATA}") for name in names)
 
 

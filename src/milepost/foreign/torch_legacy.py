@@ -36,6 +36,8 @@ _MOST: Final = 1 << 30
 def looks_like(file: ReadableFile) -> bool:
     """Whether a file begins with the magic number."""
     start = bytes(file.read(0, min(file.size, _BEFORE + max(map(len, _MAGIC)))))
+    if len(start) > 2 and (b"\x80\x02" + _MAGIC[0]).startswith(start):
+        return True  # it is cut off
     return start[:1] in (b"\x80", b"L") and any(0 <= start.find(magic) <= _BEFORE for magic in _MAGIC)
 
 

@@ -10,7 +10,7 @@ from milepost.engine.load import open_any
 from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
 from milepost.errors import CheckpointNotFoundError, UnrestoredWarning, UnsupportedError, printable, warn
-from milepost.foreign import ForeignReader, is_foreign_directory
+from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
 from milepost.graph.adapter import Array
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.storage.paths import plain_path
@@ -207,6 +207,8 @@ def _named(objects: dict[str, str]) -> str:
 def _resolve(path: PathLike, storage: Storage) -> str:
     path = plain_path(path)
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
+        return path
+    if is_item_of_orbax(storage, path):
         return path
     latest = latest_checkpoint(path, storage=storage)
     if latest is None and is_foreign_directory(storage, path):

@@ -5,7 +5,7 @@ everything in it a name and a key, `reader` the methods of an open checkpoint, a
 """
 
 from milepost.foreign.graph import GraphBuilder, HeldObject
-from milepost.foreign.opening import is_foreign_directory, open_foreign
+from milepost.foreign.opening import is_foreign_directory, is_item_of_orbax, open_foreign
 from milepost.foreign.reader import ForeignReader
 
-__all__ = ["ForeignReader", "GraphBuilder", "HeldObject", "is_foreign_directory", "open_foreign"]
+__all__ = ["ForeignReader", "GraphBuilder", "HeldObject", "is_foreign_directory", "is_item_of_orbax", "open_foreign"]

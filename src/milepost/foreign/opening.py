@@ -108,6 +108,11 @@ def _open_directory(storage: Storage, path: str) -> Source | None:
     return orbax.OrbaxDirectory(path) if _is_orbax(storage, path) else None
 
 
+def is_item_of_orbax(storage: Storage, path: str) -> bool:
+    """Whether a directory is an item of Orbax's itself, so that a file `checkpoint` in it is none of a series."""
+    return isinstance(storage, LocalStorage) and os.path.isdir(path) and orbax.is_item(path)
+
+
 def is_foreign_directory(storage: Storage, path: str) -> bool:
     """Whether a directory is one that `open_foreign` opens."""
     return _model_in(storage, path) is not None or _is_orbax(storage, path)

@@ -13,7 +13,7 @@ from typing import Any
 import milepost
 from milepost.engine.load import open_any
 from milepost.errors import printable
-from milepost.foreign import ForeignReader
+from milepost.foreign import ForeignReader, is_item_of_orbax
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import demo
 from milepost.tools.picture import picture_of, specs_of
@@ -135,7 +135,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _all_checkpoints(path: str) -> list[str]:
     """Of a directory all checkpoints, good or not: the latest good one is not what a check for damage asks for."""
-    if not os.path.isdir(path) or os.path.isfile(path + ".index"):
+    if not os.path.isdir(path) or os.path.isfile(path + ".index") or is_item_of_orbax(LOCAL_STORAGE, path):
         return [path]
     state = milepost.get_checkpoint_state(path)
     return [milepost.load_checkpoint(path).prefix] if state is None else state.newest_first()

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from milepost import CheckpointNotFoundError, StateFileError, UnsupportedError
 
 pytest.importorskip("jax")
 pytest.importorskip("orbax.checkpoint")
-msgpack = pytest.importorskip("msgpack")
+pytest.importorskip("msgpack")
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 import milepost.jax
+
+msgpack: Any = pytest.importorskip("msgpack")
 
 TREE = {
     "params": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(3, np.float32)},

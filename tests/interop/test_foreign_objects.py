@@ -204,6 +204,12 @@ class TestObjects:
         checkpoint = milepost.Checkpoint(w=milepost.Variable(np.zeros(2, np.float32)), loss=nn.MSELoss())
         checkpoint.restore(path).expect_partial().assert_existing_objects_matched()
 
+    @pytest.mark.parametrize("name", ["class", "Namespace", "enum"])
+    def test_a_file_of_nothing_else_is_refused_by_its_class(self, tmp_path, name):
+        path = saved(tmp_path / "it.pt", OBJECTS[name])
+        with pytest.raises(UnsupportedError, match="milepost never does"):
+            milepost.load_checkpoint(path)
+
     def test_a_scheduler_that_was_pickled_whole_is_refused(self, tmp_path):
         def made():
             return torch.optim.lr_scheduler.StepLR(torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=1.0), 2)

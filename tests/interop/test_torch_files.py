@@ -659,7 +659,28 @@ class TestHostileFiles:
     @given(
         pickled=st.lists(
             st.sampled_from(
-                [bytes([code]) for code in b"().012NIJKMRQUX]a}stuedbhqlr\x81\x85\x86\x87\x88\x89\x8a\x90\x91\x93\x94"]
+                [
+                    *(
+                        bytes([code])
+                        for code in b"().012NIJKMRQUX]a}stuedbhqlroVS\n\x81\x82\x85\x86\x87\x88\x89\x8a\x90\x91"
+                    ),
+                    *(
+                        b"\x92",
+                        b"\x93",
+                        b"\x94",
+                        b"cm\nC\n",
+                        b"cm\nC\n)\x81",
+                        b"im\nC\n",
+                        b"ccopyreg\n_reconstructor\n",
+                    ),
+                    *(b"cnumpy\ndtype\n", b"cnumpy._core.multiarray\n_reconstruct\n", b"ccollections\nOrderedDict\n"),
+                    *(
+                        b"ctorch._utils\n_rebuild_tensor_v2\n",
+                        b"ctorch._utils\n_rebuild_parameter\n",
+                        b"cbuiltins\nset\n",
+                    ),
+                    *(b"X\x01\x00\x00\x00a", b"K\x01", b"q\x00", b"h\x00", b"ctorch._tensor\n_rebuild_from_type_v2\n"),
+                ]
             ),
             max_size=40,
         )

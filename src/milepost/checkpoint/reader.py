@@ -199,7 +199,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
 
 
 def _named(objects: dict[str, str]) -> str:
-    lines = [printable(f"{key}: {kind}", one_line=True) for key, kind in objects.items()]
+    lines = [printable(f"{key or '(the whole file)'}: {kind}", one_line=True) for key, kind in objects.items()]
     more = [f"and {len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
     return "".join(f"\n  {line}" for line in lines[:_MOST_LISTED] + more)
 

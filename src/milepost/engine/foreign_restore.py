@@ -19,6 +19,7 @@ from milepost.graph.traversal import walk
 
 OWN: Final = frozenset({"save_counter"})
 """Names below the root: what milepost's checkpoints hold beside what they are given."""
+WHOLE: Final = "(the whole file)"
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
 _KEPT: Final = "not in the file; load_state_dict of PyTorch leaves it as it is too"
 
@@ -88,7 +89,7 @@ class ForeignRestoration(Restoration):
             note = "an object, which milepost does not make" + (
                 "" if held.is_unread else "; what it holds is read by name"
             )
-            entries.append(Entry(outcome, held.key, held.kind, note=note))
+            entries.append(Entry(outcome, held.key or WHOLE, held.kind, note=note))
         for key, kind in self._findings.left_out.items():
             entries.append(Entry(Outcome.MATCHED, key, kind, note=_LEFT_OUT))
         return entries

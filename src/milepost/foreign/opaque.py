@@ -161,7 +161,7 @@ def _parts(value: Any) -> Iterator[Any]:
     elif isinstance(value, Mapping):
         for pair in value.items():
             yield from pair
-    else:
+    elif isinstance(value, (list, tuple, set, frozenset)):
         yield from value
 
 

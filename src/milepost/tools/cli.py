@@ -105,7 +105,7 @@ def _list(options: argparse.Namespace) -> int:
             f"{row['dtype']!s:{width}}  {row['bytes']!s:>{digits}}  {printable(str(row['key']), one_line=True)}  {row['shape']}"
         )
     for key, kind in objects.items():
-        print(printable(f"object, not read: {key}  {kind}", one_line=True))
+        print(printable(f"object, not read: {key or '(the whole file)'}  {kind}", one_line=True))
     return 0
 
 

@@ -172,8 +172,8 @@ class TestObjects:
         assert any(key.partition("/")[0] == "it" for key in milepost.load_checkpoint(path).objects())
         assert "which milepost does not make" in str(status.report())
 
-    @pytest.mark.parametrize("name", UNSEALED)
-    def test_one_is_refused_by_its_class_when_it_is_asked_for(self, tmp_path, name):
+    @pytest.mark.parametrize("name", [name for name in OBJECTS if name not in ("member", "set")])
+    def test_one_is_refused_when_it_is_asked_for(self, tmp_path, name):
         path = saved(tmp_path / "it.pt", {"w": torch.ones(2), "it": OBJECTS[name]})
         with pytest.raises(UnsupportedError) as caught:
             milepost.load_variable(path, "it")

@@ -206,15 +206,17 @@ def refusal(value: Opaque | Name) -> UnsupportedError:
         inner = next((each for each in value.arguments if isinstance(each, Opaque)), None)
         if inner is not None and value.name.name in _WRAPPING:
             return refusal(inner)
+        numpy = rebuilt_numpy.refusal(value)
+        if numpy is not None:
+            return numpy
         maker = _MAKERS.get((value.name.module, value.name.name))
         try:
             if maker is not None and value.sealed:
                 maker(*value.arguments)
         except UnsupportedError as error:
             return error
-        numpy = rebuilt_numpy.refusal(value)
-        if numpy is not None:
-            return numpy
+        except (TypeError, ValueError, AttributeError):
+            pass  # it was sealed for another reason
         if value.name.module.startswith("torch") and value.name.name.endswith("Storage"):
             return _unknown_storage(value.name)
     return needs_code(value)

@@ -88,7 +88,12 @@ def built(unbuilt: Unbuilt, state: Any) -> Any:
 def refusal(opaque: Opaque) -> UnsupportedError | None:
     """Why an array is not read."""
     if opaque.name is _TYPE:
-        return UnsupportedError("an element type of NumPy's is no value", found="numpy.dtype")
+        return UnsupportedError(
+            "an element type of NumPy's is no value that a checkpoint holds",
+            expected="a tensor, a number or text",
+            found="numpy.dtype",
+            remedy="save its name as text",
+        )
     if opaque.name is not _ARRAY:
         return None
     if opaque.state is not None:

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError, Variable
+from milepost import (
+    Checkpoint,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    MilepostError,
+    UnsupportedError,
+    Variable,
+)
 from milepost.testing import FaultyStorage
 
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointNotFoundError, CorruptCheckpointError, MilepostError, Variable
+from milepost import (
+    Checkpoint,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    MilepostError,
+    UnsupportedError,
+    Variable,
+)
 from milepost.testing import FaultyStorage
 
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
@@ -153,7 +160,7 @@ def test_a_data_file_given_as_a_prefix(saved):
 
 def test_an_alien_file_given_as_a_prefix(tmp_path):
     (tmp_path / "notes.txt").write_text("hello " * 100)
-    failing(str(tmp_path / "notes.txt"), CorruptCheckpointError)
+    failing(str(tmp_path / "notes.txt"), UnsupportedError)
 
 
 def test_a_prefix_that_does_not_exist_names_those_that_do(saved, tmp_path):

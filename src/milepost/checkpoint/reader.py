@@ -9,8 +9,8 @@ from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
-from milepost.errors import CheckpointNotFoundError, UnsupportedError
-from milepost.foreign import is_foreign_directory
+from milepost.errors import CheckpointNotFoundError, UnrestoredWarning, UnsupportedError, printable, warn
+from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
 from milepost.graph.adapter import Array
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.storage.paths import plain_path
@@ -62,6 +62,20 @@ class CheckpointReader:
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
         """Every key and its tensor's element type."""
         return {key: self._bundle.spec(key).dtype for key in self._bundle.keys()}  # noqa: SIM118 - a reader is no mapping
+
+    def objects(self) -> dict[str, str]:
+        """Objects in a file of another library that only running its code could make: key and class of each.
+
+        They have no tensor and are not among the keys. What such an object holds is, where it holds tensors or is a kind of list
+        or dict. `get_tensor` of their keys raises `UnsupportedError`. In checkpoints there are none.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> prefix = milepost.Checkpoint(v=milepost.Variable(1.0)).write(tempfile.mkdtemp() + "/ckpt")
+            >>> CheckpointReader(prefix).objects()
+            {}
+        """
+        return self._bundle.objects if isinstance(self._bundle, ForeignReader) else {}
 
     def has_tensor(self, key: str) -> bool:
         """Whether the checkpoint has a tensor under this key."""
@@ -159,7 +173,15 @@ def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -
         >>> list_variables(prefix)
         [('_CHECKPOINTABLE_OBJECT_GRAPH', []), ('v/.ATTRIBUTES/VARIABLE_VALUE', [2])]
     """
-    return sorted(load_checkpoint(ckpt_dir_or_file, storage).get_variable_to_shape_map().items())
+    reader = load_checkpoint(ckpt_dir_or_file, storage)
+    objects = reader.objects()
+    if objects:
+        warn(
+            f"{reader.prefix}: {len(objects)} objects in this file are not listed, since only running code that the file names "
+            f"could make them (load_checkpoint(path).objects() lists them):{_named(objects)}",
+            UnrestoredWarning,
+        )
+    return sorted(reader.get_variable_to_shape_map().items())
 
 
 def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None = None) -> Any:
@@ -176,9 +198,17 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
     return load_checkpoint(ckpt_dir_or_file, storage).get_tensor(name.removesuffix(":0"))
 
 
+def _named(objects: dict[str, str]) -> str:
+    lines = [printable(f"{key or '(the whole file)'}: {kind}", one_line=True) for key, kind in objects.items()]
+    more = [f"and {len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
+    return "".join(f"\n  {line}" for line in lines[:_MOST_LISTED] + more)
+
+
 def _resolve(path: PathLike, storage: Storage) -> str:
     path = plain_path(path)
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
+        return path
+    if is_item_of_orbax(storage, path):
         return path
     latest = latest_checkpoint(path, storage=storage)
     if latest is None and is_foreign_directory(storage, path):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from milepost.checkpoint.tracing import as_written, refuse_if_traced, refuse_restore_if_traced
 from milepost.checkpoint.views import TrackableView
-from milepost.engine.load import load_into
+from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, record_latest
@@ -89,7 +89,11 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
     """
     refuse_restore_if_traced()
-    status = load_into(_checked(filepath), lambda: (model, ()), resolved(options))
+    settings = resolved(options)
+    # What a file is, its bytes say better than its name.
+    path = plain_path(filepath)
+    path = path if storage_of(settings).is_file(path) else _checked(filepath)
+    status = load_into(path, lambda: (model, ()), settings)
     if isinstance(status, CheckpointLoadStatus) and not status.foreign and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())
         if status.hint:

@@ -7,6 +7,7 @@ from typing import Final
 
 from milepost.bundle import BundleReader, open_whole
 from milepost.engine.collector import collection_paused
+from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
@@ -26,8 +27,6 @@ from milepost.graph.places import places_in_use
 from milepost.graph.traversal import LiveGraph, walk
 from milepost.storage import LOCAL_STORAGE, Storage
 
-_OWN: Final = frozenset({"save_counter"})
-"""What milepost's checkpoints hold beside what they are given."""
 _MOST_LISTED: Final = 5
 _TRIES: Final = 20
 """How often a checkpoint that is replaced while it is restored is restored anew."""
@@ -120,10 +119,16 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions)
     root, attached = view()
     live = walk(root, attached, slots=False)
     try:
-        graph = GraphBuilder(reader, live).build()
+        builder = GraphBuilder(reader, live)
+        graph = builder.build()
     except MilepostError as error:
         raise error.with_context(file=reader.prefix) from None
-    restoration = Restoration(reader, graph, options, never_saved=_OWN)
+    restoration = ForeignRestoration(
+        reader,
+        graph,
+        options,
+        Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
+    )
     restoration.restore(root, attached)
     hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
     return ForeignStatus(restoration, view, hint)
@@ -132,7 +137,7 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions)
 def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:
     """What to do where no name of the file is that of a live object."""
     saved = list(reader.root.children)
-    edges = [edge for edge in live.edges[0] if edge.name not in _OWN]
+    edges = [edge for edge in live.edges[0] if edge.name not in OWN]
     for name, child in edges:
         if {edge.name for edge in live.edges[child]} & set(saved):
             return (

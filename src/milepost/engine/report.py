@@ -59,7 +59,7 @@ class Entry:
 class Report:
     """An account of a restore, as it stands when it is asked for.
 
-    Printed, it lists everything that is not plainly matched. `to_dict` and `to_json` give all of it to programs.
+    Printed, it lists everything that is not plainly matched, and what is matched in a way that its note explains. `to_dict` and `to_json` give all of it to programs.
 
     Attributes:
         prefix: The checkpoint that was restored.
@@ -137,7 +137,9 @@ class Report:
         ]
         for outcome in Outcome:
             entries = self.of(outcome)
-            if entries and outcome is not Outcome.MATCHED:
+            if outcome is Outcome.MATCHED:
+                entries = [entry for entry in entries if entry.note]
+            if entries:
                 lines.append(f"{outcome.value} ({_EXPLAINED[outcome]}):")
                 lines += [f"  {entry}" for entry in entries]
         return "\n".join(lines)
@@ -150,6 +152,7 @@ def sorted_report(prefix: str, entries: Iterable[Entry]) -> Report:
 
 
 _EXPLAINED = {
+    Outcome.MATCHED: "with something to say",
     Outcome.DEFERRED: "saved values that wait for their objects",
     Outcome.MISSING: "live values that the checkpoint does not have",
     Outcome.UNEXPECTED: "saved values that no live object takes",

@@ -62,6 +62,8 @@ _PLAIN_PATH: Final = re.compile(r'^all_model_checkpoint_paths: "(.*)"$', re.MULT
 _PLAIN_TIMESTAMP: Final = re.compile(r"^all_model_checkpoint_timestamps: (.*)$", re.MULTILINE)
 _PLAIN_PRESERVED: Final = re.compile(r"^last_preserved_timestamp: (.*)$", re.MULTILINE)
 
+_MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
+"""What a map in MessagePack begins with, and no text in UTF-8."""
 _REMEDY: Final = (
     "mend the file, or delete it and name the latest checkpoint with update_checkpoint_state; without one, training "
     "would start anew"
@@ -113,6 +115,17 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
         >>> parse_state(b"model_checkpoint_path: 'ckpt-' \\"1\\"  # the latest", "checkpoint").model_checkpoint_path
         'ckpt-1'
     """
+    if data[:1] in _MAPS:
+        raise StateFileError(
+            "this file is no state file of checkpoints, but one of Orbax or Flax, in MessagePack",
+            file=file,
+            expected="text that names checkpoints",
+            found=f"bytes that begin with {data[:8]!r}",
+            remedy=(
+                "keep it: it is part of what they saved; restore that with Checkpoint.restore() of its directory, and keep "
+                "checkpoints of milepost in a directory of their own"
+            ),
+        )
     message = _Message()
     try:
         text = data.decode()

@@ -8,6 +8,7 @@ Names are followed through the file and the live objects side by side, since one
 - Objects that say what state they are in take everything below their name at once, as plain state.
 - A plain number takes the element type of the live value, if that has a number equal to it.
 - Names of one live object, such as those of tied weights, may be one tensor in the file or several with the same bytes.
+- ``weight_g`` and ``weight_v`` are what weight normalisation calls ``parametrizations.weight.original0`` and ``1`` now.
 - State of a PyTorch optimizer goes to the parameters at the same positions; see `optimizers`.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,21 +24,46 @@ from milepost.adapters.stateful import PackedAdapter
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
 from milepost.foreign.items import Item, packable
+from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value
+from milepost.foreign.rebuilt import METADATA, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value
 from milepost.graph.keys import VARIABLE_VALUE, escape
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.graph.plain_state import TEXT
-from milepost.graph.traversal import LiveGraph
+from milepost.graph.traversal import LiveGraph, values_of
 from milepost.tensor import DType
 
 _WRAPPERS: Final = ("module", "_orig_mod")
 _VALUE: Final = "value"
+_BY_DEFAULT: Final = "not in the file; the default that load_state_dict of PyTorch gives it too"
+_BATCHES: Final = "num_batches_tracked"
+_MEAN: Final = "running_mean"
+_BATCHES_SINCE: Final = 2
+"""The version of PyTorch's batch normalisation since which it counts batches."""
+_SCHEDULERS: Final = "torch.optim.lr_scheduler"
+_PARAMETRISED: Final = "parametrizations"
+_NORMALISED: Final = {"_g": "original0", "_v": "original1"}
+"""Ends of names in the first form of weight normalisation, and the names that the present one has for the same."""
 _GENERATOR: Final = "impl"
 """Local name of the generator that keys of JAX's are for."""
+
+
+class HeldObject(NamedTuple):
+    """An object in a file that only code could make.
+
+    Attributes:
+        key: Its key.
+        kind: Its class.
+        is_unread: Whether nothing that it holds is read.
+    """
+
+    key: str
+    kind: str
+    is_unread: bool
 
 
 class _Draft:
@@ -57,6 +83,12 @@ class GraphBuilder:
     Args:
         reader: The open file; values are added to it in the form in which objects take them.
         live: The live objects, whose root stands for the file's.
+
+    Attributes:
+        objects: For nodes that stand for objects which only code could make, what these are.
+        notes: For keys of values that are not in the file, where they come from.
+        left_out: Functions that the file names in the state of a scheduler, which has them itself; by key.
+        kept: Numbers of live objects that files of this age lack, and that keep their values.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
@@ -64,10 +96,15 @@ class GraphBuilder:
         self._live = live
         self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
         self._packable = packable(reader.root)
+        self._state_dict = reader.root
         self._drafts: list[_Draft] = []
         self._of_live: dict[int, int] = {}
         self._taken: dict[int, Stored] = {}
         self._optimizers: list[tuple[int, int, Item]] = []
+        self.objects: dict[int, HeldObject] = {}
+        self.notes: dict[str, str] = {}
+        self.kept: list[int] = []
+        self.left_out: dict[str, str] = {}
         self._parents: dict[int, tuple[int, str]] = {}
         for holder, edges in enumerate(live.edges):
             for name, child in edges:
@@ -78,6 +115,7 @@ class GraphBuilder:
 
         Raises:
             MismatchError: The state of an optimizer is of other parameter groups than the live optimizer's.
+            UnsupportedError: A live object needs an object that only code could make.
         """
         self._add(self._reader.root, 0)
         for node, live, item in self._optimizers:
@@ -105,8 +143,13 @@ class GraphBuilder:
         node = self._new(live)
         adapter = None if live is None else self._live.adapters[live]
         item = self._without_levels(item, live, adapter)
+        if item.opaque is not None:
+            self.objects[node] = HeldObject(item.key, str(item.opaque), item.is_unread)
+            if live is not None and self._wants(item, live):
+                raise refusal(item.opaque).with_context(key=item.key)
         if isinstance(adapter, PackedAdapter) and item.has_value:
-            self._add_packed(node, item)
+            assert live is not None, "there is an object for an adapter"
+            self._add_packed(node, self._without_functions(item, live))
             return node
         if live is not None and adapter is not None and item.has_value:
             obj = self._live.objects[live]
@@ -127,12 +170,81 @@ class GraphBuilder:
                 self._add_packed(node, item)
                 return node
         edges = self._edges[live] if live is not None else {}
+        above, self._state_dict = self._state_dict, item if isinstance(item.value, Mapping) else self._state_dict
+        self._keep_what_is_newer(item, edges)
+        renamed = self._parametrised(item, edges)
         for name, child in item.children.items():
+            if name in renamed:
+                self._add_parametrised(node, edges, renamed[name], child)
+                continue
             live_child = self._live_child(name, edges, live)
             added = self._add(child, live_child)
             if not self._contradicts(child, live_child):
                 self._drafts[node].children[name] = added
+        self._state_dict = above
         return node
+
+    def _parametrised(self, item: Item, edges: Mapping[str, int]) -> dict[str, tuple[str, str]]:
+        """Names of the first form of weight normalisation that stand for two of the present form's."""
+        found: dict[str, tuple[str, str]] = {}
+        if _PARAMETRISED not in edges:
+            return found
+        for name, live in self._edges[edges[_PARAMETRISED]].items():
+            old = {f"{name}{end}": (name, original) for end, original in _NORMALISED.items()}
+            if old.keys() <= item.children.keys() and set(_NORMALISED.values()) <= self._edges[live].keys():
+                found |= old
+        return found
+
+    def _add_parametrised(self, node: int, edges: Mapping[str, int], place: tuple[str, str], item: Item) -> None:
+        name, original = place
+        outer = edges[_PARAMETRISED]
+        inner = self._edges[outer][name]
+        for step, live in ((_PARAMETRISED, outer), (name, inner)):
+            children = self._drafts[node].children
+            if step not in children:
+                children[step] = self._new(live)
+            node = children[step]
+        self._drafts[node].children[original] = self._add(item, self._edges[inner][original])
+
+    def _keep_what_is_newer(self, item: Item, edges: Mapping[str, int]) -> None:
+        """Notes a count of batches that a file from before there was one lacks, as ``load_state_dict`` does."""
+        mean = item.children.get(_MEAN)
+        if mean is None or _BATCHES in item.children or _BATCHES not in edges or _MEAN not in edges:
+            return
+        versions = getattr(self._state_dict.value, METADATA, {})
+        name = mean.key.removeprefix(f"{self._state_dict.key}/").removesuffix(f".{_MEAN}")
+        noted = versions.get("" if name == _MEAN else name, {})
+        version = noted.get("version") if isinstance(noted, Mapping) else None
+        if not isinstance(version, int) or version < _BATCHES_SINCE:
+            self.kept.append(edges[_BATCHES])
+
+    def _without_functions(self, item: Item, live: int) -> Item:
+        """The state of a scheduler without functions of its class, which older versions wrote and newer ones look up."""
+        if not isinstance(item.value, Mapping) or not any(isinstance(each, Name) for each in item.value.values()):
+            return item
+        if not any(kind.__module__ == _SCHEDULERS for kind in type(self._live.objects[live]).__mro__):
+            return item
+        rest = Item(item.key, {name: each for name, each in item.value.items() if not isinstance(each, Name)})
+        for name, child in item.children.items():
+            if child.opaque is not None and child.is_unread and child.opaque.is_reference:
+                self.left_out[child.key] = str(child.opaque)
+            else:
+                rest.child(name, child.key)
+        return rest
+
+    def _wants(self, item: Item, live: int) -> bool:
+        """Whether a live object needs an object of the file's, of which it cannot have what it needs."""
+        adapter = self._live.adapters[live]
+        if not item.is_unread:
+            return adapter.leaf or isinstance(adapter, PackedAdapter) or adapter.has_slots(self._live.objects[live])
+        below, seen = [live], {live}
+        for number in below:
+            if values_of(self._live.adapters[number], self._live.objects[number]):
+                return True
+            new = [edge.node for edge in self._live.edges[number] if edge.node not in seen]
+            seen.update(new)
+            below += new
+        return False
 
     def _contradicts(self, item: Item, live: int | None) -> bool:
         """Whether another name of the same live object has another tensor: then that one is taken, and this is left over."""
@@ -158,6 +270,8 @@ class GraphBuilder:
 
     def _add_leaf(self, node: int, item: Item) -> None:
         value = item.value
+        if item.is_unread:
+            return
         if isinstance(value, Stored):
             self._drafts[node].values.append(SavedValue(escape(value.local), "", item.key))
             if value.generator:
@@ -196,6 +310,12 @@ class GraphBuilder:
             for name, values in settings.items():
                 setting = self._drafts[group].children[name] = self._new(None)
                 self._add_values(setting, values)
+        for position, settings in enumerate(state.defaults()):
+            group = self._drafts[groups].children[str(position)]
+            for name, values in settings.items():
+                setting = self._drafts[group].children[name] = self._new(None)
+                self._add_values(setting, values)
+                self.notes.update((key, _BY_DEFAULT) for key, _ in values.values())
         for name, values in state.common().items():
             self._add_values(draft.children.setdefault(name, self._new(None)), values)
         for parameter, name, values in state.slots():

@@ -9,13 +9,14 @@ bytes can stand for very many items where lists hold the same list again and aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.foreign.pickled import Name, needs_code
+from milepost.foreign.opaque import Name, Opaque, holding
+from milepost.foreign.rebuilt import Storage, refusal, whole
 from milepost.foreign.stored import Stored
 
 _DEEPEST: Final = 100
@@ -39,13 +40,16 @@ class Item:
     Attributes:
         key: Its key; several tensors cannot have one.
         value: What is there: a `Stored`, a plain value, a dict, a list; `has_value` tells whether there is anything.
+        opaque: The object that only code could make, if that is what is there. Where it holds tensors, or is a kind of list or
+            dict, what it holds is below it, and the value is a dict of that.
     """
 
-    __slots__ = ("_children", "key", "value")
+    __slots__ = ("_children", "key", "opaque", "value")
 
     def __init__(self, key: str, value: Any = _ABSENT) -> None:
         self.key = key
         self.value = value
+        self.opaque: Opaque | None = None
         self._children: dict[str, Item] | None = None
 
     @property
@@ -66,8 +70,13 @@ class Item:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this is a tensor or a plain value."""
+        """Whether this is a tensor, a plain value, or an object of which nothing is read."""
         return self.has_value and not isinstance(self.value, (Mapping, list, tuple))
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether this is an object of which nothing is read."""
+        return isinstance(self.value, Opaque)
 
 
 def items_of(tree: Any, *, dotted: bool) -> Item:
@@ -79,53 +88,112 @@ def items_of(tree: Any, *, dotted: bool) -> Item:
 
     Raises:
         CorruptCheckpointError: The tree has no end.
-        UnsupportedError: It has more items than any state has.
+        UnsupportedError: It has more items than any state has, or is a single value.
     """
-    if not isinstance(tree, (Mapping, list, tuple)):
-        raise UnsupportedError(
-            "the file holds a single value, which has no name that an object could be found by",
-            expected="a dict of tensors, as state_dict() returns",
-            found="a tensor" if isinstance(tree, Stored) else f"a {type(tree).__name__}",
-            remedy="save it in a dict",
-        )
-    root = Item("", tree)
-    taken = {""}
-    numbers: dict[str, int] = {}
-    pending: list[tuple[Item, int]] = [(root, 0)]
-    count = extra_levels = characters = 0
-    while pending:
-        item, depth = pending.pop()
-        count += len(item.value)
-        if count > _MOST:
-            raise _too_many(item.key, count, characters)
-        for name, value in _members(item.value):
-            parts = _parts(name, dotted=dotted)
-            levels = len(parts)
-            if depth + levels > _DEEPEST:
-                raise CorruptCheckpointError(
-                    "a state of too many levels, or one that holds itself",
-                    key=f"{item.key}/{name}"[:_SHOWN],
-                    expected=f"{_DEEPEST} levels or less",
-                )
-            extra_levels += levels - 1
-            characters += len(item.key) + len(name)
-            if count + extra_levels > _MOST or characters > _MOST_CHARACTERS:
-                raise _too_many(f"{item.key}/{name}", count + extra_levels, characters)
-            base = own = f"{item.key}/{name}" if item is not root else name
-            while own in taken:  # 0 and "0", or "a/b" and "b" in "a"
+    return _Maker(tree, dotted=dotted).make()
+
+
+class _Maker:
+    def __init__(self, tree: Any, *, dotted: bool) -> None:
+        self._tree = tree
+        self._dotted = dotted
+        self._taken = {""}
+        self._numbers: dict[str, int] = {}
+        self._count = self._characters = 0
+        self._opened: set[int] = set()
+        self._with_tensors: set[int] | None = None
+
+    def make(self) -> Item:
+        root = Item("")
+        self._set(root, self._tree, inside=False)
+        if root.is_leaf:
+            if root.opaque is not None:
+                raise refusal(root.opaque)
+            raise UnsupportedError(
+                "the file holds a single value, which has no name that an object could be found by",
+                expected="a dict of tensors, as state_dict() returns",
+                found="a tensor" if isinstance(root.value, Stored) else f"a {type(root.value).__name__}",
+                remedy="save it in a dict",
+            )
+        pending: list[tuple[Item, int, bool]] = [(root, 0, False)]
+        while pending:
+            item, depth, inside = pending.pop()
+            inside = inside or item.opaque is not None
+            self._spend(item.key, len(item.value), 0)
+            for name, value in _members(item.value):
+                parts = _parts(name, dotted=self._dotted)
+                below = depth + len(parts)
+                if below > _DEEPEST and not inside:
+                    raise CorruptCheckpointError(
+                        "a state of too many levels, or one that holds itself",
+                        key=f"{item.key}/{name}"[:_SHOWN],
+                        expected=f"{_DEEPEST} levels or less",
+                    )
+                self._spend(f"{item.key}/{name}", len(parts) - 1, len(item.key) + len(name))
+                own = self._own_key(f"{item.key}/{name}" if item is not root else name)
+                child = _place(item, parts, own)
+                child.key = own
+                self._set(child, value, inside=inside, too_deep=below > _DEEPEST)
+                if not child.is_leaf:
+                    pending.append((child, below, inside))
+        return root
+
+    def _spend(self, key: str, parts: int, characters: int) -> None:
+        self._count += parts
+        self._characters += characters
+        if self._count > _MOST or self._characters > _MOST_CHARACTERS:
+            raise _too_many(key, self._count, self._characters)
+
+    def _own_key(self, base: str) -> str:
+        own = base
+        while own in self._taken:  # 0 and "0", or "a/b" and "b" in "a"
+            self._numbers[base] = number = self._numbers.get(base, 1) + 1
+            own = f"{base}_{number}"
+        self._taken.add(own)
+        return own
+
+    def _set(self, item: Item, value: Any, *, inside: bool, too_deep: bool = False) -> None:
+        """Gives an item its value, or the object that it stands for."""
+        if isinstance(value, Storage):
+            value = whole(value)
+        elif isinstance(value, Name):
+            value = Opaque(value)
+        elif isinstance(value, (set, frozenset)) and any(isinstance(each, (Stored, Opaque, Name)) for each in value):
+            members, value = value, Opaque(Name("builtins", type(value).__name__))
+            value.items = list(members)
+        elif too_deep and isinstance(value, (Mapping, list, tuple)):
+            value = Opaque(Name("builtins", type(value).__name__), sealed=True)
+        if isinstance(value, Opaque):
+            item.opaque = value
+            value = self._held(value) if not too_deep and self._is_level(value) else value
+        elif not isinstance(value, (Mapping, list, tuple, *_LEAVES)):
+            raise UnsupportedError("the file holds what is no value", key=item.key, found=f"a {type(value).__name__}")
+        item.value = value
+
+    def _is_level(self, value: Opaque) -> bool:
+        """Whether what an object holds is to be below it: once, since objects may hold each other."""
+        if value.sealed or (id(value) in self._opened and not value.is_module):
+            return False
+        if not value.is_container:
+            if self._with_tensors is None:
+                self._with_tensors = holding(self._tree, (Stored, Storage))
+            if id(value) not in self._with_tensors:
+                return False
+        self._opened.add(id(value))
+        return True
+
+    def _held(self, value: Opaque) -> dict[str, Any]:
+        held: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
+        for name, each in value.members(lambda prefix: self._spend(prefix, 0, len(prefix))):
+            text = base = _text(name, len(held))
+            while text in held:
                 numbers[base] = number = numbers.get(base, 1) + 1
-                own = f"{base}_{number}"
-            taken.add(own)
-            child = _place(item, parts, own)
-            child.value = value
-            child.key = own
-            if isinstance(value, (Mapping, list, tuple)):
-                pending.append((child, depth + levels))
-            elif isinstance(value, Name):
-                raise needs_code(value).with_context(key=own)
-            elif not isinstance(value, _LEAVES):
-                raise UnsupportedError("the file holds what is no value", key=own, found=f"a {type(value).__name__}")
-    return root
+                text = f"{base}_{number}"
+            held[text] = each
+            if len(held) > _MOST:
+                raise _too_many("", len(held), 0)
+        return held
 
 
 def _too_many(key: str, count: int, characters: int) -> UnsupportedError:
@@ -140,8 +208,15 @@ def _too_many(key: str, count: int, characters: int) -> UnsupportedError:
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        return ((name if type(name) is str else f"{name!s:.200}", each) for name, each in value.items())
+        return ((_text(name, position), each) for position, (name, each) in enumerate(value.items()))
     return ((str(index), each) for index, each in enumerate(value))
+
+
+def _text(name: Any, position: int) -> str:
+    """A name as text; a tensor that is a key has none, and is called by its position."""
+    if type(name) is str:
+        return name
+    return str(position) if isinstance(name, (Stored, Storage)) else f"{name!s:.200}"
 
 
 def _parts(name: str, *, dotted: bool) -> list[str]:
@@ -161,13 +236,12 @@ def _place(item: Item, parts: Sequence[str], key: str) -> Item:
     return item.child(last, key)
 
 
-def leaves(item: Item) -> Iterable[Item]:
-    """All items below one, itself included, that are tensors or plain values."""
+def walked(item: Item) -> Iterator[Item]:
+    """An item and all below it."""
     pending = [item]
     while pending:
         each = pending.pop()
-        if each.is_leaf:
-            yield each
+        yield each
         pending += each.children.values()
 
 
@@ -178,6 +252,8 @@ def packable(root: Item) -> set[int]:
         order += item.children.values()
     levels: dict[int, int] = {}
     for item in reversed(order):  # children come before what holds them
+        if item.opaque is not None:
+            continue
         below = [levels.get(id(child), _DEEPEST) for child in item.children.values()]
         height = 1 + max(below, default=0) if item.children or _is_plain(item.value) else _DEEPEST
         if height < _MOST_PACKED:
@@ -188,4 +264,6 @@ def packable(root: Item) -> set[int]:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (set, frozenset)):
         return all(map(_is_plain, value))
-    return not isinstance(value, Stored) and not (isinstance(value, str) and type(value) is not str)
+    return not isinstance(value, (Stored, Opaque, Name, Storage)) and not (
+        isinstance(value, str) and type(value) is not str
+    )

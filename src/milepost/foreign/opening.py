@@ -80,7 +80,7 @@ def _open_file(storage: Storage, path: str) -> Source | None:
 
 def _open_shard(storage: Storage, path: str) -> Source | None:
     # Every program imports this module, and few open such files.
-    from milepost.foreign import keras_files, safetensors, torch_archive, torch_legacy
+    from milepost.foreign import keras_files, kinds, safetensors, torch_archive, torch_legacy
 
     file = storage.open(path)
     try:
@@ -89,7 +89,10 @@ def _open_shard(storage: Storage, path: str) -> Source | None:
             return torch_archive.TorchArchive(file)
         if torch_legacy.looks_like(file):
             return torch_legacy.LegacyTorchFile(file)
-        if path.endswith(safetensors.SUFFIX) or safetensors.looks_like(file):
+        if safetensors.looks_like(file):
+            return safetensors.SafetensorsFile(file)
+        kinds.refuse(file)
+        if path.endswith(safetensors.SUFFIX):
             return safetensors.SafetensorsFile(file)
     except BaseException:
         file.close()
@@ -103,6 +106,11 @@ def _open_directory(storage: Storage, path: str) -> Source | None:
     if inside is not None:
         return _open_file(storage, inside)
     return orbax.OrbaxDirectory(path) if _is_orbax(storage, path) else None
+
+
+def is_item_of_orbax(storage: Storage, path: str) -> bool:
+    """Whether a directory is an item of Orbax's itself, so that a file `checkpoint` in it is none of a series."""
+    return isinstance(storage, LocalStorage) and os.path.isdir(path) and orbax.is_item(path)
 
 
 def is_foreign_directory(storage: Storage, path: str) -> bool:

@@ -6,6 +6,9 @@
 
 A position is that of the parameter in the groups, in their order; so the live optimizer has to be made with the same
 parameters in the same order, as PyTorch's own ``load_state_dict`` asks too.
+
+Files of older versions of PyTorch lack hyperparameters that came later. ``load_state_dict`` gives these the defaults that
+``__setstate__`` of the optimizer's class knows, whatever the live optimizer has; they are found out by asking that.
 """
 
 from __future__ import annotations
@@ -30,12 +33,16 @@ Values = Mapping[str, tuple[str, Array | Stored]]
 STATE: Final = "state"
 GROUPS: Final = "param_groups"
 _PARAMETERS: Final = "params"
-_INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS"})
+_INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS", "Optimizer"})
+_NOW_TENSORS: Final = frozenset({"step", "mu_product", "eta", "mu"})
+"""State of each parameter that was a number in PyTorch before 1.12 or 2.0."""
 
 
 def is_optimizer_state(item: Item) -> bool:
     """Whether an item is what ``state_dict()`` of a PyTorch optimizer returns."""
     value = item.value
+    if item.opaque is not None:
+        return False
     return isinstance(value, Mapping) and isinstance(value.get(STATE), Mapping) and isinstance(value.get(GROUPS), list)
 
 
@@ -54,9 +61,11 @@ class OptimizerState:
     def __init__(self, item: Item, optimizer: Any) -> None:
         self._item = item
         self._groups: list[Mapping[str, Any]] = item.value[GROUPS]
-        self._steps_are_tensors = (
-            type(optimizer).__module__.startswith("torch.optim.") and type(optimizer).__name__ not in _INTEGER_STEPS
-        )
+        self._optimizer = optimizer
+        self._steps_are_tensors = any(
+            kind.__module__.startswith("torch.optim.") and kind.__name__ not in _INTEGER_STEPS
+            for kind in type(optimizer).__mro__
+        ) and not any(kind.__name__ in ("SparseAdam", "LBFGS") for kind in type(optimizer).__mro__)
         saved = [_positions(group, item.key) for group in self._groups]
         live = [list(group[_PARAMETERS]) for group in optimizer.param_groups]
         if [len(positions) for positions in saved] != [len(parameters) for parameters in live]:
@@ -81,6 +90,19 @@ class OptimizerState:
             found.append({name: _setting(child) for name, child in group.children.items() if name not in NO_STATE})
         return found
 
+    def defaults(self) -> list[dict[str, Values]]:
+        """For each group, the hyperparameters that the file lacks and PyTorch makes up for."""
+        found = []
+        for number, group in enumerate(self._groups):
+            key = self._item.children[GROUPS].children[str(number)].key
+            added = {
+                name: value
+                for name, value in _made_up(self._optimizer, group).items()
+                if name not in group and name not in NO_STATE and type(value) in _PLAIN
+            }
+            found.append({name: _setting(Item(f"{key}/{name}", value)) for name, value in added.items()})
+        return found
+
     def slots(self) -> Iterator[tuple[Any, str, Values]]:
         """The state of each parameter: the live parameter, the state's name, its values."""
         for position, item in self._item.children[STATE].children.items():
@@ -103,10 +125,27 @@ class OptimizerState:
             raise UnsupportedError("state of an optimizer under a name with dots", key=item.key)
         if isinstance(item.value, Stored):
             return {item.value.local: (item.key, item.value)}
-        if name == "step" and self._steps_are_tensors and type(item.value) in (int, float):
-            # PyTorch before 1.12 had numbers here; a step of today's optimizers needs tensors.
+        if name in _NOW_TENSORS and self._steps_are_tensors and type(item.value) in (int, float):
+            # A step of today's optimizers needs tensors.
             return {VARIABLE_VALUE: (item.key, np.array(item.value, np.float32))}
         return _packed(item.key, item.value)
+
+
+_PLAIN: Final = (bool, int, float, str, type(None))
+
+
+def _made_up(optimizer: Any, group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A parameter group as the optimizer's class would complete it, tried on an object that nobody else has."""
+    kind = type(optimizer)
+    tried = {name: value if type(value) in _PLAIN else None for name, value in group.items()}
+    tried[_PARAMETERS] = []
+    try:
+        probe: Any = object.__new__(kind)
+        probe.__dict__["defaults"] = dict(optimizer.defaults)
+        probe.__setstate__({"state": {}, "param_groups": [tried]})
+    except Exception:  # the class may expect anything of its objects
+        return {}
+    return tried
 
 
 def _positions(group: Any, key: str) -> list[Any]:

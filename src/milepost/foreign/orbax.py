@@ -3,6 +3,9 @@
 ::
 
     <item>/_METADATA                        a tree of arrays
+    <item>/checkpoint                       in MessagePack, the tree as versions before 0.6 write it, with arrays that they call
+                                            aggregated; the first versions have this and no _METADATA
+    <directory>/checkpoint_<n>              an item that flax.training.checkpoints saved in step n
     <step>/<item>/_METADATA                 what a CheckpointManager saved in one step; "default" where there is one item
     <step>/<item>/metadata                  an item in JSON
     <step>/metrics/metrics                  in JSON, what the manager chooses the best step by
@@ -10,7 +13,8 @@
     <item>/array_metadatas/process_<n>      for keys of random numbers, the generator that they are for
 
 Arrays are read in batches that follow each other in the tree, so that no more than one batch, or one array, is in memory beside
-what was asked for. Source: Orbax 0.12, observed.
+what was asked for; but aggregated arrays, and items without _METADATA, are read as a whole when the item is opened.
+Source: Orbax 0.1.8, 0.4.8, 0.5.3 and 0.12, observed.
 """
 
 from __future__ import annotations
@@ -39,6 +43,9 @@ from milepost.tensor import DType, TensorSpec
 
 _TREE: Final = "_METADATA"
 _STEP: Final = "_CHECKPOINT_METADATA"
+_AGGREGATED: Final = "checkpoint"
+_MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
+"""What a map in MessagePack begins with."""
 _JSON: Final = "metadata"
 _METRICS: Final = "metrics"
 _VERSION_1: Final = "orbax.checkpoint"
@@ -51,7 +58,12 @@ _MOST_LISTED: Final = 5
 
 def looks_like(path: str) -> bool:
     """Whether a directory is one of Orbax's: an item, a step, or a manager's."""
-    return _is_file(path, _TREE) or _is_step(path) or bool(_steps(path))
+    return is_item(path) or _is_step(path) or bool(_steps(path))
+
+
+def is_item(path: str) -> bool:
+    """Whether a directory is an item of Orbax's itself."""
+    return _is_file(path, _TREE) or _is_first_form(path)
 
 
 class OrbaxDirectory:
@@ -76,7 +88,7 @@ class OrbaxDirectory:
         if _UNFINISHED in os.path.basename(os.path.normpath(path)):
             raise CorruptCheckpointError("Orbax has not finished writing this directory", file=path)
         try:
-            if _is_file(path, _TREE):
+            if is_item(path):
                 self.tree: Any = self._open(path)
             elif _is_step(path):
                 self.tree = self._open_step(path)
@@ -110,6 +122,8 @@ class OrbaxDirectory:
             item.forget()
 
     def _open(self, path: str) -> Any:
+        if not _is_file(path, _TREE):
+            return _first_form(path)
         item = _TreeItem(path)
         self._items.append(item)
         return item.tree
@@ -118,7 +132,7 @@ class OrbaxDirectory:
         found: dict[str, Any] = {}
         for name in _directories(path):
             inside = os.path.join(path, name)
-            if _is_file(inside, _TREE):
+            if is_item(inside):
                 found[name] = self._open(inside)
             elif _is_file(inside, _JSON):
                 found[name] = _json(os.path.join(inside, _JSON))
@@ -146,7 +160,7 @@ class _TreeItem:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = os.path.abspath(path)  # the program may change its directory before all is read
         self._orbax = _import_orbax()
         self._leaves: list[tuple[tuple[Any, ...], Stored]] = []
         self._loaded: dict[int, Array] = {}
@@ -158,7 +172,7 @@ class _TreeItem:
         self.tree = self._template
         if texts:
             values = self._restore(set(texts))
-            self.tree = _with(self.tree, {place: str(_at(values, place)) for place in texts})
+            self.tree = _with(self.tree, {place: _plain(_at(values, place), place) for place in texts})
 
     def take(self, number: int) -> Array:
         """An array, which is forgotten after that."""
@@ -221,7 +235,7 @@ class _TreeItem:
         """The tree with the values of some leaves."""
         absent = self._orbax.PLACEHOLDER
         arguments = self._orbax.RestoreArgs(restore_type=np.ndarray)
-        texts = self._orbax.RestoreArgs(restore_type=str)
+        texts = self._orbax.RestoreArgs()  # text, or an array that is aggregated
 
         def fill(node: Any, place: tuple[Any, ...], of: bool) -> Any:
             if isinstance(node, Mapping):
@@ -257,6 +271,37 @@ def _with(tree: Any, changes: Mapping[tuple[Any, ...], Any], place: tuple[Any, .
     if isinstance(tree, list):
         return [_with(each, changes, (*place, number)) for number, each in enumerate(tree)]
     return tree
+
+
+def _plain(value: Any, place: tuple[Any, ...]) -> Any:
+    """A leaf that is no array of its own: text, a number, or an aggregated array."""
+    if value is None or isinstance(value, (str, bytes, bool, int, float, complex)):
+        return value
+    array = np.asarray(value)
+    key = "/".join(map(str, place))
+    if array.dtype.hasobject:
+        raise UnsupportedError("a leaf that is neither an array nor plain", key=key, found=f"a {type(value).__name__}")
+    try:
+        DType.of(array)
+    except MilepostError as error:
+        raise error.with_context(key=key) from None
+    return array
+
+
+def _first_form(path: str) -> Any:
+    """The tree of an item that has no description, read as a whole."""
+    orbax = _import_orbax()
+    with _translated(path):
+        tree = orbax.PyTreeCheckpointer().restore(_path_of(path))
+    return _plain_tree(tree, ())
+
+
+def _plain_tree(tree: Any, place: tuple[Any, ...]) -> Any:
+    if isinstance(tree, Mapping):
+        return {name: _plain_tree(each, (*place, name)) for name, each in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_plain_tree(each, (*place, number)) for number, each in enumerate(tree)]
+    return _plain(tree, place)
 
 
 def _import_orbax() -> Any:
@@ -325,12 +370,24 @@ def _directories(path: str) -> list[str]:
     return []
 
 
+def _is_first_form(path: str) -> bool:
+    """Whether the file `checkpoint` of a directory is a map in MessagePack, as no state file of checkpoints is."""
+    with contextlib.suppress(OSError, ValueError), open(os.path.join(path, _AGGREGATED), "rb") as file:
+        return file.read(1) in _MAPS
+    return False
+
+
 def _is_step(path: str) -> bool:
-    items = [name for name in _directories(path) if _is_file(path, name, _TREE)]
-    return bool(items) and (_is_file(path, _STEP) or _DEFAULT in items)
+    items = [name for name in _directories(path) if is_item(os.path.join(path, name))]
+    is_numbered = os.path.basename(os.path.normpath(path)).isdigit()
+    return bool(items) and (_is_file(path, _STEP) or _DEFAULT in items or is_numbered)
 
 
 def _steps(path: str) -> list[str]:
     """The steps in a manager's directory, in the order of their numbers."""
-    found = [name for name in _directories(path) if _UNFINISHED not in name and _is_step(os.path.join(path, name))]
+    found = [
+        name
+        for name in _directories(path)
+        if _UNFINISHED not in name and (is_item(inside := os.path.join(path, name)) or _is_step(inside))
+    ]
     return sorted(found, key=lambda name: (len(name), name))

@@ -11,6 +11,8 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
+from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain_state import TEXT, pack
@@ -60,6 +62,8 @@ def _with_stand_ins(value: Any, key: str, tensors: dict[int, tuple[Array, Stored
         array = np.broadcast_to(np.zeros((), value.spec.dtype.numpy), value.spec.shape)
         tensors[_address(array)] = (array, value)
         return array
+    if isinstance(value, (Opaque, Name)):
+        raise refusal(value).with_context(key=key)
     if isinstance(value, Mapping):
         new = [(name, _with_stand_ins(each, f"{key}/{name!s:.80}", tensors)) for name, each in value.items()]
         if isinstance(value, defaultdict):

@@ -1,23 +1,25 @@
 """Reads pickled data without unpickling it: the stream is data here, and nothing it names is imported or called.
 
-The stream is a program for a small stack machine. Of its instructions, those that build plain data are carried out; what it
-names stays a name, and calling a name makes one of the few things that `rebuilt` knows. Everything else is refused.
+The stream is a program for a small stack machine. Its instructions build plain data; what it names stays a name, and calling a
+name makes one of the few things that `rebuilt` knows, or else an `Opaque` object, which keeps what it would have been made of.
 
 What a stream may hold: one million lists, tuples, dicts, sets, names and calls, and one more for each 16 bytes; two million
-places to remember values in; integers of 4096 bytes; keys that are text, numbers or tuples of 100 parts. More is refused, so that
-the memory that a stream takes is at most 256 MiB and some 30 times its own length.
+places to remember values in; integers of 4096 bytes. More is refused, so that the memory that a stream takes is at most 256 MiB and
+some 30 times its own length. Keys that are tuples of more than 100 parts, or of several levels, are `Opaque`, since their hashes may
+take for ever.
 
 Source: the opcodes' descriptions in Python's ``pickletools``.
 """
 
 from __future__ import annotations
 
+import codecs
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.opaque import Name, Opaque
 from milepost.graph.plain_keys import KeyCheck
 
 _LONGEST_NUMBER: Final = 1 << 12
@@ -28,37 +30,10 @@ _BYTES_EACH: Final = 16
 """Bytes of a stream for each of which there may be one more list, tuple, dict, set, name or call."""
 _LONGEST_KEY: Final = 100
 """Members of a tuple or frozen set that is a key; its hash is computed whenever it is used."""
+_FIRST_LINE: Final = 1 << 12
+"""Bytes that are looked through at first for the end of a line."""
 _MOST_COPIED: Final = 64 << 20
 """Elements that calls may copy beside eight times what is there; each takes a few bytes of the stream, however long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """Something that the stream names: a class or function, which is not looked up.
-
-    Attributes:
-        module: Where it would be.
-        name: What it is called there.
-    """
-
-    module: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
-
-
-def needs_code(name: Name) -> UnsupportedError:
-    """The error for a file that can only be read by running code that it names."""
-    return UnsupportedError(
-        "this file cannot be read without running code that it names, which milepost never does",
-        expected="tensors, numbers, text, and lists, tuples, dicts and sets of them",
-        found=f"{name!s:.200}",
-        remedy=(
-            "if you trust whoever made it: load it with torch.load(path, weights_only=False) where nothing else can be "
-            "harmed, and save its tensors with milepost, or with torch.save without that object"
-        ),
-    )
 
 
 Call = Callable[[Name, tuple[Any, ...]], Any]
@@ -69,16 +44,23 @@ Resolve = Callable[[Any], Any]
 """What is meant by something that lies elsewhere in the file."""
 
 
-def check_keys(keys: Iterable[Any], check: KeyCheck) -> None:
-    """Refuses keys of dicts and members of sets that could take for ever: large ones, and many of one hash."""
-    keys = list(keys)
+class Unbuilt(Opaque):
+    """What stands for a value until its state is set; where it was remembered, the value itself is remembered then."""
+
+    __slots__ = ()
+
+
+def as_keys(keys: Iterable[Any], check: KeyCheck) -> list[Any]:
+    """Keys of dicts and members of sets, without those whose hashes take for ever; refuses very many of one hash."""
+    made = []
     for key in keys:
-        if isinstance(key, (tuple, frozenset)):
-            if any(isinstance(each, (tuple, frozenset)) for each in key):
-                raise ValueError("a key of several levels")
-            if len(key) > _LONGEST_KEY:
-                raise ValueError(f"a key of more than {_LONGEST_KEY} parts")
-    check.add(keys)
+        if isinstance(key, (tuple, frozenset)) and (
+            len(key) > _LONGEST_KEY or any(isinstance(each, (tuple, frozenset)) for each in key)
+        ):
+            key = Opaque(Name("builtins", type(key).__name__), sealed=True)
+        made.append(key)
+    check.add(made)
+    return made
 
 
 class _Mark:
@@ -156,14 +138,23 @@ class PickledData:
 
     def line(self) -> str:
         """The bytes up to the end of the line, as text."""
-        limit = min(self.position + (1 << 16), len(self._data))
-        chunk = bytes(self._data[self.position : limit])
-        text, end, _ = chunk.partition(b"\n")
-        if not end:
-            self.ended_early = limit == len(self._data)
-            raise CorruptCheckpointError("the pickled data has a line without an end", found=f"byte {self.position}")
-        self.position += len(text) + 1
-        return text.decode()
+        return self.line_of_bytes().decode()
+
+    def line_of_bytes(self) -> bytes:
+        """The bytes up to the end of the line."""
+        size = _FIRST_LINE
+        while True:
+            limit = min(self.position + size, len(self._data))
+            text, end, _ = bytes(self._data[self.position : limit]).partition(b"\n")
+            if end:
+                self.position += len(text) + 1
+                return text
+            if limit == len(self._data):
+                self.ended_early = True
+                raise CorruptCheckpointError(
+                    "the pickled data has a line without an end", found=f"byte {self.position}"
+                )
+            size *= 4
 
 
 class _Machine:
@@ -171,6 +162,7 @@ class _Machine:
         self._in = stream
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
+        self._unbuilt: dict[int, list[int]] = {}
         self._may_copy = _MOST_COPIED + 8 * len(stream)
         self._may_make = self._most = _MOST_MADE + len(stream) // _BYTES_EACH
         self._keys = KeyCheck()
@@ -184,7 +176,7 @@ class _Machine:
             handler = _HANDLERS.get(code)
             if handler is None:
                 raise CorruptCheckpointError(
-                    f"byte {self._in.position - 1} is no instruction of pickled data that holds plain values",
+                    f"byte {self._in.position - 1} is no instruction of pickled data",
                     found=f"{code:#04x}",
                 )
             handler(self)
@@ -246,17 +238,46 @@ class _Machine:
 
     def _reduce(self) -> None:
         arguments, function = self._pop(), self._pop()
+        self._call(function, arguments)
+
+    def _call(self, function: Any, arguments: Any) -> None:
         if not isinstance(arguments, tuple):
             raise TypeError("arguments that are no tuple")
-        if not isinstance(function, Name):
+        if isinstance(function, Name):
+            value = self._in.call(function, arguments)
+            if not isinstance(value, Opaque):
+                self._count(arguments)
+        elif isinstance(function, Opaque):
+            value = Opaque(function.name, (function, arguments))
+        else:
             raise TypeError("a call of something that has no name")
-        self._count(arguments)
-        self._push_new(self._in.call(function, arguments))
+        self._push_new(value)
+
+    def _new_with_keywords(self) -> None:
+        keywords, arguments, kind = self._pop(), self._pop(), self._pop()
+        if not isinstance(kind, Name):
+            raise TypeError("an object of no class")
+        self._push_new(Opaque(kind, (arguments, keywords)))
+
+    def _instance(self) -> None:
+        name = Name(self._in.line(), self._in.line())
+        self._call(name, tuple(self._pop_to_mark()))
+
+    def _object(self) -> None:
+        kind, *arguments = self._pop_to_mark()
+        self._call(kind, tuple(arguments))
+
+    def _extension(self, form: str) -> None:
+        self._push_new(Name("copyreg", f"extension {self._number(form)}"))
 
     def _build_state(self) -> None:
-        state = self._pop()
-        self._count(state if isinstance(state, tuple) else (state,))
-        self._stack[-1] = self._in.build(self._stack[-1], state)
+        state, obj = self._pop(), self._pop()
+        built = self._in.build(obj, state)
+        if built is not obj:
+            self._count(state if isinstance(state, tuple) else (state,))
+            for number in self._unbuilt.pop(id(obj), ()):
+                self._memo[number] = built
+        self._push(built)
 
     def _count(self, copied: tuple[Any, ...]) -> None:
         self._may_copy -= sum(len(each) for each in copied if isinstance(each, _SIZED))
@@ -274,7 +295,14 @@ class _Machine:
 
     def _latin(self, form: str) -> None:
         """Text of Python 2, as PyTorch reads it."""
-        self._push(str(self._in.take(self._number(form)), "utf-8"))
+        self._push(_text_of(bytes(self._in.take(self._number(form)))))
+
+    def _quoted(self) -> None:
+        """Text of Python 2, as Python shows it."""
+        text = self._in.line_of_bytes()
+        if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in (b"'", b'"'):
+            raise ValueError("text without quotes")
+        self._push(_text_of(codecs.escape_decode(text[1:-1])[0]))
 
     def _long(self, form: str) -> None:
         size = self._number(form)
@@ -285,7 +313,9 @@ class _Machine:
     def _put(self, number: int) -> None:
         if number < 0 or len(self._memo) > _MOST_MEMO:
             raise ValueError("a place that there is not")
-        self._memo[number] = self._stack[-1]
+        value = self._memo[number] = self._stack[-1]
+        if isinstance(value, Unbuilt):
+            self._unbuilt.setdefault(id(value), []).append(number)
 
     def _get(self, number: int) -> None:
         self._push(self._memo[number])
@@ -296,59 +326,71 @@ class _Machine:
 
     def _append(self) -> None:
         value = self._pop()
-        self._list().append(value)
+        self._extend([value])
 
     def _appends(self) -> None:
-        values = self._pop_to_mark()
-        self._list().extend(values)
+        self._extend(self._pop_to_mark())
 
-    def _list(self) -> list[Any]:
+    def _extend(self, values: list[Any]) -> None:
         target = self._stack[-1]
-        if type(target) is not list:
+        if isinstance(target, Opaque):
+            target.items = [] if target.items is None else target.items
+            target.items += values
+        elif type(target) is list:
+            target.extend(values)
+        else:
             raise TypeError("no list to append to")
-        return target
 
     def _set_item(self) -> None:
         value, key = self._pop(), self._pop()
-        check_keys((key,), self._keys)
-        self._dict()[key] = value
+        self._update([key, value])
 
     def _set_items(self) -> None:
-        values = self._pop_to_mark()
-        if len(values) % 2:
-            raise ValueError("a key without a value")
-        check_keys(values[::2], self._keys)
-        self._dict().update(zip(values[::2], values[1::2], strict=True))
+        self._update(self._pop_to_mark())
 
-    def _dict(self) -> dict[Any, Any]:
+    def _update(self, values: list[Any]) -> None:
         target = self._stack[-1]
-        if not isinstance(target, dict):
+        if isinstance(target, Opaque):
+            target.entries = [] if target.entries is None else target.entries
+            target.entries += self._pairs(values)
+        elif isinstance(target, dict):
+            target.update(self._pairs(values))
+        else:
             raise TypeError("no dict to put into")
-        return target
+
+    def _pairs(self, values: list[Any]) -> Iterable[tuple[Any, Any]]:
+        return zip(as_keys(values[::2], self._keys), values[1::2], strict=True)
 
     def _new_dict(self) -> None:
-        values = self._pop_to_mark()
-        check_keys(values[::2], self._keys)
-        self._push_new(dict(zip(values[::2], values[1::2], strict=True)))
+        self._push_new(dict(self._pairs(self._pop_to_mark())))
 
     def _add_items(self) -> None:
         values = self._pop_to_mark()
         target = self._stack[-1]
-        if type(target) is not set:
+        if isinstance(target, Opaque):
+            target.items = [] if target.items is None else target.items
+            target.items += values
+        elif type(target) is set:
+            target.update(as_keys(values, self._keys))
+        else:
             raise TypeError("no set to add to")
-        check_keys(values, self._keys)
-        target.update(values)
 
     def _frozen_set(self) -> None:
-        values = self._pop_to_mark()
-        check_keys(values, self._keys)
-        self._push_new(frozenset(values))
+        self._push_new(frozenset(as_keys(self._pop_to_mark(), self._keys)))
 
     def _decimal(self) -> None:
         text = self._in.line()
         if len(text) > _LONGEST_NUMBER:
             raise ValueError("an integer of too many digits")
         self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text.removesuffix("L")))
+
+
+def _text_of(data: bytes) -> str | bytes:
+    """Text of Python 2, which has one class for text and bytes."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def _pushes(value: Any) -> Callable[[_Machine], None]:
@@ -379,6 +421,8 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     ord("X"): lambda m: m._text("<I"),
     0x8C: lambda m: m._text("<B"),
     0x8D: lambda m: m._text("<Q"),
+    ord("V"): lambda m: m._push(codecs.raw_unicode_escape_decode(m._in.line_of_bytes())[0]),
+    ord("S"): _Machine._quoted,
     ord("U"): lambda m: m._latin("<B"),
     ord("T"): lambda m: m._latin("<I"),
     ord("C"): lambda m: m._bytes("<B"),
@@ -412,7 +456,13 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x93: _Machine._stack_global,
     ord("R"): _Machine._reduce,
     0x81: _Machine._reduce,  # making an object of a class: the few classes there are may as well be called
+    0x92: _Machine._new_with_keywords,
+    ord("i"): _Machine._instance,
+    ord("o"): _Machine._object,
+    0x82: lambda m: m._extension("<B"),
+    0x83: lambda m: m._extension("<H"),
+    0x84: lambda m: m._extension("<i"),
     ord("b"): _Machine._build_state,
     ord("Q"): _Machine._persistent,
 }
-"""By instruction. Those for instances, persistent text and registered extensions are left out."""
+"""By instruction. Those for persistent text and for data outside the stream are left out."""

@@ -12,7 +12,9 @@ from milepost.bundle.problems import no_such_key
 from milepost.bundle.slices import index_of, ranges
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.foreign.items import Item, items_of, leaves
+from milepost.foreign.items import Item, items_of, walked
+from milepost.foreign.opaque import Opaque
+from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Source, Stored
 from milepost.graph.numbers import NUMBERS
 from milepost.storage import ReadableFile
@@ -40,12 +42,15 @@ class ForeignReader:
         self._source = source
         self._stored: dict[str, Stored] = {}
         self._plain: dict[str, Any] = {}
+        self._objects: dict[str, Opaque] = {}
         try:
             self.root: Item = items_of(source.tree, dotted=source.dotted)
         except MilepostError as error:
             source.close()
             raise error.with_context(file=self.prefix) from None
-        for item in leaves(self.root):
+        for item in walked(self.root):
+            if item.opaque is not None:
+                self._objects[item.key] = item.opaque
             if isinstance(item.value, Stored):
                 self._stored[item.key] = item.value
             elif _is_value(item.value):
@@ -69,6 +74,11 @@ class ForeignReader:
     @property
     def shard_paths(self) -> list[str]:
         return self._source.paths
+
+    @property
+    def objects(self) -> dict[str, str]:
+        """The objects that only code could make, with their classes; what they hold may be read."""
+        return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
 
     def add(self, key: str, value: Array | Stored) -> None:
         """Adds a value under a key that nothing else has, as it is needed for an object."""
@@ -188,6 +198,8 @@ class ForeignReader:
         self.close()
 
     def _plain_array(self, key: str) -> Array:
+        if key in self._objects and key not in self._plain:
+            raise refusal(self._objects[key]).with_context(key=key, file=self.prefix)
         array = as_value(self._plain.get(key))
         if array is None:
             raise no_such_key(key, self.keys(), self.prefix)

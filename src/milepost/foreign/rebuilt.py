@@ -1,23 +1,23 @@
 """What the names in a PyTorch file stand for: tensors and plain data. Nothing of PyTorch is needed to know that.
 
-The list is what `torch.load` itself accepts with ``weights_only=True``, as far as it has a value: no sparse, quantised or
-nested tensors, no tensors on the meta device, no classes of users; and NumPy's scalars and arrays, which `torch.load` refuses.
+The list is what `torch.load` itself accepts with ``weights_only=True``, as far as it has a value, and NumPy's scalars and arrays
+(`rebuilt_numpy`). Everything else is an `Opaque` object: sparse, quantised and nested tensors, tensors on the meta device, classes of
+users; and `refusal` says why it is not read.
 Source: PyTorch 2.13, ``torch/_weights_only_unpickler.py``, ``torch/_utils.py``.
 """
 
 from __future__ import annotations
 
 import math
-import reprlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.foreign.pickled import Name, check_keys, needs_code
+from milepost.foreign import rebuilt_numpy
+from milepost.foreign.opaque import Name, Opaque, needs_code
+from milepost.foreign.pickled import Unbuilt, as_keys
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain_keys import KeyCheck
@@ -26,6 +26,8 @@ from milepost.tensor import DType, TensorSpec
 _MOST_REPEATED: Final = 64 << 20
 """Bytes that a tensor may take more than its storage, where one element stands for many."""
 _MOST_DIMENSIONS: Final = 64
+METADATA: Final = "_metadata"
+"""The attribute of a state dict with the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
 
 _STORAGES: Final = {
@@ -45,6 +47,8 @@ _STORAGES: Final = {
     "QInt8Storage": "int8",
     "QUInt8Storage": "uint8",
     "QInt32Storage": "int32",
+    "QUInt4x2Storage": "uint8",
+    "QUInt2x4Storage": "uint8",
 }
 _DTYPES: Final = {
     **{name: name for name in _STORAGES.values()},
@@ -71,11 +75,20 @@ class Storage:
         key: Its name in the file.
         dtype: Element type, by PyTorch's name.
         nbytes: Its length.
+        start: Its first byte, where it is part of a longer one.
     """
 
     key: str
     dtype: str
     nbytes: int
+    start: int = 0
+
+    def part(self, first: Any, length: Any) -> Storage:
+        """Some of its elements."""
+        width = element_size(self.dtype)
+        if not _is_count(first) or not _is_count(length) or (first + length) * width > self.nbytes:
+            raise ValueError("a storage that is not within the one it is part of")
+        return Storage(self.key, self.dtype, length * width, self.start + first * width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +139,18 @@ def storage_of(kind: Any, key: Any, count: Any) -> Storage:
     """
     name = kind.name if isinstance(kind, Name) and kind.module in ("torch", "torch.storage", "torch.cuda") else None
     if name not in _STORAGES or not isinstance(key, str) or not _is_count(count):
-        raise UnsupportedError(
-            "milepost cannot read PyTorch storages of this kind",
-            found=str(kind) if isinstance(kind, Name) else f"a {type(kind).__name__}",
-            expected=", ".join(_STORAGES),
-        )
+        raise _unknown_storage(kind if isinstance(kind, Name) else Name("builtins", type(kind).__name__))
     dtype = _STORAGES[name]
     return Storage(key, dtype, count * element_size(dtype))
+
+
+def _unknown_storage(kind: Name) -> UnsupportedError:
+    return UnsupportedError(
+        "milepost cannot read PyTorch storages of this kind",
+        found=f"{kind!s:.200}",
+        expected=", ".join(_STORAGES),
+        remedy="load the file with torch.load, convert the tensor, and save it again",
+    )
 
 
 def meaning(name: Name) -> Any:
@@ -143,37 +161,78 @@ def meaning(name: Name) -> Any:
 
 
 def call(name: Name, arguments: tuple[Any, ...]) -> Any:
-    """What calling a name would give.
+    """What calling a name would give; an `Opaque` object where that would take running code.
 
     Raises:
-        UnsupportedError: It would take running code.
         CorruptCheckpointError: The arguments are not those of such a call.
     """
     maker = _MAKERS.get((name.module, name.name))
     if maker is None:
-        reason = _REFUSED.get(name.name) if name.module in ("torch._utils", "torch._tensor") else None
-        if reason is not None:
-            raise UnsupportedError(
-                f"the PyTorch file holds {reason}, which milepost does not read",
-                found=str(name),
-                remedy="load it with torch.load, make plain tensors of it, and save with milepost",
-            )
-        raise needs_code(name)
-    return maker(*arguments)
+        return Opaque(name, arguments, sealed=_refused(name) is not None)
+    try:
+        return maker(*arguments)
+    except UnsupportedError:
+        return Opaque(name, arguments, sealed=True)  # `refusal` says why
+    except (TypeError, ValueError, AttributeError):
+        if any(isinstance(each, (Opaque, Name)) and not isinstance(each, Unbuilt) for each in arguments):
+            return Opaque(name, arguments)
+        raise
 
 
 def build(obj: Any, state: Any) -> Any:
-    """An object with its state; attributes of dicts, such as the versions that PyTorch notes, are of no account."""
-    if isinstance(obj, (OrderedDict, defaultdict, Counter)):
+    """An object with its state; of the attributes of dicts, the versions that PyTorch notes are of account."""
+    if isinstance(obj, rebuilt_numpy.Unbuilt):
+        return rebuilt_numpy.built(obj, state)
+    if isinstance(obj, Opaque):
+        obj.state = state
         return obj
-    if isinstance(obj, _NumPyType):
-        return obj.with_state(state)
-    if isinstance(obj, _NumPyArray):
-        return obj.with_state(state)
+    if type(obj) is OrderedDict and isinstance(state, dict) and isinstance(state.get(METADATA), dict):
+        vars(obj)[METADATA] = state[METADATA]
+    if isinstance(obj, (OrderedDict, defaultdict, Counter, Stored)):
+        return obj
     raise TypeError(f"no state can be set here: {type(obj).__name__}")
 
 
-def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Stored:
+def refusal(value: Opaque | Name) -> UnsupportedError:
+    """Why an object is not read."""
+    if isinstance(value, Opaque):
+        reason = _refused(value.name)
+        if reason is not None:
+            return UnsupportedError(
+                f"this is {reason}, which milepost does not read",
+                found=str(value),
+                remedy="load the file with torch.load, make a plain tensor of it, and save that with milepost",
+            )
+        inner = next((each for each in value.arguments if isinstance(each, Opaque)), None)
+        if inner is not None and value.name.name in _WRAPPING:
+            return refusal(inner)
+        numpy = rebuilt_numpy.refusal(value)
+        if numpy is not None:
+            return numpy
+        maker = _MAKERS.get((value.name.module, value.name.name))
+        try:
+            if maker is not None and value.sealed:
+                maker(*value.arguments)
+        except UnsupportedError as error:
+            return error
+        except (TypeError, ValueError, AttributeError):
+            pass  # it was sealed for another reason
+        if value.name.module.startswith("torch") and value.name.name.endswith("Storage"):
+            return _unknown_storage(value.name)
+    return needs_code(value)
+
+
+def _refused(name: Name) -> str | None:
+    return _REFUSED.get(name.name) if name.module in ("torch._utils", "torch._tensor") else None
+
+
+def whole(storage: Storage) -> Stored:
+    """A storage as a tensor of one dimension."""
+    width = element_size(storage.dtype)
+    return _tensor(storage, storage.dtype, 0, (storage.nbytes // width,), (1,))
+
+
+def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Any:
     if not isinstance(storage, Storage):
         raise TypeError("a tensor without a storage")
     _check_flags(rest[2] if len(rest) > 2 else None)
@@ -224,7 +283,7 @@ def _tensor(storage: Storage, dtype: str, offset: Any, size: Any, stride: Any) -
         spec, local = TensorSpec(DType.of(_DTYPES[dtype]), shape), VARIABLE_VALUE
     in_order = count == 0 or _is_in_order(shape, stride)
     strides = None if in_order else tuple(step * width for step in stride)
-    return Stored(spec, View(storage, offset * width, strides), local)
+    return Stored(spec, View(storage, storage.start + offset * width, strides), local)
 
 
 def _is_in_order(size: tuple[int, ...], stride: Any) -> bool:
@@ -244,7 +303,9 @@ def _are_counts(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) <= _MOST_DIMENSIONS and all(map(_is_count, value))
 
 
-def _parameter(data: Any, *rest: Any) -> Stored:
+def _parameter(data: Any, *rest: Any) -> Any:
+    if isinstance(data, Opaque):
+        return data
     if not isinstance(data, Stored):
         raise TypeError("a parameter that is no tensor")
     return data
@@ -254,15 +315,43 @@ def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     """A tensor of a class with attributes; those of PyTorch's own say nothing of its value."""
     if not isinstance(function, Name) or not isinstance(arguments, tuple):
         raise TypeError("no tensor of a class")
-    if not isinstance(kind, Name) or kind.module.partition(".")[0] != "torch":
-        raise needs_code(kind if isinstance(kind, Name) else function)
-    return call(function, arguments)
+    data = call(function, arguments)
+    if isinstance(kind, Name) and kind.module.partition(".")[0] != "torch":
+        attributes = state if isinstance(state, dict) else {}
+        return Opaque(kind, (), {"data": data, **attributes})
+    return data
+
+
+def _reconstructor(kind: Any, base: Any, content: Any) -> Opaque:
+    """An object as the first two protocols write it: with what it is as a list, a dict or a number."""
+    if not isinstance(kind, Name):
+        raise TypeError("an object of no class")
+    made = Opaque(kind)
+    if isinstance(content, dict):
+        made.entries = list(content.items())
+    elif isinstance(content, (list, set)):
+        made.items = list(content)
+    elif content is not None:
+        made.arguments = (content,)
+    return made
+
+
+def _attribute(holder: Any, name: Any) -> Any:
+    """A function or class inside another one."""
+    if isinstance(holder, Name) and isinstance(name, str):
+        return Name(holder.module, f"{holder.name}.{name}")
+    return Opaque(Name("builtins", "getattr"), (holder, name))
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1", "utf-8"):
         raise ValueError("no byte string")
     return text.encode(encoding)
+
+
+def _no_bytes() -> bytes:
+    """What the first protocols write for a byte string of no bytes."""
+    return b""
 
 
 def _bytearray(*arguments: Any) -> bytearray:
@@ -280,10 +369,12 @@ def _collection(kind: type[Any]) -> Callable[..., Any]:
     def make(*arguments: Any) -> Any:
         if len(arguments) > 1 or (arguments and not isinstance(arguments[0], (list, tuple, dict, set, frozenset))):
             raise TypeError(f"no {kind.__name__}")
-        if kind is not tuple and arguments and isinstance(arguments[0], (list, tuple)):
-            keys = (pair[0] for pair in arguments[0]) if kind is OrderedDict else arguments[0]
-            check_keys(keys, KeyCheck())
-        return kind(*arguments)
+        if kind is tuple or not arguments or isinstance(arguments[0], (dict, set, frozenset)):
+            return kind(*arguments)
+        if kind is not OrderedDict:
+            return kind(as_keys(arguments[0], KeyCheck()))
+        keys = as_keys((pair[0] for pair in arguments[0]), KeyCheck())
+        return OrderedDict(zip(keys, (value for _, value in arguments[0]), strict=True))
 
     return make
 
@@ -291,7 +382,7 @@ def _collection(kind: type[Any]) -> Callable[..., Any]:
 _FACTORIES: Final = {"list": list, "dict": dict, "int": int, "float": float, "set": set, "str": str, "tuple": tuple}
 
 
-def _defaultdict(factory: Any = None, *arguments: Any) -> defaultdict[Any, Any]:
+def _defaultdict(factory: Any = None, *arguments: Any) -> defaultdict[Any, Any] | Opaque:
     if len(arguments) > 1 or (arguments and not isinstance(arguments[0], dict)):
         raise TypeError("no defaultdict")
     if factory is None:
@@ -299,7 +390,7 @@ def _defaultdict(factory: Any = None, *arguments: Any) -> defaultdict[Any, Any]:
     if not isinstance(factory, Name):
         raise TypeError("no factory")
     if factory.module not in _BUILT_INS or factory.name not in _FACTORIES:
-        raise needs_code(factory)
+        return Opaque(Name("collections", "defaultdict"), (factory,))
     return defaultdict(_FACTORIES[factory.name], *arguments)
 
 
@@ -321,54 +412,6 @@ def _layout(name: Any) -> Symbol:
     return Symbol(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _NumPyType:
-    text: str
-
-    def with_state(self, state: Any) -> _NumPyType:
-        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "|", "="):
-            raise TypeError("no element type of NumPy")
-        return _NumPyType(f"{state[1].replace('=', '')}{self.text.lstrip('<>|=')}")
-
-    def numpy(self) -> np.dtype[Any]:
-        dtype = np.dtype(self.text)
-        if dtype.kind not in "biufc":
-            raise UnsupportedError("NumPy values of this type are not read from PyTorch files", found=dtype)
-        return dtype
-
-
-@dataclass(frozen=True, slots=True)
-class _NumPyArray:
-    """An array that has not got its state yet."""
-
-    def with_state(self, state: Any) -> Any:
-        _, shape, dtype, fortran, data = state
-        if isinstance(dtype, _NumPyType) and isinstance(data, list):
-            raise UnsupportedError(
-                "arrays of Python objects are not read from PyTorch files",
-                expected="arrays of numbers",
-                found=f"shape {reprlib.repr(shape)}",
-                remedy="load the file with torch.load where it was made, turn the array into a list or numbers, and save it again",
-            )
-        if not isinstance(dtype, _NumPyType) or not isinstance(data, bytes) or not _are_counts(shape):
-            raise TypeError("no array of NumPy")
-        array = np.frombuffer(data, dtype.numpy()).reshape(shape, order="F" if fortran else "C")
-        return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("=")).reshape(shape))
-
-
-def _numpy_type(text: Any, *rest: Any) -> _NumPyType:
-    if not isinstance(text, str) or len(text) > 8:
-        raise TypeError("no element type of NumPy")
-    return _NumPyType(text)
-
-
-def _numpy_scalar(dtype: Any, data: Any) -> Any:
-    if not isinstance(dtype, _NumPyType) or not isinstance(data, bytes):
-        raise TypeError("no number of NumPy")
-    found = dtype.numpy()
-    return np.frombuffer(data, found, 1).astype(found.newbyteorder("="))[0]
-
-
 _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
     ("torch._utils", "_rebuild_tensor"): _tensor_v2,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor_v2,
@@ -388,10 +431,13 @@ _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
     **{(module, "frozenset"): _collection(frozenset) for module in _BUILT_INS},
     **{(module, "complex"): _complex for module in _BUILT_INS},
     **{(module, "bytearray"): _bytearray for module in _BUILT_INS},
-    ("numpy", "dtype"): _numpy_type,
-    **{(f"numpy.{core}.multiarray", "scalar"): _numpy_scalar for core in ("core", "_core")},
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): lambda *_: _NumPyArray() for core in ("core", "_core")},
+    **{(module, "bytes"): _no_bytes for module in _BUILT_INS},
+    **{(module, "_reconstructor"): _reconstructor for module in ("copyreg", "copy_reg")},
+    **{(module, "__newobj__"): lambda kind, *arguments: call(kind, arguments) for module in ("copyreg", "copy_reg")},
+    **{(module, "getattr"): _attribute for module in _BUILT_INS},
+    **rebuilt_numpy.MAKERS,
 }
+_WRAPPING: Final = frozenset({"_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_tensor_v2"})
 _REFUSED: Final = {
     "_rebuild_sparse_tensor": "a sparse tensor",
     "_rebuild_sparse_csr_tensor": "a sparse tensor",

@@ -19,8 +19,9 @@ from typing import Any, Final
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import rebuilt
+from milepost.foreign.kinds import first_record
+from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
-from milepost.foreign.rebuilt import Storage
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, Storages, wrong_checksum
 from milepost.foreign.zip_directory import read_directory
@@ -28,6 +29,8 @@ from milepost.storage import ReadableFile
 
 _MAGIC: Final = b"PK\x03\x04"
 _DATA: Final = "data.pkl"
+_OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
+"""Ends of the name that the first record has in archives of others."""
 _LOCAL_HEADER: Final = 30
 """Bytes before the name of a record; two lengths at its end say how long the name and the extra field are."""
 
@@ -39,7 +42,7 @@ def looks_like(file: ReadableFile) -> bool:
     try:
         names = read_directory(file)
     except CorruptCheckpointError:
-        return True
+        return not first_record(file).endswith(_OTHERS)
     return any(name.endswith(f"/{_DATA}") for name in names)
 
 
@@ -82,11 +85,16 @@ class TorchArchive:
     def close(self) -> None:
         self._file.close()
 
-    def _storage(self, identity: Any) -> Storage:
+    def _storage(self, identity: Any) -> Any:
         kind, cls, key, _, count = identity
         if kind != "storage":
             raise ValueError("no storage")
-        storage = rebuilt.storage_of(cls, key, count)
+        try:
+            storage = rebuilt.storage_of(cls, key, count)
+        except UnsupportedError:
+            if isinstance(cls, Name):
+                return Opaque(cls, sealed=True)
+            raise
         self._storages.add(storage, self._storages.records.get(key) or self._record(f"{self._folder}{key}"))
         return storage
 

@@ -15,7 +15,7 @@ import sys
 from typing import Any, Final, Literal
 
 from milepost.bundle.memory import Array
-from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign import rebuilt
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.rebuilt import Storage
@@ -23,7 +23,9 @@ from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import Record, Storages
 from milepost.storage import ReadableFile
 
-_MAGIC: Final = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+_MAGIC: Final = (b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", f"{0x1950A86A20F9469CFC6C}L\n.".encode())
+"""The magic number, as the later and as the first two protocols write it; before it, later protocols have a few bytes more."""
+_BEFORE: Final = 12
 _PROTOCOL: Final = 1001
 _COUNT: Final = 8
 _FIRST: Final = 1 << 20
@@ -33,7 +35,10 @@ _MOST: Final = 1 << 30
 
 def looks_like(file: ReadableFile) -> bool:
     """Whether a file begins with the magic number."""
-    return file.size > len(_MAGIC) and file.read(0, len(_MAGIC)) == _MAGIC
+    start = bytes(file.read(0, min(file.size, _BEFORE + max(map(len, _MAGIC)))))
+    if len(start) > 2 and (b"\x80\x02" + _MAGIC[0]).startswith(start):
+        return True  # it is cut off
+    return start[:1] in (b"\x80", b"L") and any(0 <= start.find(magic) <= _BEFORE for magic in _MAGIC)
 
 
 class LegacyTorchFile:
@@ -114,14 +119,16 @@ class LegacyTorchFile:
             if key not in self._storages.records:
                 self._storages.add(storage, None)
 
-    def _storage(self, identity: Any) -> Storage:
-        kind, cls, key, _, count, view = identity
+    def _storage(self, identity: Any) -> Any:
+        kind, cls, key, *rest = identity
+        if kind == "module":  # a class, with its source
+            return cls
+        _, count, view = rest
         if kind != "storage":
             raise ValueError("no storage")
-        if view is not None:
-            raise UnsupportedError(
-                "storages that are views of others, as early versions of PyTorch wrote them", remedy="save it again"
-            )
         storage = rebuilt.storage_of(cls, key, count)
         self._seen[key] = storage
+        if view is not None:
+            _, first, length = view
+            return storage.part(first, length)
         return storage

@@ -13,7 +13,7 @@ from typing import Any
 import milepost
 from milepost.engine.load import open_any
 from milepost.errors import printable
-from milepost.foreign import ForeignReader
+from milepost.foreign import ForeignReader, is_item_of_orbax
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import demo
 from milepost.tools.picture import picture_of, specs_of
@@ -94,7 +94,9 @@ def _list(options: argparse.Namespace) -> int:
             # The shape does not tell how long strings are.
             size = bundle.entry(key).size if spec.dtype.is_bytes else spec.nbytes
             rows.append({"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), "bytes": size})
+        objects = bundle.objects if isinstance(bundle, ForeignReader) else {}
     if options.json:
+        rows += [{"key": key, "object": kind} for key, kind in objects.items()]
         print(json.dumps(rows, indent=1))
         return 0
     width, digits = (max((len(str(row[name])) for row in rows), default=0) for name in ("dtype", "bytes"))
@@ -102,6 +104,8 @@ def _list(options: argparse.Namespace) -> int:
         print(
             f"{row['dtype']!s:{width}}  {row['bytes']!s:>{digits}}  {printable(str(row['key']), one_line=True)}  {row['shape']}"
         )
+    for key, kind in objects.items():
+        print(printable(f"object, not read: {key or '(the whole file)'}  {kind}", one_line=True))
     return 0
 
 
@@ -131,7 +135,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _all_checkpoints(path: str) -> list[str]:
     """Of a directory all checkpoints, good or not: the latest good one is not what a check for damage asks for."""
-    if not os.path.isdir(path) or os.path.isfile(path + ".index"):
+    if not os.path.isdir(path) or os.path.isfile(path + ".index") or is_item_of_orbax(LOCAL_STORAGE, path):
         return [path]
     state = milepost.get_checkpoint_state(path)
     return [milepost.load_checkpoint(path).prefix] if state is None else state.newest_first()

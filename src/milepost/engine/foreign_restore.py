@@ -1,0 +1,114 @@
+"""One restore from a file of another library, which may hold objects that are not read, and lack what its library makes up for."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from milepost.bundle import BundleReader
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.report import Entry, Outcome
+from milepost.engine.restore import Restoration
+from milepost.foreign import HeldObject
+from milepost.graph.keys import tensor_key
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.traversal import walk
+
+OWN: Final = frozenset({"save_counter"})
+"""Names below the root: what milepost's checkpoints hold beside what they are given."""
+WHOLE: Final = "(the whole file)"
+_LEFT_OUT: Final = "a function that is not read; the live object has its own"
+_KEPT: Final = "not in the file; load_state_dict of PyTorch leaves it as it is too"
+
+
+class Findings:
+    """What is to be said of a file of another library.
+
+    Args:
+        objects: For nodes that stand for objects which milepost does not make, what these are.
+        notes: For keys of values that are not in the file itself, where they come from.
+        left_out: Functions that the file names, by key, which the live object has itself.
+        kept: Live objects that files of this age lack, and that keep their values.
+    """
+
+    def __init__(
+        self,
+        objects: Mapping[int, HeldObject],
+        notes: Mapping[str, str],
+        left_out: Mapping[str, str],
+        kept: Sequence[Any],
+    ) -> None:
+        self.objects = objects
+        self.notes = notes
+        self.left_out = left_out
+        self._kept = []
+        for each in kept:
+            with suppress(TypeError):
+                self._kept.append(weakref.ref(each))
+
+    def kept(self) -> set[int]:
+        """The identities of the live objects that keep their values."""
+        return {id(obj) for each in self._kept if (obj := each()) is not None}
+
+
+class ForeignRestoration(Restoration):
+    """A restore from a file of another library.
+
+    Args:
+        reader: The open file.
+        graph: Its object graph, made for the live objects.
+        options: As for `Restoration`.
+        findings: What is to be said of the file.
+    """
+
+    def __init__(
+        self, reader: BundleReader, graph: ObjectGraph, options: CheckpointOptions, findings: Findings
+    ) -> None:
+        super().__init__(reader, graph, options, never_saved=OWN)
+        self._findings = findings
+
+    def _account_of_saved(self, waiting: Collection[int]) -> list[Entry]:
+        notes = self._findings.notes
+        entries = [
+            replace(entry, saved="", note=notes[entry.key])
+            if entry.key in notes and entry.outcome is Outcome.MATCHED
+            else entry
+            for entry in super()._account_of_saved(waiting)
+        ]
+        return [*entries, *self._account_of_objects(waiting)]
+
+    def _account_of_objects(self, waiting: Collection[int]) -> list[Entry]:
+        entries = []
+        for node, held in self._findings.objects.items():
+            outcome = Outcome.DEFERRED if node in waiting and not held.is_unread else Outcome.UNEXPECTED
+            if self.bound(node) is not None:
+                outcome = Outcome.MATCHED
+            note = "an object, which milepost does not make" + (
+                "" if held.is_unread else "; what it holds is read by name"
+            )
+            entries.append(Entry(outcome, held.key or WHOLE, held.kind, note=note))
+        for key, kind in self._findings.left_out.items():
+            entries.append(Entry(Outcome.MATCHED, key, kind, note=_LEFT_OUT))
+        return entries
+
+    def _account_of_live(
+        self, root: Any, attached: Sequence[tuple[str, Any]], *, only_unrestored: bool = False
+    ) -> list[Entry]:
+        entries = super()._account_of_live(root, attached, only_unrestored=only_unrestored)
+        kept = self._findings.kept()
+        if not kept:
+            return entries
+        live = walk(root, attached, slots=False)
+        keys = {
+            tensor_key(live.paths[number], value.name)
+            for number, values in live.values()
+            if id(live.objects[number]) in kept
+            for value in values
+        }
+        told = [
+            replace(entry, outcome=Outcome.MATCHED, note=_KEPT) if entry.key in keys else entry for entry in entries
+        ]
+        return [entry for entry in told if not only_unrestored or entry.outcome is Outcome.MISSING]

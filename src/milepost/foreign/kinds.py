@@ -1,0 +1,244 @@
+"""Files of other kinds, told apart by their first bytes: what they are, and what to do with one.
+
+A name says little: a download that failed leaves a page in HTML under the name of a model. Where the bytes can belong to several
+kinds, the order of the table decides. Sources: the descriptions of the formats; for ONNX, TensorFlow and Core ML the field
+numbers of their protocol buffers; for pickled data Python's ``pickletools``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.zip_directory import read_directory
+from milepost.storage import ReadableFile
+
+_LOOKED_AT: Final = 1024
+_SHOWN: Final = 60
+_INDEX_END: Final = bytes.fromhex("57fb808b247547db")
+"""How the index of a checkpoint ends, whatever it begins with."""
+_ZIP: Final = b"PK\x03\x04"
+_NAME_AT: Final = 30
+"""Where the name of the first record of a zip archive begins; its length is 4 bytes before."""
+
+
+class Kind(NamedTuple):
+    """A kind of files.
+
+    Attributes:
+        name: What such a file is, with its article.
+        pattern: What its first bytes match.
+        remedy: What to do with one.
+    """
+
+    name: str
+    pattern: re.Pattern[bytes]
+    remedy: str
+
+
+_AGAIN: Final = "look into it with a text editor: it mostly says why a download failed; then download the file again"
+_UNPACK: Final = "unpack it, and pass what is inside"
+_NOT_WEIGHTS: Final = "pass the path of a checkpoint or of a file of weights"
+_CONVERT: Final = (
+    "load it with the library that wrote it, put its values into the live objects, and save these with milepost"
+)
+
+
+def _kind(name: str, pattern: bytes, remedy: str) -> Kind:
+    return Kind(name, re.compile(pattern, re.DOTALL), remedy)
+
+
+KINDS: Final = (
+    _kind(
+        "a pointer of Git LFS, which stands for a file",
+        rb"version https://git-lfs\.github\.com/spec",
+        "run 'git lfs install' and 'git lfs pull' in the repository, or download the file itself",
+    ),
+    _kind(
+        "a pointer of git-annex, which stands for a file",
+        rb"[./]*(\.git)?/annex/objects/",
+        "run 'git annex get' on it",
+    ),
+    _kind(
+        "the state file of a directory of checkpoints",
+        rb"\s*(all_)?model_checkpoint_(path|timestamps)s?\s*:",
+        "pass the directory that it is in, or the path of one checkpoint",
+    ),
+    _kind(
+        "a page in HTML", rb"(?i)(\xef\xbb\xbf)?\s*(<!--.{0,400}?-->\s*)?<(!doctype\s+html|html|head|body)\b", _AGAIN
+    ),
+    _kind("a text in XML", rb"(\xef\xbb\xbf)?\s*<(\?xml|[A-Za-z])", _AGAIN),
+    _kind(
+        "an array that numpy.save wrote",
+        rb"\x93NUMPY",
+        "load it with numpy.load(path), and put it into a milepost.Variable",
+    ),
+    _kind(
+        "an HDF5 file",
+        rb"\x89HDF\r\n\x1a\n",
+        "build the model, call model.load_weights(path) of Keras, and save it with milepost",
+    ),
+    _kind("a file compressed with gzip", rb"\x1f\x8b\x08", f"{_UNPACK}: gzip -dk, or tar -xzf if it is a .tar.gz"),
+    _kind("a file compressed with bzip2", rb"BZh[1-9]1AY&SY", f"{_UNPACK}: bzip2 -dk, or tar -xjf if it is a .tar.bz2"),
+    _kind("a file compressed with xz", rb"\xfd7zXZ\0", f"{_UNPACK}: xz -dk, or tar -xJf if it is a .tar.xz"),
+    _kind("a file compressed with Zstandard", rb"\x28\xb5\x2f\xfd", f"{_UNPACK}: zstd -d"),
+    _kind("a file compressed with LZ4", rb"\x04\x22\x4d\x18", f"{_UNPACK}: lz4 -d"),
+    _kind("a 7z archive", rb"7z\xbc\xaf\x27\x1c", _UNPACK),
+    _kind("a RAR archive", rb"Rar!\x1a\x07", _UNPACK),
+    _kind("a tar archive", rb".{257}ustar", f"{_UNPACK}: tar -xf"),
+    _kind("an empty zip archive", rb"PK\x05\x06", _NOT_WEIGHTS),
+    _kind(
+        "a GGUF file, as llama.cpp uses them",
+        rb"GGUF|ggml|lmgg|ggjt|tjgg|ggmf|fmgg",
+        "use the safetensors or PyTorch file that it was converted from",
+    ),
+    _kind("a TensorFlow Lite model", rb".{4}TFL3", "use the checkpoint or the SavedModel that it was converted from"),
+    _kind("an ExecuTorch program", rb".{4}ET1\d", "use the PyTorch file that it was exported from"),
+    _kind("a Parquet file", rb"PAR1", _CONVERT),
+    _kind("an Arrow file", rb"ARROW1\0\0|FEA1", _CONVERT),
+    _kind(
+        "a MATLAB file",
+        rb"MATLAB 5\.0 MAT-file",
+        "load it with scipy.io.loadmat(path), and put its arrays into variables",
+    ),
+    _kind("a SQLite database", rb"SQLite format 3\0", _NOT_WEIGHTS),
+    _kind(
+        "an image", rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8[79]a|BM.{4}\0\0\0\0|II\*\0|MM\0\*|RIFF.{4}WEBP", _NOT_WEIGHTS
+    ),
+    _kind("a PDF document", rb"%PDF-", _NOT_WEIGHTS),
+    _kind("a sound or video", rb"RIFF.{4}(WAVE|AVI )|OggS|fLaC|ID3|.{4}ftyp", _NOT_WEIGHTS),
+    _kind("a program", rb"\x7fELF|MZ.\0|\xcf\xfa\xed\xfe|#!", _NOT_WEIGHTS),
+    _kind(
+        "a SavedModel's file of graphs",
+        rb"\x08\x01\x12[\x80-\xff]{0,4}[\0-\x7f]\n",
+        "pass the directory that it is in: its variables are a checkpoint",
+    ),
+    _kind(
+        "an ONNX model",
+        rb"\x08[\x02-\x10](\x12[\x01-\x7f][\x20-\x7e]|\x12\0[\x1a\x22\x2a\x32\x3a]|[\x1a\x22\x2a\x32\x3a\x42])",
+        "use the checkpoint that it was exported from; else read its initializers with the package onnx",
+    ),
+    _kind(
+        "a Core ML model",
+        rb"\x08[\x01-\x10]\x12[\x80-\xff]{0,4}[\0-\x7f]\n",
+        "use the checkpoint that it was converted from",
+    ),
+    _kind(
+        "a graph of TensorFlow 1",
+        rb"\n[\x80-\xff]{0,4}[\0-\x7f]\n[\x01-\x7f][\x20-\x7e]+\x12[\x01-\x7f][A-Z]",
+        "use the checkpoint that it was frozen from",
+    ),
+    _kind(
+        "pickled data that is no file of torch.save",
+        rb"\x80[\x02-\x05][\x20-\x7e\x80-\x9f]",
+        "if you trust whoever made it: load it with pickle or joblib, put its arrays into variables, and save these",
+    ),
+    _kind("parameters of MXNet", rb"\x12\x01\0{6}", _CONVERT),
+    _kind(
+        "a MessagePack file, as Flax writes them",
+        rb"([\x80-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.)[\x20-\x7e]",
+        "load it with flax.serialization.msgpack_restore(data), or with flax.training.checkpoints where that wrote it; then "
+        "put the tree into a milepost.Checkpoint",
+    ),
+)
+"""Kinds by their first bytes; the first that matches is the one."""
+
+_NPZ: Final = Kind(
+    "an archive that numpy.savez wrote",
+    re.compile(rb""),
+    "load it with numpy.load(path), and put its arrays into variables of the names that they have",
+)
+_ARCHIVES: Final = (
+    (re.compile(r"\.npy$"), _NPZ),
+    (
+        re.compile(r"(^|/)(serialized_exported_program\.json|archive_format)$|/models/[^/]*\.json$"),
+        Kind(
+            "a program that torch.export saved",
+            re.compile(rb""),
+            "load it with torch.export.load(path), and save the state_dict of that",
+        ),
+    ),
+    (
+        re.compile(r"\.(pth|pt|ckpt|safetensors|index)$"),
+        Kind("a zip archive with files of weights in it", re.compile(rb""), _UNPACK),
+    ),
+)
+_OTHER_ARCHIVE: Final = Kind("a zip archive that is neither PyTorch's nor Keras'", re.compile(rb""), _UNPACK)
+
+
+def refuse(file: ReadableFile) -> None:
+    """Refuses a file of another kind.
+
+    Args:
+        file: A file that is none of those which milepost reads.
+
+    Raises:
+        UnsupportedError: It is of a kind that is known here.
+        CorruptCheckpointError: It is empty.
+    """
+    if not file.size:
+        raise CorruptCheckpointError(
+            "this file is empty",
+            file=file.path,
+            expected="a checkpoint, or a file of weights",
+            found="0 bytes",
+            remedy="copy or download it again: what made it has failed",
+        )
+    start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
+    if file.size >= len(_INDEX_END) and bytes(file.read(file.size - len(_INDEX_END), len(_INDEX_END))) == _INDEX_END:
+        return
+    kind = _archive(file, start) if start.startswith(_ZIP) else _known(start)
+    if kind is not None:
+        raise UnsupportedError(
+            f"this is {kind.name}, which milepost does not read",
+            file=file.path,
+            expected="a checkpoint, or a file of PyTorch or safetensors",
+            found=_shown(start),
+            remedy=kind.remedy,
+        )
+
+
+def first_record(file: ReadableFile) -> str:
+    """The name of the first record of a zip archive, whose table may be lost."""
+    start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
+    length = int.from_bytes(start[_NAME_AT - 4 : _NAME_AT - 2], "little")
+    return start[_NAME_AT : _NAME_AT + length].decode(errors="replace")
+
+
+def _archive(file: ReadableFile, start: bytes) -> Kind | None:
+    try:
+        names: Iterable[str] = read_directory(file)
+    except MilepostError:
+        names = [first_record(file)]
+    names = list(names)
+    return next((kind for pattern, kind in _ARCHIVES if any(map(pattern.search, names))), _OTHER_ARCHIVE)
+
+
+def _known(start: bytes) -> Kind | None:
+    found = next((kind for kind in KINDS if kind.pattern.match(start)), None)
+    if found is None and _is_text(start):
+        name = "a text in JSON" if start.lstrip()[:1] in (b"{", b"[") else "a text"
+        remedy = (
+            "if it is the index of a model, give it a name that ends in '.index.json'; else "
+            if b'"weight_map"' in start
+            else ""
+        )
+        return Kind(name, re.compile(rb""), remedy + _AGAIN)
+    return found
+
+
+def _is_text(start: bytes) -> bool:
+    """Whether bytes are letters that are to be seen, in UTF-8."""
+    try:
+        text = start.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(start) - 3 or len(start) < _LOOKED_AT:
+            return False
+        text = start[: error.start].decode()
+    return all(letter.isprintable() or letter in "\r\n\t\ufeff" for letter in text)
+
+
+def _shown(start: bytes) -> str:
+    return f"a file that begins with {start[:_SHOWN] if _is_text(start) else start[:16]!r}"

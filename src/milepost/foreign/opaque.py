@@ -1,0 +1,204 @@
+"""What a pickled stream names: classes, functions, and objects of classes that only code could make.
+
+None of it is looked up or made. An object is known by the name of its class and by the data that it would have been made of:
+its arguments, its state, its members if it is a kind of list or dict. So what it holds can be read, and the object itself cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from milepost.errors import UnsupportedError
+
+_PARAMETERS: Final = "_parameters"
+_BUFFERS: Final = "_buffers"
+_MODULES: Final = "_modules"
+_NOT_SAVED: Final = "_non_persistent_buffers_set"
+_DEEPEST: Final = 100
+
+Spend = Callable[[str], object]
+"""Is told each name before it is kept; raises if there are too many, or too long ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Something that the stream names: a class or function, which is not looked up.
+
+    Attributes:
+        module: Where it would be.
+        name: What it is called there.
+    """
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class Opaque:
+    """An object that only code could make.
+
+    Attributes:
+        name: Its class, or the function that would make it.
+        arguments: What that would be given.
+        state: What would be set as its state after that; None if nothing.
+        items: What would be appended or added to it.
+        entries: Keys and values that would be set in it.
+        sealed: Whether what it holds means nothing by itself, as the storage of a quantised tensor.
+    """
+
+    __slots__ = ("arguments", "entries", "items", "name", "sealed", "state")
+
+    def __init__(self, name: Name, arguments: tuple[Any, ...] = (), state: Any = None, *, sealed: bool = False) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.state = state
+        self.items: list[Any] | None = None
+        self.entries: list[tuple[Any, Any]] | None = None
+        self.sealed = sealed
+
+    def __str__(self) -> str:
+        return f"{self.name!s:.200}"
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether this is a class or function, and not an object that one would make."""
+        return self.state is None and self.arguments == () and not self.is_container
+
+    @property
+    def is_container(self) -> bool:
+        """Whether this is a kind of list, set or dict."""
+        return self.items is not None or self.entries is not None
+
+    @property
+    def is_module(self) -> bool:
+        """Whether this is an object of `torch.nn.Module`, by its attributes."""
+        return _is_module(self)
+
+    def parts(self) -> Iterator[Any]:
+        """All that it holds, without names."""
+        if not self.sealed:
+            yield self.arguments
+            yield self.state
+            yield from self.items or ()
+            for pair in self.entries or ():
+                yield from pair
+
+    def members(self, spend: Spend) -> Iterator[tuple[Any, Any]]:
+        """What it holds, by name.
+
+        A module of PyTorch holds what its ``state_dict()`` has, under the names that it has there. Any other object holds
+        its attributes or entries by name, and its items and arguments by position.
+
+        Args:
+            spend: Is told the names.
+        """
+        if self.sealed:
+            return
+        if self.is_module:
+            yield from _module_members(self, spend)
+            return
+        states = self.state if _is_state_with_slots(self.state) else (self.state,)
+        for state in states:
+            if isinstance(state, Mapping):
+                yield from state.items()
+            elif state is not None:
+                yield "state", state
+        yield from self.entries or ()
+        for values in (self.items or (), self.arguments):
+            yield from ((str(position), value) for position, value in enumerate(values))
+
+
+def needs_code(opaque: Opaque | Name) -> UnsupportedError:
+    """The error for an object that can only be made by running code that the file names."""
+    return UnsupportedError(
+        "this object cannot be read without running code that the file names, which milepost never does",
+        expected="tensors, numbers, text, and lists, tuples, dicts and sets of them",
+        found=f"{opaque!s:.200}",
+        remedy=(
+            "restore what else the file holds, under its names; if the object is needed and you trust whoever made the "
+            "file: load it with torch.load(path, weights_only=False) where nothing else can be harmed"
+        ),
+    )
+
+
+def holding(root: Any, kinds: tuple[type, ...]) -> set[int]:
+    """The identities of all containers and objects below a root, itself included, that hold something of some kinds."""
+    holders: dict[int, list[int]] = {}
+    found: list[int] = []
+    seen = {id(root)}
+    pending = [root]
+    while pending:
+        value = pending.pop()
+        own = id(value)
+        is_direct = False
+        for child in _parts(value):
+            if isinstance(child, kinds):
+                is_direct = True
+            elif isinstance(child, (Mapping, list, tuple, set, frozenset, Opaque)):
+                above = holders.setdefault(id(child), [])
+                if not above or above[-1] != own:
+                    above.append(own)
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    pending.append(child)
+        if is_direct:
+            found.append(own)
+    result = set(found)
+    for each in found:
+        above = [holder for holder in holders.get(each, ()) if holder not in result]
+        result.update(above)
+        found += above
+    return result
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, Opaque):
+        yield from value.parts()
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from pair
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from value
+
+
+def _is_state_with_slots(state: Any) -> bool:
+    return (
+        isinstance(state, tuple)
+        and len(state) == 2
+        and isinstance(state[1], Mapping)
+        and (state[0] is None or isinstance(state[0], Mapping))
+    )
+
+
+def _is_module(value: Any) -> bool:
+    if not isinstance(value, Opaque) or not isinstance(value.state, Mapping):
+        return False
+    return all(isinstance(value.state.get(name), Mapping) for name in (_PARAMETERS, _BUFFERS, _MODULES))
+
+
+def _module_members(module: Opaque, spend: Spend) -> Iterator[tuple[str, Any]]:
+    """What ``state_dict()`` of a module has, in its order."""
+    pending: list[tuple[str, Opaque, int]] = [("", module, 0)]
+    while pending:
+        prefix, each, depth = pending.pop()
+        state = each.state
+        skipped = state.get(_NOT_SAVED)
+        for kind, skips in ((_PARAMETERS, ()), (_BUFFERS, skipped if isinstance(skipped, (set, frozenset)) else ())):
+            for name, value in state[kind].items():
+                if value is not None and name not in skips:
+                    spend(prefix)
+                    yield f"{prefix}{name!s:.200}", value
+        below: list[tuple[str, Opaque, int]] = []
+        for name, value in state[_MODULES].items():
+            if value is None:
+                continue
+            spend(prefix)
+            if _is_module(value) and depth < _DEEPEST:
+                below.append((f"{prefix}{name!s:.200}.", value, depth + 1))
+            else:
+                yield f"{prefix}{name!s:.200}", value
+        pending += reversed(below)

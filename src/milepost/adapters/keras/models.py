@@ -10,12 +10,13 @@ Both are written, and either is matched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from milepost.adapters.keras.hooks import hook
 from milepost.adapters.keras.layers import LayerAdapter
 from milepost.adapters.keras.private import Functional, Sequential
-from milepost.adapters.layer_names import numbered
+from milepost.adapters.layer_names import numbered, outvoted
 from milepost.graph.adapter import register
 
 
@@ -30,6 +31,15 @@ class LayeredModelAdapter(LayerAdapter):
         for name, child in super().children(obj):
             if name != "_layers":
                 yield name, child
+
+    def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
+        return outvoted(saved, obj.layers)
+
+    def watch(self, obj: Any) -> None:
+        super().watch(obj)
+        for layer in obj.layers:
+            if not layer.built:
+                hook(layer, obj)
 
 
 register(LayeredModelAdapter())

@@ -12,7 +12,7 @@ second as long as a model is not built, and gives each layer behind a new one it
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ def numbered(layers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
         yield f"{_AMONG_ALL}{number}", layer
 
 
-def outvoted(names: Iterable[str], layers: Sequence[Any]) -> set[str]:
+def outvoted(names: Sequence[str], layers: Sequence[Any], likely: Callable[[Any], bool] | None = None) -> set[str]:
     """Of saved edges, those that are a layer's number among all layers, where its number among those with weights counts.
 
     A model that was saved while values waited for its layers has these under their numbers among layers with weights, apart
@@ -48,6 +48,8 @@ def outvoted(names: Iterable[str], layers: Sequence[Any]) -> set[str]:
     Args:
         names: The saved edges in their order.
         layers: The live layers.
+        likely: Tells of a layer that is not built whether it will have weights. If the layers are as many as were saved, and
+            those with weights stand where they stood, both numbers mean the same, and nothing has to wait.
 
     Example:
         >>> sorted(outvoted(["layer_with_weights-0", "layer-0", "layer-1", "layer_with_weights-1", "layer-2"], []))
@@ -55,6 +57,14 @@ def outvoted(names: Iterable[str], layers: Sequence[Any]) -> set[str]:
     """
     pairs = [(name, after) for name, after in pairwise([*names, ""]) if name.startswith(_WITH_WEIGHTS)]
     found = {after for _, after in pairs if after.startswith(_AMONG_ALL)}
+    if (
+        likely is not None
+        and len(found) == len(pairs)
+        and sum(name.startswith(_AMONG_ALL) for name in names) == len(layers)
+    ):
+        expected = [layer.weights if layer.built else likely(layer) for layer in layers]
+        if found == {f"{_AMONG_ALL}{number}" for number, has_weights in enumerate(expected) if has_weights}:
+            return set()
     if len(found) < len(pairs):
         found |= {
             f"{_AMONG_ALL}{number}" for number, layer in enumerate(layers) if not layer.built or _has_weights(layer)

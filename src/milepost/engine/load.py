@@ -7,6 +7,7 @@ from typing import Final
 from milepost.bundle import BundleReader, open_whole
 from milepost.engine.collector import collection_paused
 from milepost.engine.exported import REMEDY, exported_lists, is_exported
+from milepost.engine.lost_values import refuse_lost_values
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
@@ -119,6 +120,7 @@ def _load(reader: BundleReader, view: View, options: CheckpointOptions) -> LoadS
         return NameBasedStatus(by_name, view)
     if is_of_saved_model(storage_of(options), reader.prefix):
         return _load_saved_model(reader, graph, view, options)
+    refuse_lost_values(reader, graph, root, attached)
     restoration = Restoration(reader, graph, options)
     restoration.restore(root, attached)
     return CheckpointLoadStatus(restoration, view)

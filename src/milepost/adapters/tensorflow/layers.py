@@ -54,7 +54,7 @@ class LayeredModelAdapter(LayerAdapter):
         return [*named.items(), *(pair for pair in children if not is_layer_name(pair[0]))]
 
     def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
-        return [*super().unwanted(obj, saved), *outvoted(saved, obj.layers)]
+        return [*super().unwanted(obj, saved), *outvoted(list(saved), obj.layers)]
 
     def watch(self, obj: Any) -> None:
         super().watch(obj)

@@ -45,7 +45,7 @@ RUN = textwrap.dedent(
 )
 
 
-class Net(keras.Model):
+class Net(keras.Model):  # type: ignore[name-defined]
     def __init__(self):
         super().__init__()
         self.l1 = keras.layers.Dense(5)

@@ -196,6 +196,9 @@ def keras_2_objects(keras):
     model.fit(np.zeros((1, 1)), np.zeros((1, 1)), verbose=0)  # which makes _training_state
     yield "Model", model
     yield "optimizers.Adam", model.optimizer
+    nadam = keras.optimizers.Nadam()
+    nadam.build(model.trainable_variables)  # which makes _u_product_counter
+    yield "optimizers.Nadam", nadam
     yield "optimizers.legacy.Adam", keras.optimizers.legacy.Adam()
     yield "layers.Dropout", model.layers[1]
     yield "generator of a layer", model.layers[1]._random_generator

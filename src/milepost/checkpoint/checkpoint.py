@@ -17,7 +17,7 @@ from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
 from milepost.engine.leftovers import sweep_quietly
-from milepost.engine.load import load_into, saved_model_variables, storage_of
+from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, Save, record_latest
@@ -264,7 +264,7 @@ class Checkpoint(Tracked, StateHolder):
             is_new = _COUNTER not in self.__dict__
             counter = self.save_counter  # made before, so that it is restored with the rest or not at all
             try:
-                status = self.read(saved_model_variables(plain_path(save_path), storage_of(options)), options)
+                status = self.read(save_path, options)
             except BaseException:
                 if is_new and not last_restore(counter):
                     del self.__dict__[_COUNTER]

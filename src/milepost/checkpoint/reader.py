@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
+from milepost.engine.saved_model import checkpoint_of
 from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
 from milepost.errors import CheckpointNotFoundError, UnrestoredWarning, UnsupportedError, printable, warn
@@ -28,7 +29,7 @@ class CheckpointReader:
     Opening reads the index only, and nothing reads a tensor that was not asked for.
 
     Args:
-        prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned.
+        prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned, or a SavedModel.
         storage: Where the files live; by default on this machine.
 
     Raises:
@@ -142,7 +143,8 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
     """Opens a checkpoint for reading.
 
     Args:
-        ckpt_dir_or_file: A checkpoint's path, or a directory, of which the latest checkpoint is opened.
+        ckpt_dir_or_file: A checkpoint's path, or a directory, of which the latest checkpoint is opened; of a SavedModel
+            the checkpoint of its variables.
         storage: Where the files live; by default on this machine.
 
     Raises:
@@ -205,7 +207,7 @@ def _named(objects: dict[str, str]) -> str:
 
 
 def _resolve(path: PathLike, storage: Storage) -> str:
-    path = plain_path(path)
+    path = checkpoint_of(storage, plain_path(path))
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
     if is_item_of_orbax(storage, path):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from milepost.bundle import open_whole
 from milepost.engine.load import read_object_graph
+from milepost.engine.saved_model import checkpoint_of
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_of
 from milepost.graph.object_graph import ObjectGraph
@@ -55,7 +56,7 @@ class CheckpointView:
     """The object graph of a checkpoint, as ``tf.train.CheckpointView`` shows it.
 
     Args:
-        save_path: The checkpoint.
+        save_path: The checkpoint, or a SavedModel.
         storage: Where the files live; by default on this machine.
 
     Raises:
@@ -71,7 +72,8 @@ class CheckpointView:
     """
 
     def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        with open_whole(storage or LOCAL_STORAGE, plain_path(save_path)) as reader:
+        files = storage or LOCAL_STORAGE
+        with open_whole(files, checkpoint_of(files, plain_path(save_path))) as reader:
             graph = read_object_graph(reader)
         if graph is None:
             raise UnsupportedError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +18,9 @@ from typing import Final, Literal
 from milepost.bundle import data_path, open_whole
 from milepost.bundle.names import index_path, locate
 from milepost.engine.leftovers import data_files, visible_shards
+from milepost.engine.saved_model import checkpoint_of, is_saved_model, versions_in, versions_remedy
 from milepost.engine.series import known_checkpoints, older_of_series
-from milepost.engine.state_file import CheckpointState, PathLike
+from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -187,7 +189,8 @@ def latest_checkpoint(
     That is the latest that the state file names, or that a process had saved when it was killed. If it is damaged or missing,
     it is passed over for the next older one that is listed, or that has a lower number of the same series, with a warning.
     What was found out is remembered as long as the files do not change, so that asking again does not read them again.
-    A directory that was copied is read where it is, even if its state file names the original.
+    A directory that was copied is read where it is, even if its state file names the original. The checkpoint of a
+    SavedModel's directory without a state file is that of its variables.
 
     Args:
         checkpoint_dir: The directory.
@@ -198,10 +201,11 @@ def latest_checkpoint(
 
     Returns:
         The checkpoint's prefix, joined to ``checkpoint_dir`` as it was passed, to be given to ``restore``; None if there
-        is no state file, or no checkpoint is good. Beside a process that saves and removes checkpoints, it is one that was
+        is neither a state file nor a SavedModel, or no checkpoint is good. Beside a process that saves and removes checkpoints, it is one that was
         there when this returned.
 
     Raises:
+        CheckpointNotFoundError: The directory is a SavedModel that has no variables.
         StateFileError: The state file is not understood.
         StorageError: A file cannot be read for a reason that does not lie in the file, such as a missing permission.
 
@@ -214,8 +218,17 @@ def latest_checkpoint(
         >>> latest_checkpoint(directory) == path
         True
     """
-    files = storage or LOCAL_STORAGE
-    return newest_good(files, lambda: known_checkpoints(files, checkpoint_dir, latest_filename), verify)
+    files, directory = storage or LOCAL_STORAGE, plain_path(checkpoint_dir)
+    found = newest_good(files, lambda: known_checkpoints(files, directory, latest_filename), verify)
+    if found is not None or latest_filename is not None or files.is_file(os.path.join(directory, STATE_FILE)):
+        return found
+    if is_saved_model(files, directory):
+        return next(good_checkpoints(files, [checkpoint_of(files, directory)], verify), None)
+    if versions := versions_in(files, directory):
+        warn(
+            f"{directory} has versions of a SavedModel in it, and no checkpoint of its own: {versions_remedy(versions)}"
+        )
+    return None
 
 
 def checkpoints_iterator(

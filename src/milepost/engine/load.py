@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from milepost.bundle import BundleReader, open_whole
 from milepost.engine.collector import collection_paused
+from milepost.engine.exported import REMEDY, exported_lists, is_exported
 from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
+from milepost.engine.lost_values import refuse_lost_values
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.restore import Restoration
-from milepost.engine.status import CheckpointLoadStatus, ForeignStatus, LoadStatus, NameBasedStatus, View
+from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
+from milepost.engine.status import (
+    CheckpointLoadStatus,
+    ForeignStatus,
+    LoadStatus,
+    NameBasedStatus,
+    SavedModelStatus,
+    View,
+)
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     MilepostError,
+    UnrestoredWarning,
     UnsupportedError,
     UntrackableError,
+    warn,
 )
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.frameworks import import_adapters
@@ -27,6 +38,10 @@ from milepost.graph.places import places_in_use
 from milepost.graph.traversal import LiveGraph, walk
 from milepost.storage import LOCAL_STORAGE, Storage
 
+_SAVED_MODEL_REMEDY: Final = (
+    "a SavedModel has the model itself as its root: pass the model alone, as in milepost.load_weights(model, path) or "
+    "milepost.Checkpoint(model).restore(path)"
+)
 _MOST_LISTED: Final = 5
 _TRIES: Final = 20
 """How often a checkpoint that is replaced while it is restored is restored anew."""
@@ -35,14 +50,6 @@ _TRIES: Final = 20
 def storage_of(options: CheckpointOptions | None) -> Storage:
     """Where files live: what the options say, or this machine."""
     return getattr(options, "storage", None) or LOCAL_STORAGE
-
-
-def saved_model_variables(path: str, storage: Storage) -> str:
-    """The prefix of the variables inside a SavedModel directory; any other path unchanged."""
-    for name in ("saved_model.pb", "saved_model.pbtxt"):
-        if storage.is_file(os.path.join(path, name)):
-            return os.path.join(path, "variables", "variables")
-    return path
 
 
 @collection_paused()
@@ -61,15 +68,16 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 
 def open_any(storage: Storage, path: str) -> BundleReader:
-    """Opens a checkpoint, or a file or directory of another library that milepost reads; errors as for both."""
+    """Opens a checkpoint, a SavedModel's, or a file or directory of another library that milepost reads; errors as for all."""
+    path = checkpoint_of(storage, path)
     return open_foreign(storage, path) or open_whole(storage, path)
 
 
 def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus:
-    """Restores a checkpoint, or a file or directory of another library.
+    """Restores a checkpoint, a SavedModel's, or a file or directory of another library.
 
     Args:
-        prefix: The checkpoint, the file or the directory.
+        prefix: The checkpoint, the SavedModel, the file or the directory.
         view: Returns the live root and what is attached to it.
         options: How to restore.
 
@@ -109,9 +117,30 @@ def _load(reader: BundleReader, view: View, options: CheckpointOptions) -> LoadS
         by_name = NameBasedRestoration(reader)
         by_name.restore(root, attached)
         return NameBasedStatus(by_name, view)
+    if is_of_saved_model(storage_of(options), reader.prefix):
+        return _load_saved_model(reader, graph, view, options)
+    refuse_lost_values(reader, graph, root, attached)
     restoration = Restoration(reader, graph, options)
     restoration.restore(root, attached)
     return CheckpointLoadStatus(restoration, view)
+
+
+def _load_saved_model(reader: BundleReader, graph: ObjectGraph, view: View, options: CheckpointOptions) -> LoadStatus:
+    root, attached = view()
+    exported = is_exported(graph)
+    lists = exported_lists(graph, root) if exported else []
+    names = {name for name, _ in lists}
+    restoration = Restoration(reader, graph, options, never_saved=OWN)
+    restoration.restore(root, [*(pair for pair in attached if pair[0] not in names), *lists])
+    hint = ""
+    if exported and not lists:
+        hint = REMEDY
+    elif restoration.matched_nothing():
+        hint = _SAVED_MODEL_REMEDY
+    status = SavedModelStatus(restoration, view, hint)
+    if hint:
+        warn(f"{reader.prefix}: nothing was restored from this SavedModel: {hint}", UnrestoredWarning)
+    return status
 
 
 @places_in_use()

@@ -26,7 +26,7 @@ class LoadStatus(abc.ABC):
         view: Returns the live root, and what is attached to it.
 
     Attributes:
-        foreign: Whether it was a file of another library, and so no checkpoint of a series.
+        foreign: Whether it was a SavedModel or a file of another library, and so no checkpoint of a series.
     """
 
     foreign: bool = False
@@ -230,6 +230,12 @@ class CheckpointLoadStatus(_RestoredStatus):
 
 class ForeignStatus(CheckpointLoadStatus):
     """Status of restoring a file or directory of another library."""
+
+    foreign = True
+
+
+class SavedModelStatus(CheckpointLoadStatus):
+    """Status of restoring the checkpoint of a SavedModel."""
 
     foreign = True
 

@@ -20,6 +20,7 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.processes import claim_path
 from milepost.engine.removal import is_left, remove_bundles
 from milepost.engine.run_save import ListedSave
+from milepost.engine.saved_model import is_saved_model
 from milepost.engine.series import list_announced, numbered
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
 from milepost.engine.status import LoadStatus
@@ -379,6 +380,11 @@ class CheckpointManager:
                 f"no `checkpoint` file names the checkpoints in {self._directory}, the newest of which is "
                 f"{unlisted[-1]}, so restore_or_initialize() restores none of them: call adopt_checkpoints() first to go on "
                 "from them, or use another directory"
+            )
+        if is_saved_model(self._storage, self._directory):
+            warn(
+                f"{self._directory} is a SavedModel, and a manager restores none: to begin with its weights, call "
+                "milepost.load_weights(model, directory) before restore_or_initialize()"
             )
 
     def _is_too_early(self, step: int, check_interval: bool) -> bool:

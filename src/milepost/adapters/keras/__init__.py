@@ -2,7 +2,7 @@
 
 What is here, by the question it answers: `backends`, how a variable's value is read and given on each backend;
 `variables`, in which states a variable may be; `attributes`, what an object holds; `layers`, `models`, `lookups`,
-`torch_modules`, `optimizers`, `hyperparameters`, `collections`, the adapters; `hooks`, how values arrive late;
+`torch_modules`, `optimizers`, `collections`, the adapters; `hooks`, how values arrive late;
 `own_state`, what users' classes save by methods of their own.
 """
 

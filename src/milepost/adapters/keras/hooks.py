@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.keras.backends import backend
@@ -27,8 +27,18 @@ from milepost.graph.waiting import waiting_on
 _AFTER: Final = ("build", "_build")
 _BEFORE: Final = ("call", "apply", "update_state")
 _RESET: Final = "reset_state"
-_wrapped: Final[dict[int, tuple[weakref.ref[Any], dict[str, Any]]]] = {}
-"""By the object's identity: the object, and what it had of its own under the wrapped names."""
+
+
+class _Wrapped(NamedTuple):
+    """An object with wrapped methods, what it had of its own under their names, and the models that wait until it is built."""
+
+    reference: weakref.ref[Any]
+    before: dict[str, Any]
+    models: list[weakref.ref[Any]]
+
+
+_wrapped: Final[dict[int, _Wrapped]] = {}
+"""By the object's identity."""
 _MISSING: Final = object()
 
 
@@ -40,10 +50,16 @@ class HookedAdapter(Adapter):
         watch_attributes(obj)
 
 
-def hook(obj: Any) -> None:
-    """Wraps the methods of an object on which values wait."""
-    known = _wrapped.get(id(obj))
-    if known is not None and known[0]() is obj:
+def hook(obj: Any, model: Any = None) -> None:
+    """Wraps the methods of an object on which values wait, or of a layer.
+
+    Args:
+        obj: The object.
+        model: A model on which values wait until it is known that this layer of it has weights.
+    """
+    known = _known(obj)
+    if known is not None:
+        known.models.extend([] if model is None else [weakref.ref(model)])
         return
     identity = id(obj)
     before: dict[str, Any] = {}
@@ -54,7 +70,8 @@ def hook(obj: Any) -> None:
             before[name] = vars(obj).get(name, _MISSING)
             # Into the dict itself: Keras would track, and PyTorch would refuse.
             vars(obj)[name] = _wrapper(weakref.ref(obj), name, method, resets)
-    _wrapped[identity] = (weakref.ref(obj, forgetting(_wrapped, identity)), before)
+    models = [] if model is None else [weakref.ref(model)]
+    _wrapped[identity] = _Wrapped(weakref.ref(obj, forgetting(_wrapped, identity)), before, models)
 
 
 def deliver(obj: Any) -> None:
@@ -70,6 +87,11 @@ def deliver(obj: Any) -> None:
             error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
             raise
     give_own_state(obj)
+    known = _known(obj)
+    for reference in list(known.models) if known is not None else ():
+        model = reference()
+        if model is not None:
+            deliver(model)
     if not waiting_on(obj) and not is_own_state_waiting(obj):
         _unhook(obj)
 
@@ -98,12 +120,17 @@ def _wrapper(
     return wrapped
 
 
-def _unhook(obj: Any) -> None:
+def _known(obj: Any) -> _Wrapped | None:
     known = _wrapped.get(id(obj))
-    if known is None or known[0]() is not obj:
+    return known if known is not None and known.reference() is obj else None
+
+
+def _unhook(obj: Any) -> None:
+    known = _known(obj)
+    if known is None or (not obj.built and any((model := each()) and waiting_on(model) for each in known.models)):
         return
     del _wrapped[id(obj)]
-    for name, value in known[1].items():
+    for name, value in known.before.items():
         if value is _MISSING:
             vars(obj).pop(name, None)
         else:

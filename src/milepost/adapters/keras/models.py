@@ -10,12 +10,13 @@ Both are written, and either is matched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from milepost.adapters.keras.hooks import hook
 from milepost.adapters.keras.layers import LayerAdapter
-from milepost.adapters.keras.private import Functional, Sequential
-from milepost.adapters.layer_names import numbered
+from milepost.adapters.keras.private import Functional, Layer, Sequential
+from milepost.adapters.layer_names import numbered, outvoted
 from milepost.graph.adapter import register
 
 
@@ -30,6 +31,20 @@ class LayeredModelAdapter(LayerAdapter):
         for name, child in super().children(obj):
             if name != "_layers":
                 yield name, child
+
+    def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
+        return outvoted(list(saved), obj.layers, _likely_has_weights)
+
+    def watch(self, obj: Any) -> None:
+        super().watch(obj)
+        for layer in obj.layers:
+            if not layer.built:
+                hook(layer, obj)
+
+
+def _likely_has_weights(layer: Any) -> bool:
+    """Whether a layer that is not built makes weights when it is. Those of Keras' own that make none are built from the start."""
+    return type(layer).build is not Layer.build or bool(layer._layers) or bool(layer.weights)
 
 
 register(LayeredModelAdapter())

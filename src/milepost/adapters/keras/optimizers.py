@@ -16,38 +16,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.adapters.keras.attributes import attributes
-from milepost.adapters.keras.hyperparameters import hyperparameters
 from milepost.adapters.keras.layers import AccountedAdapter
 from milepost.adapters.keras.private import BaseOptimizer, LossScaleOptimizer
+from milepost.adapters.keras_optimizers import (
+    ALIASES,
+    LISTS,
+    hyperparameters,
+    of_another_class,
+    of_class,
+    refuse_slot,
+    slot_lists,
+    warn_of_another_class,
+)
 from milepost.graph.adapter import register, saving_legacy_slots
 from milepost.graph.waiting import waiting_on
+from milepost.tensor import TensorSpec
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
-_WHOLE_LISTS: Final = {
-    "Adadelta": ("_accumulated_grads", "_accumulated_delta_vars"),
-    "Adagrad": ("_accumulators",),
-    "Adam": ("_momentums", "_velocities", "_velocity_hats"),
-    "Adamax": ("_m", "_u"),
-    "Ftrl": ("_accumulators", "_linears"),
-    "Lamb": ("_momentums", "_velocities"),
-    "Lion": ("_momentums",),
-    "Nadam": ("_momentums", "_velocities"),
-    "RMSprop": ("_velocities", "_momentums", "_average_gradients"),
-    "SGD": ("momentums",),
-    "ScheduleFreeAdamW": ("_momentums", "_velocities"),
-}
-"""Lists that Keras assigns whole, so that TensorFlow tracks them."""
-_SLOTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Adadelta": {"accum_grad": "_accumulated_grads", "accum_var": "_accumulated_delta_vars"},
-    "Adagrad": {"accumulator": "_accumulators"},
-    "Adam": {"m": "_momentums", "v": "_velocities", "vhat": "_velocity_hats"},
-    "Adamax": {"m": "_m", "v": "_u"},
-    "Ftrl": {"accumulator": "_accumulators", "linear": "_linears"},
-    "Nadam": {"m": "_momentums", "v": "_velocities"},
-    "RMSprop": {"rms": "_velocities", "momentum": "_momentums", "mg": "_average_gradients"},
-    "SGD": {"momentum": "momentums"},
-}
-"""Slot names of the oldest optimizers, and the list in which Keras 3 keeps the same state."""
 
 
 class OptimizerAdapter(AccountedAdapter):
@@ -69,29 +54,37 @@ class OptimizerAdapter(AccountedAdapter):
 
     def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         yield from hyperparameters(obj).items()
-        if obj.built:
+        if obj.built and not of_another_class(obj, saved):
             yield "_variables", obj._variables
 
     def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
+        if others := of_another_class(obj, saved):
+            warn_of_another_class(obj, others)
+            return others
         # Keras 2 numbers its flat list otherwise, and all of it has other names too.
         return ("_variables",) if "_index_dict" in saved else ()
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
-        return {"iter": "_iterations", "learning_rate": "_learning_rate", "momentum_cache": "_u_product"}
+        return ALIASES
 
     def has_slots(self, obj: Any) -> bool:
         return True
 
     def slot_names(self, obj: Any) -> Sequence[str]:
-        return list(_known(_SLOTS, obj)) if saving_legacy_slots.get() else ()
+        return list(slot_lists(obj)) if saving_legacy_slots.get() else ()
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
-        slots = getattr(obj, _known(_SLOTS, obj).get(name, name), None)
+        slots = getattr(obj, slot_lists(obj).get(name, name), None)
         if not isinstance(slots, list) or not obj.built:
             return None
         for number, own in enumerate(obj._trainable_variables):
             if own is variable:
                 return slots[number] if number < len(slots) else None
+        return None
+
+    def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
+        if not hasattr(obj, name):
+            refuse_slot(obj, name)
         return None
 
 
@@ -111,16 +104,8 @@ class LossScaleOptimizerAdapter(OptimizerAdapter):
                 obj.initial_scale = float(scale)
 
 
-def _known(table: Mapping[str, Any], obj: Any) -> Any:
-    """What a table says of the nearest class of Keras that an optimizer is derived from."""
-    for base in type(obj).__mro__:
-        if base.__name__ in table and base.__module__.startswith("keras."):
-            return table[base.__name__]
-    return {}
-
-
 def _only_in_flat_list(obj: Any, found: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    whole = set(_known(_WHOLE_LISTS, obj)) - _UNTRACKED_LISTS
+    whole = set(of_class(LISTS, obj) or ()) - _UNTRACKED_LISTS
     reached = set()
     for name, value in found:
         if name in whole:

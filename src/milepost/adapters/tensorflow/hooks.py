@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import tensorflow as tf
+
+from milepost.adapters.layer_names import has_weights_now
 from milepost.adapters.tensorflow.private import DelegatingTrackableMixin, Trackable
 from milepost.errors import MilepostError
+from milepost.graph.adapter import adapter_of
+from milepost.graph.look_again import look_again
 from milepost.graph.waiting import admit, waiting_on
 
 _CHILD: Final = "_handle_deferred_dependencies"
 _SLOT: Final = "_restore_slot_variable"
 _MEMBER: Final = "_track_value"
+_BUILD: Final = "build"
 
 
 class _Hook:
@@ -28,12 +35,15 @@ class _Hook:
 
     Attributes:
         holders: Objects that values wait on: the owner, and those that delegate their tracking to it.
+        models: Models on which values wait until it is known which of their layers have weights, each with the layer of it that
+            the owner is, or is in.
     """
 
     def __init__(self, owner: Any, name: str) -> None:
         self._owner = weakref.ref(owner)
         self._name = name
         self.holders: list[weakref.ref[Any]] = []
+        self.models: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
 
     def __reduce__(self) -> Any:
         return _method, (self._owner(), self._name)
@@ -45,7 +55,12 @@ class _Hook:
         for holder in [reference() for reference in self.holders]:
             if holder is not None:
                 admit(holder, name, child)
-        _unhook(self._owner(), self.holders)
+        for model, layer in [(model(), layer()) for model, layer in self.models]:
+            if model is not None and layer is not None and waiting_on(model):
+                if isinstance(child, tf.Variable):
+                    has_weights_now(layer)
+                look_again(model)
+        _unhook(self._owner(), [*self.holders, *(model for model, _ in self.models)])
 
 
 class _ChildHook(_Hook):
@@ -80,18 +95,53 @@ class _MemberHook(_Hook):
         return value
 
 
+class _BuildHook(_Hook):
+    """Optimizers call this before their first step."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._original()(*args, **kwargs)
+        for holder in [reference() for reference in self.holders]:
+            if holder is not None:
+                look_again(holder)
+                if (adapter := adapter_of(holder)) is not None:
+                    adapter.settled(holder)  # what is computed from the saved values is made in the middle of this
+        _unhook(self._owner(), self.holders)
+
+
+_KINDS: Final[Mapping[str, type[_Hook]]] = {_CHILD: _ChildHook, _SLOT: _SlotHook, _MEMBER: _MemberHook}
+
+
 def hook(obj: Any) -> None:
     """Wraps the methods of an object on which values wait."""
+    for installed in _installed(obj):
+        if all(reference() is not obj for reference in installed.holders):
+            installed.holders.append(weakref.ref(obj))
+
+
+def hook_until_built(layer: Any, model: Any) -> None:
+    """Has a model, on which values wait, looked through again when a layer of it gets its weights."""
+    for part in (layer, *layer.submodules):
+        for installed in _installed(part):
+            installed.models.append((weakref.ref(model), weakref.ref(layer)))
+
+
+def hook_build(optimizer: Any) -> None:
+    """Has an optimizer, on which values wait, looked through when it has made its variables."""
+    for installed in _installed(optimizer, {_BUILD: _BuildHook}):
+        installed.holders.append(weakref.ref(optimizer))
+
+
+def _installed(obj: Any, kinds: Mapping[str, type[_Hook]] = _KINDS) -> Iterator[_Hook]:
+    """The hooks of an object's methods, which stand for these from now on."""
     owner = tracked_for(obj)
-    for name, kind in ((_CHILD, _ChildHook), (_SLOT, _SlotHook), (_MEMBER, _MemberHook)):
+    for name, kind in kinds.items():
         if not hasattr(type(owner), name):
             continue
         installed = getattr(owner, name)
         if not isinstance(installed, kind):
             installed = kind(owner, name)
             _set(owner, name, installed)
-        if all(reference() is not obj for reference in installed.holders):
-            installed.holders.append(weakref.ref(obj))
+        yield installed
 
 
 def tracked_for(obj: Any) -> Any:
@@ -105,7 +155,7 @@ def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
     """Gives an object its own methods back once nothing waits any more."""
     if any((holder := reference()) is not None and waiting_on(holder) for reference in holders):
         return
-    for name in (_CHILD, _SLOT, _MEMBER):
+    for name in (*_KINDS, _BUILD):
         if isinstance(getattr(owner, name, None), _Hook):
             _delete(owner, name)
 

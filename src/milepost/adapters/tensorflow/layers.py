@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from milepost.adapters.layer_names import is_awaiting, numbered
+from milepost.adapters.layer_names import are_built, is_layer_name, numbered, outvoted
+from milepost.adapters.tensorflow.hooks import hook_until_built
 from milepost.adapters.tensorflow.kinds import is_keras_2
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.omissions import Accounted
@@ -46,10 +47,20 @@ class LayeredModelAdapter(LayerAdapter):
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         children = super().children(obj)
-        if not is_awaiting(obj.layers):
+        if are_built(obj.layers):
             return children
         named = dict(numbered(obj.layers))
-        return [*named.items(), *(pair for pair in children if pair[0] not in named)]
+        # TensorFlow counts a layer that is not built as one without weights.
+        return [*named.items(), *(pair for pair in children if not is_layer_name(pair[0]))]
+
+    def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
+        return [*super().unwanted(obj, saved), *outvoted(list(saved), obj.layers)]
+
+    def watch(self, obj: Any) -> None:
+        super().watch(obj)
+        for layer in obj.layers:
+            if not layer.built:
+                hook_until_built(layer, obj)
 
 
 class DepthwiseAdapter(LayerAdapter):

@@ -99,12 +99,16 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "Model": {
         "_flatten_layers": "all its layers",
-        "_self_tracked_trackables": "the layers that it holds",
         "_training_state": "the epoch that its fit() begins with",
     },
     "optimizers.Adam": {
         "_variables": "all its variables",
         "_create_or_restore_slot_variable": "whether it may have slot variables",
+        "_index_dict": "the position of each variable in its lists, once it is built",
+        "_var_key": "under what a variable has its position",
+    },
+    "optimizers.Nadam": {
+        "_u_product_counter": "the steps that are in its product",
     },
     "optimizers.legacy.Adam": {
         "_create_or_restore_slot_variable": "whether it may have slot variables",

@@ -1,0 +1,189 @@
+"""What optimizers of the same class are called alike, and otherwise, in the generations of Keras.
+
+Since Keras 2.11 the state is in lists with names, one member for each variable. Before, it was in slot variables, and
+hyperparameters were variables too; later they are plain numbers. Each of these appears as an object with one value, so that a
+checkpoint of the oldest optimizers restores it, and one for these optimizers holds it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import MismatchError, UnrestoredWarning, warn
+from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.tensor import DType
+
+_FLOAT32: Final = DType.of("float32")
+_LIBRARIES: Final = ("keras", "tf_keras")
+_SLOTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Adadelta": {"accum_grad": "_accumulated_grads", "accum_var": "_accumulated_delta_vars"},
+    "Adagrad": {"accumulator": "_accumulators"},
+    "Adam": {"m": "_momentums", "v": "_velocities", "vhat": "_velocity_hats"},
+    "Adamax": {"m": "_m", "v": "_u"},
+    "Ftrl": {"accumulator": "_accumulators", "linear": "_linears"},
+    "Nadam": {},
+    "RMSprop": {"rms": "_velocities", "momentum": "_momentums", "mg": "_average_gradients"},
+    "SGD": {"momentum": "momentums"},
+}
+"""Slot names of the oldest optimizers, and the list in which later ones keep the same state.
+
+None for ``Nadam``, which has had another schedule of its momentum since.
+"""
+LISTS: Final[Mapping[str, Collection[str]]] = {
+    "Adadelta": ("_accumulated_grads", "_accumulated_delta_vars"),
+    "Adagrad": ("_accumulators",),
+    "Adam": ("_momentums", "_velocities", "_velocity_hats"),
+    "AdamW": ("_momentums", "_velocities", "_velocity_hats"),
+    "Adamax": ("_m", "_u"),
+    "Ftrl": ("_accumulators", "_linears"),
+    "Lamb": ("_momentums", "_velocities"),
+    "Lion": ("_momentums",),
+    "Nadam": ("_momentums", "_velocities"),
+    "RMSprop": ("_velocities", "_momentums", "_average_gradients"),
+    "SGD": ("momentums",),
+    "ScheduleFreeAdamW": ("_momentums", "_velocities"),
+}
+"""Lists that Keras assigns whole, so that TensorFlow tracks them."""
+_MARKS: Final = {"Adafactor": {"_r", "_c"}, "Nadam": {"_u_product"}}
+"""What else tells the class of an optimizer that was saved."""
+_ALL_MARKS: Final = frozenset().union(*LISTS.values(), *_MARKS.values())
+_FLAT: Final = ("_variables", "_trainable_variables")
+ALIASES: Final[Mapping[str, str]] = {
+    "iter": "_iterations",
+    "learning_rate": "_learning_rate",
+    "momentum_cache": "_u_product",
+}
+"""Names of what the oldest optimizers hold beside slot variables, and those of later ones."""
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Adadelta": ("rho",),
+    "Adam": ("beta_1", "beta_2"),
+    "Adamax": ("beta_1", "beta_2"),
+    "Ftrl": ("beta", "learning_rate_power", "l1_regularization_strength", "l2_regularization_strength"),
+    "Nadam": ("beta_1", "beta_2"),
+    "RMSprop": ("rho", "momentum"),
+    "SGD": ("momentum",),
+}
+_made: Final[weakref.WeakKeyDictionary[Any, dict[str, Hyperparameter]]] = weakref.WeakKeyDictionary()
+
+
+class Hyperparameter:
+    """A number that an optimizer holds in an attribute; ``decay``, which later ones do not know, is always 0."""
+
+    def __init__(self, optimizer: Any, name: str) -> None:
+        self._optimizer = weakref.ref(optimizer)
+        self.name = name
+
+    def get(self) -> Array:
+        value = 0.0 if self.name == "decay" else getattr(self._optimizer(), self.name)
+        return np.array(value, np.float32)
+
+    def set(self, value: Array) -> None:
+        if value == self.get():
+            return  # so that a number that float32 rounds keeps its digits
+        if self.name == "decay":
+            warn(
+                f"the saved optimizer decays its learning rate by {float(value)} a step, which optimizers of Keras 2.11 and "
+                "later do not do by themselves: give it keras.optimizers.schedules.InverseTimeDecay",
+                UnrestoredWarning,
+            )
+        else:
+            setattr(self._optimizer(), self.name, float(value))
+
+
+class HyperparameterAdapter(Adapter):
+    """`Hyperparameter`."""
+
+    leaf = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Hyperparameter)
+
+    def values(self, obj: Hyperparameter) -> Sequence[Value]:
+        return (Value(VARIABLE_VALUE, _FLOAT32, (), obj.get),)
+
+    def assign(self, obj: Hyperparameter, arrays: Mapping[str, Array]) -> Hyperparameter:
+        obj.set(arrays[VARIABLE_VALUE])
+        return obj
+
+
+def hyperparameters(optimizer: Any) -> dict[str, Hyperparameter]:
+    """Those that the oldest optimizer of the same name keeps in variables, by name."""
+    names = of_class(_NAMES, optimizer) or ()
+    made = _made.setdefault(optimizer, {})
+    for name in ("decay", *names):
+        if name not in made:
+            made[name] = Hyperparameter(optimizer, name)
+    return made
+
+
+def slot_lists(optimizer: Any) -> Mapping[str, str]:
+    """The lists of an optimizer by the names of the slots in which the oldest optimizer of the same class has the same state."""
+    return of_class(_SLOTS, optimizer) or {}
+
+
+def of_another_class(optimizer: Any, saved: Collection[str]) -> Collection[str]:
+    """The saved edges of an optimizer that is of another class than the live one; none if nothing tells that it is.
+
+    Args:
+        optimizer: The live one.
+        saved: Names of the saved one's edges.
+    """
+    own = of_class(LISTS, optimizer)
+    if own is None:
+        return ()
+    marks = _ALL_MARKS & set(saved)
+    if marks <= {*own, *(of_class(_MARKS, optimizer) or ())}:
+        return ()
+    return (*marks, *_FLAT)
+
+
+def warn_of_another_class(optimizer: Any, marks: Collection[str]) -> None:
+    """Says that the lists of another class of optimizer are not restored."""
+    kind = type(optimizer).__name__
+    listed = ", ".join(sorted(set(marks) - set(_FLAT)))
+    warn(
+        f"an optimizer of another class was saved than the live {kind}, which takes its counter of steps and its learning rate "
+        f"only, and none of its lists ({listed}): restore into an optimizer of the saved class, or leave the optimizer out of "
+        "what is restored",
+        UnrestoredWarning,
+    )
+
+
+def refuse_slot(optimizer: Any, name: str) -> None:
+    """Refuses a slot variable of an optimizer of Keras before 2.11, unless a later one of the class has it, too.
+
+    Args:
+        optimizer: A live optimizer of Keras 2.11 or later.
+        name: The slot's name.
+
+    Raises:
+        MismatchError: The later one has nothing of the kind.
+    """
+    slots = of_class(_SLOTS, optimizer)
+    if slots is None or name in slots:
+        return
+    kind = type(optimizer).__name__
+    raise MismatchError(
+        "what was saved here is an optimizer of Keras before 2.11 that is of another class, or that computes its steps otherwise; "
+        "nothing was changed",
+        expected=f"the state of a {kind} of Keras 2.11 or later" + (", or of an older one" if slots else ""),
+        found=f"a slot variable {name!r}",
+        remedy="restore into an optimizer of the saved class from tf_keras.optimizers.legacy, or leave the optimizer out of what "
+        "is restored",
+    )
+
+
+def of_class(table: Mapping[str, Any], optimizer: Any) -> Any:
+    """What a table says of the nearest class of Keras that an optimizer is derived from, or None."""
+    for base in type(optimizer).__mro__:
+        if base.__name__ in table and base.__module__.partition(".")[0] in _LIBRARIES:
+            return table[base.__name__]
+    return None
+
+
+register(HyperparameterAdapter())

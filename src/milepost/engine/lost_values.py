@@ -1,0 +1,99 @@
+"""Checkpoints of runs that had lost values: TensorFlow restored them into Keras 3, which it does only in part.
+
+Where a model of Keras 3 is not built when TensorFlow restores it, TensorFlow gives saved values to variables that Keras makes
+while it traces, and throws away. The model and the optimizer begin anew, the counters go on, and the optimizer holds both the
+variables thrown away and the model's own. It saves ``_trainable_variables`` with members that no layer has, and lists such as
+``_momentums`` with two members of the same name. Observed with TensorFlow 2.21 and Keras 3.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from milepost.bundle import BundleReader
+from milepost.errors import MismatchError
+from milepost.graph.adapter import adapter_of
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.traversal import live_children
+
+_TRAINED: Final = "_trainable_variables"
+_FLAT: Final = "_variables"
+
+
+class _Lost(NamedTuple):
+    """A variable that no layer has any more, and the name that it shares with one that a layer has."""
+
+    optimizer: int
+    key: str
+    name: str
+
+
+def refuse_lost_values(
+    reader: BundleReader, graph: ObjectGraph, root: Any, attached: Sequence[tuple[str, Any]] = ()
+) -> None:
+    """Refuses to restore an optimizer from such a checkpoint.
+
+    Args:
+        reader: The open checkpoint.
+        graph: Its object graph.
+        root: The live root.
+        attached: More edges of the root.
+
+    Raises:
+        MismatchError: The live root has the optimizer, which cannot go on with these values.
+    """
+    for lost in _lost(graph):
+        if _is_live(graph, lost.optimizer, root, attached):
+            raise MismatchError(
+                "the run that saved this checkpoint had lost values: TensorFlow had restored its model of Keras 3 before that was "
+                "built, so model and optimizer began anew, and the optimizer kept variables that no layer has; nothing was changed",
+                key=lost.key,
+                file=reader.prefix,
+                expected="one state for each variable of the model",
+                found=f"two for one variable, both named {lost.name!r}",
+                remedy="restore the last checkpoint that was saved before the run was resumed with TensorFlow; to go on with "
+                "the weights of this one, which were trained from the beginning after that, leave the optimizer out of what is "
+                "restored",
+            )
+
+
+def _lost(graph: ObjectGraph) -> Iterator[_Lost]:
+    nodes = graph.nodes
+    owners = [number for number, node in enumerate(nodes) if any(edge.name == _TRAINED for edge in node.children)]
+    if not owners:
+        return
+    parents: dict[int, int] = {}
+    for node in nodes:
+        for edge in node.children:
+            parents[edge.node] = parents.get(edge.node, 0) + 1
+    for owner in owners:
+        lists = {edge.name: [each.node for each in nodes[edge.node].children] for edge in nodes[owner].children}
+        trained = lists.pop(_TRAINED)
+        lists.pop(_FLAT, None)
+        held = [parents[number] > 1 for number in trained]
+        for members in lists.values():
+            if len(members) != len(trained) or all(held) or not any(held):
+                continue
+            names = [nodes[number].values[0].full_name if nodes[number].values else "" for number in members]
+            of_layers = {name for name, is_held in zip(names, held, strict=True) if is_held and name}
+            for number, name, is_held in zip(trained, names, held, strict=True):
+                if not is_held and name in of_layers and nodes[number].values:
+                    yield _Lost(owner, nodes[number].values[0].key, name)
+
+
+def _is_live(graph: ObjectGraph, node: int, root: Any, attached: Sequence[tuple[str, Any]]) -> bool:
+    """Whether live objects have the edges by which a saved node is reached."""
+    found: dict[int, Any] = {0: root}
+    waiting = [0]
+    for number in waiting:
+        adapter = adapter_of(found[number])
+        if adapter is None or adapter.leaf:
+            continue
+        children = dict(live_children(adapter, found[number]))
+        children.update(attached if number == 0 else ())
+        for name, child in graph.nodes[number].children:
+            if child not in found and name in children:
+                found[child] = children[name]
+                waiting.append(child)
+    return node in found

@@ -29,11 +29,12 @@ class CheckpointCallback(_Base):
     """Saves a run of ``fit()``, and resumes it in another process as if nothing had happened.
 
     One commit holds the model, its optimizer and compiled metrics in the middle of their epoch, epoch and batch, the place
-    in the data, the history of finished epochs, and the random state of Keras, Python, NumPy and PyTorch. A directory is
-    one run: ``fit(epochs=n)`` trains until there are ``n`` epochs in all, in however many processes.
+    in the data, the history of finished epochs, the state of the other callbacks, and the random state of Keras, Python,
+    NumPy and PyTorch. A directory is one run: ``fit(epochs=n)`` trains until there are ``n`` epochs in all, in however many
+    processes. A run that another callback ended, such as ``EarlyStopping``, trains no further when it is started again.
 
-    The data is to be wrapped by `resumable`. Without that, runs can be saved and resumed between epochs only. Put the
-    callback last in the list, so that it saves what the others have done.
+    The data is to be wrapped by `resumable`. Without that, runs can be saved and resumed between epochs only. The callback
+    acts as the last one, wherever it is in the list.
 
     While a run that was interrupted in the middle of an epoch is taken up, the other callbacks see the batches of that
     epoch that were trained before once more, with the logs of the last of them; `is_catching_up` is true meanwhile.
@@ -50,11 +51,14 @@ class CheckpointCallback(_Base):
         keep_best: How many of the best epochs to keep.
         max_to_keep: How many other checkpoints to keep, the newest; None keeps all.
         keep_checkpoint_every_n_hours: Of those that would be deleted, preserve one for every so many hours.
+        learning_rate: What to do where the program has set another learning rate than when the run began: ``"program"`` takes
+            the program's, ``"saved"`` goes on with the saved one, and None raises a `MismatchError` in ``fit()``.
+        continue_ended: Whether to go on with a run that another callback had ended.
         objects: Other trackable objects to be saved with the run, by name.
         options: How to save and restore; ``CheckpointOptions(enable_async=True)`` saves while training goes on.
 
     Raises:
-        ValueError: An interval is not positive, a mode is unknown, or a name in ``objects`` is in use.
+        ValueError: An interval is not positive, ``mode`` or ``learning_rate`` is unknown, or a name in ``objects`` is in use.
 
     Example:
         >>> import tempfile, keras, numpy as np

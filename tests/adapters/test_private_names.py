@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import milepost
+from milepost.callbacks.running import RunningFit
 
 SOURCE = Path(milepost.__file__).parent
 FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "tf_keras")
@@ -161,6 +162,9 @@ def keras_objects(keras):
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(loss="mse")
     yield "keras.Model", model
+    reader = importlib.import_module("keras.src.trainers.epoch_iterator").EpochIterator(np.zeros((1, 1)))
+    yield "reader of fit()", reader
+    yield "keras.callbacks.SwapEMAWeights", keras.callbacks.SwapEMAWeights()
     yield "keras.layers.Layer", keras.layers.Dense(1)
     yield "keras.metrics.Metric", keras.metrics.Accuracy()
     yield "exception of a layer", failed_call(keras)
@@ -188,13 +192,18 @@ def tensorflow_objects(tf):
     yield "tf.compat.v1.train.AdamOptimizer", tf.compat.v1.train.AdamOptimizer()
     yield "tf.lookup.experimental.MutableHashTable", tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
     yield "tf.data.Dataset", tf.data.Dataset.range(3).shuffle(2)
+    yield "iterator over a tf.data.Dataset", iter(tf.data.Dataset.range(3))
 
 
 def keras_2_objects(keras):
     model = keras.Sequential([keras.layers.Dense(1), keras.layers.Dropout(0.5)])
     model.compile(keras.optimizers.Adam(), "mse")
-    model.fit(np.zeros((1, 1)), np.zeros((1, 1)), verbose=0)  # which makes _training_state
+    seen = []
+    look = keras.callbacks.Callback()
+    look.on_train_begin = lambda logs=None: seen.append(RunningFit(look).reader)
+    model.fit(np.zeros((1, 1)), np.zeros((1, 1)), verbose=0, callbacks=[look])  # which makes _training_state
     yield "Model", model
+    yield "reader of fit()", seen[0]
     yield "optimizers.Adam", model.optimizer
     nadam = keras.optimizers.Nadam()
     nadam.build(model.trainable_variables)  # which makes _u_product_counter

@@ -28,6 +28,17 @@ RUNS = {
     "between epochs": {"options": {"every_steps": None}, "stop": ["raise", 11]},
     "unwrapped, between epochs": {"data": "plain", "options": {"every_steps": None}, "stop": ["raise", 11]},
     "several batches at once": {"compiled": {"steps_per_execution": 2}, "stop": ["raise", 5]},
+    "several batches at once, not in all steps": {
+        "compiled": {"steps_per_execution": 4},
+        "options": {"every_steps": 1},
+        "stop": ["raise", 4],
+    },
+    "part of a pass": {"data": "part of a pass", "options": {"every_steps": 1}, "stop": ["raise", 6]},
+    "part of a pass, between epochs": {
+        "data": "part of a pass",
+        "options": {"every_steps": None},
+        "stop": ["raise", 5],
+    },
     "terminated": {"options": {"every_steps": None, "on_sigterm": True}, "stop": ["term", 9]},
     "killed": {"stop": ["kill", 11]},
 }

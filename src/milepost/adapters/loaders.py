@@ -64,6 +64,64 @@ def with_generator(obj: Any, state: Any) -> Any:
     return {**state, _GENERATOR: generator.get_state()}
 
 
+def is_loader(obj: Any) -> bool:
+    """Whether it is a ``DataLoader`` of PyTorch, or of a class derived from it."""
+    return any(base.__name__ == "DataLoader" and base.__module__.startswith("torch.") for base in type(obj).__mro__)
+
+
+def is_of_torchdata(obj: Any) -> bool:
+    """Whether it is a loader of torchdata: a `StatefulDataLoader`, or the ``Loader`` of a graph of nodes."""
+    return any(base.__module__.startswith("torchdata.") for base in type(obj).__mro__)
+
+
+def loses_its_place(obj: Any) -> bool:
+    """Whether the state of this data, restored, does not lead to where it was.
+
+    So it is with torchdata's loader of a data set that is iterated and has no state: once restored, it counts the batches
+    that it passed over a second time. And with data sets of Hugging Face that shuffle in a buffer, which is not saved.
+    """
+    data = obj.dataset if is_loader(obj) else obj
+    names = {base.__name__ for base in type(data).__mro__ if base.__module__.startswith(("torch.", "datasets."))}
+    if "IterableDataset" in names and is_loader(obj) and not hasattr(data, "state_dict"):
+        return True
+    part = vars(data).get("_ex_iterable") if names and hasattr(data, "__dict__") else None
+    while part is not None and type(part).__name__ != "BufferShuffledExamplesIterable":
+        part = getattr(part, "ex_iterable", None)
+    return part is not None
+
+
+def stop_workers(obj: Any) -> None:
+    """Lets the next iterator of a loader start workers of its own, as if they were not to persist.
+
+    What workers remember from one pass to the next, random generators above all, cannot be saved.
+    """
+    if is_loader(obj) and obj.persistent_workers:
+        vars(obj)["persistent_workers"] = False  # the loader itself does not allow it
+        vars(obj)["_iterator"] = None
+
+
+def start_afresh(obj: Any) -> bool:
+    """Lets the next iterator of torchdata's loader be that of a new pass, if nothing in the loader keeps a place of its own.
+
+    A finished iterator that is restored first would draw from the generators of its samplers once more.
+    """
+    parts = [getattr(obj, name, None) for name in ("dataset", "sampler", "batch_sampler")]
+    if "next_iter_state" not in getattr(obj, "__dict__", {}) or any(hasattr(part, "state_dict") for part in parts):
+        return False
+    obj.load_state_dict({})
+    obj.next_iter_state = None
+    vars(obj).pop("_get_iterator", None)
+    return True
+
+
+def forget_start(obj: Any) -> None:
+    """Lets the next iterator of a data set of Hugging Face begin at the beginning, and not where it was restored."""
+    parts: list[Any] = [obj, *([obj.dataset] if is_loader(obj) else [])]
+    for data in parts:
+        if getattr(data, "__dict__", {}).get("_starting_state_dict") is not None:
+            data.load_state_dict(None)
+
+
 def _get_iterator(loader: Any) -> Any:
     vars(loader).pop("_get_iterator", None)
     torch = sys.modules["torch"]

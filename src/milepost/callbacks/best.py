@@ -52,7 +52,7 @@ class Best:
                 remedy="monitor one of those, compile the model with the metric, or pass validation_data to fit()",
             )
         value = float(logs[self.monitor])
-        up = self._is_up(metrics)
+        up = self.is_up(metrics)
         if value != value:  # NaN is no better than anything
             return False
         if self.value is None or (value > self.value if up else value < self.value):
@@ -60,7 +60,15 @@ class Best:
             return True
         return False
 
-    def _is_up(self, metrics: Iterable[Any]) -> bool:
+    def is_up(self, metrics: Iterable[Any]) -> bool:
+        """Whether more is better.
+
+        Args:
+            metrics: The model's metrics.
+
+        Raises:
+            UnsupportedError: It cannot be told from the metric's name.
+        """
         if self.mode != "auto":
             return self.mode == "max"
         name = self.monitor.removeprefix("val_")

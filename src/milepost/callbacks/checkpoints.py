@@ -3,56 +3,42 @@
 A run is saved at one of two places: in ``on_epoch_end``, or in ``on_train_batch_end``. It is taken up at the same place.
 In the middle of an epoch this means that ``fit()`` counts through the batches that were trained already, without reading
 or training them, and that everything is restored at the end of the last of them. Callbacks see those batches again, so
-that what counts batches counts right; whatever they do to model and optimizer meanwhile is overwritten.
+that what counts batches counts right; whatever they do to model, optimizer and themselves meanwhile is overwritten.
+
+The callback always acts as the last one, wherever it is in the list: it saves what the others have done, and what it
+restores is not undone by them.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from milepost.callbacks.arguments import refuse_arguments, refuse_other_data
+from milepost.callbacks.averaged import AveragedWeights
 from milepost.callbacks.best import Best
-from milepost.callbacks.feed import Data
-from milepost.callbacks.nested import from_json, to_json
-from milepost.callbacks.random_state import random_state, set_random_state
-from milepost.callbacks.resumable import Trainer, make_feed
-from milepost.callbacks.sources import Attach
+from milepost.callbacks.catching_up import Counting, remove_counting
+from milepost.callbacks.compiled import CHOICES, compiled, must_train_the_same, note_rates, rates_to_take
+from milepost.callbacks.facts import facts_in
+from milepost.callbacks.indexed import IndexedSource
+from milepost.callbacks.monitored import Monitor
+from milepost.callbacks.others import OtherCallbacks
+from milepost.callbacks.resumable import make_feed
+from milepost.callbacks.running import RunningFit, move_to_the_end
+from milepost.callbacks.runs import SavedRun
 from milepost.callbacks.triggers import TerminationSignal, Triggers
-from milepost.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.graph import PythonState, Variable
-from milepost.graph.adapter import adapter_of
 from milepost.manager import CheckpointManager
 from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
-_RESERVED = ("batch", "data", "epoch", "fit", "metrics", "model", "optimizer", "seed", "step")
+_RESERVED = ("batch", "callbacks", "data", "epoch", "fit", "metrics", "model", "optimizer", "seed", "step")
 
 
-class Facts(PythonState):
-    """What a run consists of beside objects: logs, history, random state, the place in the data."""
-
-    def __init__(self) -> None:
-        self.now: dict[str, Any] = {}
-
-    def serialize(self) -> str:
-        return to_json(self.now, "fit")
-
-    def deserialize(self, string_value: str) -> None:
-        self.now = from_json(string_value)
-
-
-class FitCheckpoints:
+class FitCheckpoints(SavedRun):
     """The callback, but for the class of Keras that it is derived from; see `milepost.keras.CheckpointCallback`."""
-
-    model: Any
-    params: Any
 
     def __init__(
         self,
@@ -67,6 +53,8 @@ class FitCheckpoints:
         keep_best: int = 1,
         max_to_keep: int | None = 3,
         keep_checkpoint_every_n_hours: float | None = None,
+        learning_rate: str | None = None,
+        continue_ended: bool = False,
         objects: Mapping[str, Any] | None = None,
         options: CheckpointOptions | None = None,
     ) -> None:
@@ -74,6 +62,8 @@ class FitCheckpoints:
         taken = sorted(set(objects or ()) & {*_RESERVED, "save_counter"})
         if taken:
             raise ValueError(f"objects are saved under names that are in use: {', '.join(taken)}")
+        if learning_rate not in CHOICES:
+            raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
         self._directory = plain_path(directory)
         self._triggers = Triggers(every_epochs, every_steps, every_seconds)
         self._signal = TerminationSignal() if on_sigterm else None
@@ -83,11 +73,17 @@ class FitCheckpoints:
         self._keep_hours = keep_checkpoint_every_n_hours
         self._objects = dict(objects or {})
         self._options = resolved(options)
-        self._data: Data | None = None
-        self._manager: CheckpointManager | None = None
-        self._best_manager: CheckpointManager | None = None
-        self._catching_up = False
+        self._data = None
+        self._learning_rate = learning_rate
+        self._continue_ended = continue_ended
+        self._catching_up = None
         self._stopped = False
+        self._returned: Any = None
+        self._is_shuffled = False
+        self._program: dict[str, Any] | None = None
+        self._prepared_for: Any = None
+        self._is_first_step = True
+        self._is_cut_short = False
 
     def resumable(
         self,
@@ -98,6 +94,7 @@ class FitCheckpoints:
         batch_size: int = 32,
         shuffle: bool = True,
         seed: int | None = None,
+        class_weight: Mapping[int, float] | None = None,
     ) -> Any:
         """Makes data whose place is saved with the run, to be passed to ``fit()`` as its ``x``.
 
@@ -118,15 +115,20 @@ class FitCheckpoints:
             batch_size: Rows in a batch, of arrays.
             shuffle: Whether to shuffle the rows of arrays, or the batches of a ``PyDataset``, anew in each pass.
             seed: Of the shuffling; by default another one for each run, which is saved.
+            class_weight: The weight of the rows of each class, which become sample weights as in ``fit()``.
 
         Returns:
-            What to pass to ``fit()``, with neither ``y`` nor ``batch_size`` nor ``class_weight``.
+            What to pass to ``fit()``, which refuses ``y``, ``batch_size``, ``class_weight`` and the like beside it.
 
         Raises:
             UnsupportedError: No place in the data can be found again, as with generators.
         """
-        self._data, readable = make_feed((x, y, sample_weight), batch_size, shuffle, seed, self._trainer())
-        return self._readable(readable)
+        self._data, readable = make_feed(
+            (x, y, sample_weight), batch_size, shuffle, seed, self._trainer(), class_weight
+        )
+        self._is_shuffled = shuffle and isinstance(getattr(self._data, "source", None), IndexedSource)
+        self._returned = self._readable(readable)
+        return self._returned
 
     @property
     def manager(self) -> CheckpointManager:
@@ -143,53 +145,24 @@ class FitCheckpoints:
     @property
     def is_catching_up(self) -> bool:
         """Whether ``fit()`` is counting through batches that were trained before the run was interrupted."""
-        return self._catching_up
+        return self._catching_up is not None and self._running.is_running()
 
     @property
     def was_terminated(self) -> bool:
-        """Whether the last ``fit()`` was stopped by SIGTERM."""
+        """Whether SIGTERM came during the last ``fit()``, which then saved the run and stopped."""
         return self._stopped
 
     def on_train_begin(self, logs: Any = None) -> None:
-        model = self.model
-        self._stopped = self._catching_up = False
-        if self._triggers.within_epochs or self._signal is not None:
-            self._require_data("save in the middle of an epoch")
-        if self._data is not None:
-            self._data.start((self.params or {}).get("steps"))
-        self._history_due: dict[str, Any] | None = None
-        self._expected_epoch: int | None = None
-        self._logs: dict[str, Any] = {}
-        self._facts = Facts()
-        self._epoch, self._batch, self._step = (Variable(np.int64(0), name=n) for n in ("epoch", "batch", "step"))
-        self._checkpoint = Checkpoint(
-            model=model,
-            optimizer=model.optimizer,
-            epoch=self._epoch,
-            batch=self._batch,
-            step=self._step,
-            fit=self._facts,
-            **self._other_objects(),
-            **self._objects,
-        )
-        self._manager = CheckpointManager(
-            self._checkpoint, self._directory, self._max_to_keep, self._keep_hours, options=self._options
-        )
-        path = self._manager.latest_checkpoint
-        if self._best is not None:
-            # A run that is resumed goes on with its best checkpoints, too, without restoring one of them.
-            options = dataclasses.replace(self._options, overwrite=self._options.overwrite or path is not None)
-            directory = os.path.join(self._directory, "best")
-            self._best_manager = CheckpointManager(self._checkpoint, directory, self._keep_best, options=options)
-        if path is None:
-            self._manager.restore_or_initialize()  # raises if there are checkpoints, and none is good
-            if self._data is not None:
-                self._data.rewind()
-        else:
-            self._resume(path)
-        self._triggers.saved(int(self._step))
-        if self._signal is not None:
-            self._signal.install()
+        self._running = RunningFit(self)
+        callbacks = self._running.callbacks
+        if callbacks is None or callbacks is not self._prepared_for:
+            self._prepare()
+        if callbacks is not None and move_to_the_end(callbacks.callbacks, self, self._without_effect()):
+            self._prepared_for = callbacks
+            return  # until all others have begun
+        self._prepared_for = None
+        self._begin()
+        self._running.arguments = {}
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._expected_epoch is not None:
@@ -204,234 +177,155 @@ class FitCheckpoints:
                 )
             self._expected_epoch = None
         self._give_back_history()
+        self._averaged.hold(epoch, (self.params or {}).get("epochs", 0))
         self._epoch.assign(epoch)
-        if not self._catching_up:
+        if self._catching_up is None:
             self._batch.assign(0)
+            self._end = self._calls = 0
+            self._place_before = self._place_of_trainer()
+            note_rates(self.model)
+        if self._data is not None:
+            self._data.begin_epoch()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._catching_up is not None:
+            Counting(self._net, self._catching_up.logs, self._running)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if self._catching_up:
-            self._catch_up(batch + 1)
+        if self._catching_up is not None:
+            if self._catching_up.is_over(batch + 1):
+                self._restore_again()
+            else:  # a callback that looks at the optimizer sees the last of these steps already, and may stop there
+                self._net.stop_training = False
             return
-        done = batch + 1 - int(self._batch)
-        self._batch.assign(batch + 1)
-        self._step.assign_add(done)
+        counted = batch + 1 - self._end
+        self._end = batch + 1
+        self._calls += 1
+        trained = self._batches_in_step(counted) if self._data is None else self._data.trained(counted)
+        self._batch.assign_add(trained)
+        self._step.assign_add(trained)
         self._after_step()
-        if self._data is not None:
-            self._data.trained(done)
+        if self._is_first_step:
+            self._check_first_step(logs)
+        self._is_cut_short = bool(self._net.stop_training) and not self._is_last_step(self._end)
         stop = self._signal is not None and self._signal.received
         if stop or self._triggers.after_batch(int(self._step)):
             self._logs = dict(logs or {})
             self._save()
         if stop:
             self._stopped = True
-            self.model.stop_training = True
+            self._net.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if self._stopped or self._is_cut_short():
-            return
-        self._after_epoch()
-        logs = dict(logs or {})
-        self._logs = {}
-        self._epoch.assign(epoch + 1)
-        self._batch.assign(0)
-        stop = self._signal is not None and self._signal.received
-        better = self._best is not None and self._best.is_improved_by(logs, self._metrics())
-        if better or stop or self._triggers.after_epoch(epoch + 1, int(self._step)):
-            self._save((epoch, logs), best=better)
-        if stop:
-            self._stopped = True
-            self.model.stop_training = True
+        if not self._stopped and not self._is_cut_short:
+            self._end_epoch(epoch, dict(logs or {}))
+        self._averaged.let_go()
+        note_rates(self.model)
 
     def on_train_end(self, logs: Any = None) -> None:
-        if self._catching_up:
-            self._end_catching_up()
+        self._catching_up = None
+        remove_counting(self._net)
         self._leave_epoch_to_fit()
         self._give_back_history()
         if self._signal is not None:
+            self._stopped = self._stopped or self._signal.received
             self._signal.remove()
+        note_rates(self.model)
+        assert self._checkpoint is not None
         self._checkpoint.sync()
 
-    # What differs between generations of Keras.
-
-    def _trainer(self) -> Trainer:
-        """How the trainer reads data."""
-        raise NotImplementedError
-
-    def _readable(self, data: Any) -> Any:
-        """What the trainer takes for a feed or a dataset."""
-        raise NotImplementedError
-
-    def _continue_at_epoch(self, epoch: int) -> None:
-        """Makes ``fit()`` begin with this epoch."""
-        raise NotImplementedError
-
-    def _leave_epoch_to_fit(self) -> None:
-        """Undoes `_continue_at_epoch`."""
-        raise NotImplementedError
-
-    def _other_objects(self) -> dict[str, Any]:
-        """What is to be saved beside model and optimizer."""
-        return {}
-
-    def _make_everything(self) -> None:
-        """Lets the model make what it makes in the first step, where milepost cannot give it values later."""
-
-    def _after_step(self) -> None:
-        """Called after each step that was trained."""
-
-    def _after_epoch(self) -> None:
-        """Called after the steps of an epoch."""
-
-    def _metrics(self) -> list[Any]:
-        return list(self.model.metrics)
-
-    def _save(self, finished: tuple[int, dict[str, Any]] | None = None, best: bool = False) -> None:
-        _ = self.model  # on JAX this takes the state back from the trainer
-        self._facts.now = {
-            "logs": {name: _number(value) for name, value in self._logs.items()},
-            "history": self._history_with(finished),
-            "random": random_state(),
-            "best": None if self._best is None else self._best.value,
-            "place": None,
-        }
+    def _prepare(self) -> None:
+        """Does what comes before anything is changed: refuses what would go wrong later."""
+        model, given = self.model, self._running.arguments
+        self._clean_up(model)
+        refuse_other_data(given, self._returned)
         if self._data is not None:
-            if finished is None and not self._data.is_read:
-                self._require_data("save in the middle of an epoch", "fit() does not read what resumable() returned")
-            self._facts.now["place"] = self._data.place()
-            tracked = self._data.tracked()
-            if tracked is not None:
-                self._checkpoint.data = tracked
-        for name, value in self._other_objects().items():
-            setattr(self._checkpoint, name, value)
-        with nullcontext() if finished is None else self._metrics_at_zero():
-            managers = [self._best_manager, self.manager] if best and self._best_manager is not None else [self.manager]
-            if not self.manager.checkpoints:
-                # A run that is killed between its first two saves is resumed, and so may save the best one again.
-                managers.reverse()
-            for manager in managers:
-                manager.save()
-        self._triggers.saved(int(self._step))
-        if self._signal is not None and self._signal.received:
-            self._checkpoint.sync()
-
-    @contextmanager
-    def _metrics_at_zero(self) -> Iterator[None]:
-        """Between epochs, metrics are saved as the next epoch begins with them.
-
-        Where they are made in the first step only, their values come too late to be reset.
-        """
-        variables = [variable for metric in self._metrics() for variable in metric.variables]
-        values = [_value(variable) for variable in variables]
-        self.model.reset_metrics()
-        yield
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-
-    def _resume(self, path: str) -> None:
-        stand_in = None if self._data is None else self._data.stand_in()
-        if stand_in is not None:  # so that the iterator's values do not wait for one that comes later
-            self._checkpoint.data = stand_in
-        status = self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
-        batch, epoch = int(self._batch), int(self._epoch)
-        if batch:
-            status.expect_partial()  # all is restored once more after the batches that are counted through
-            self._require_data("resume in the middle of an epoch")
-            self._make_everything()
-            for name, value in self._other_objects().items():
-                setattr(self._checkpoint, name, value)
-        facts = self._facts.now
-        if self._data is not None and facts["place"] is not None:
-            self._data.resume(facts["place"], batch, self._attach_from(path))
-        if self._best is not None:
-            self._best.value = facts["best"]
-        set_random_state(facts["random"])
-        self._history_due = facts["history"]
-        self._expected_epoch = epoch
-        self._continue_at_epoch(epoch)
-        if batch:
-            self._begin_catching_up(path, batch, facts["logs"])
-
-    def _begin_catching_up(self, path: str, batch: int, logs: dict[str, Any]) -> None:
-        self._catching_up, self._resumed_path, self._target = True, path, batch
-        self._train_function = self.model.train_function
-
-        def count(*arguments: Any) -> Any:
-            # JAX' trainer passes its state and the data, and wants the state back.
-            return (dict(logs), arguments[0]) if len(arguments) > 1 else dict(logs)
-
-        self.model.train_function = count
-
-    def _catch_up(self, batch: int) -> None:
-        if batch < self._target:
-            return
-        path = self._resumed_path
-        self._end_catching_up()
-        if batch > self._target:
+            refuse_arguments(given, self._is_shuffled)
+        if self._triggers.within_epochs or self._signal is not None:
+            self._require_data("save in the middle of an epoch")
+        self._net = model
+        self._path = self._open()
+        self._saved_facts, epoch = ({}, 0) if self._path is None else facts_in(self._path, self._options)
+        self._check_data(self._saved_facts.get("place"))
+        program = self._program or compiled(model)
+        self._rates = None
+        self._compiled = self._saved_facts.get("compiled") or program
+        if self._path is not None and "compiled" in self._saved_facts:
+            self._rates = rates_to_take(
+                self._compiled, self._saved_facts["rates"], program, model.optimizer, self._learning_rate, self._path
+            )
+            if self._rates is not None:
+                self._compiled = {**self._compiled, "rates": self._rates}
+        if given.get("initial_epoch", 0) > epoch and self._path is not None:
             raise MismatchError(
-                "fit() runs other batches at once than when this checkpoint was saved",
-                file=path,
-                expected=f"a step that ends after batch {self._target}",
-                found=f"one that ends after batch {batch}",
-                remedy="compile the model with the same steps_per_execution",
+                "fit() is to begin with an epoch that this run has not come to; nothing was trained",
+                file=self._path,
+                expected=f"initial_epoch of at most {epoch}",
+                found=given["initial_epoch"],
+                remedy="leave initial_epoch to the callback, or train this phase in another directory",
             )
-        _ = self.model
-        self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
-        set_random_state(self._facts.now["random"])
+        self._monitor = None
+        if self._best is not None:
+            self._monitor = Monitor(self._best, model, given, self._running.others(self))
+            self._monitor.check_before_training(self._metrics())
+
+    def _check_data(self, place: dict[str, Any] | None) -> None:
+        """Refuses data in which the run was not saved."""
+        if self._data is None or place is None:
+            return
+        try:
+            self._data.check(place)
+        except MismatchError as error:
+            raise error.with_context(file=self._path) from None
+
+    def _clean_up(self, model: Any) -> None:
+        """Removes what a ``fit()`` that ended with an exception has left."""
+        remove_counting(model)
+        self._leave_epoch_to_fit()
+        if self._signal is not None:
+            self._signal.remove()
+        if self._checkpoint is not None:
+            self._checkpoint.sync()
+        self._stopped = self._is_cut_short = False
+        self._is_first_step = True
+
+    def _begin(self) -> None:
+        """Begins or resumes the run, once all other callbacks have begun."""
+        self._others = OtherCallbacks(self._running.others(self))
+        self._averaged = AveragedWeights(self._running.others(self))
         if self._data is not None:
-            self._data.caught_up()
+            self._data.start((self.params or {}).get("steps"))
+        if self._path is None:
+            self.manager.restore_or_initialize()  # raises if there are checkpoints, and none is good
+            if self._data is not None:
+                self._data.rewind()
+        else:
+            self._resume(self._path, "callbacks" in self._saved_facts)
+        self._triggers.saved(int(self._step))
+        if self._signal is not None:
+            self._signal.install(self._running.is_running)
 
-    def _end_catching_up(self) -> None:
-        self._catching_up = False
-        self.model.train_function = self._train_function
+    def _check_first_step(self, logs: Any) -> None:
+        """Checks what is known only after the first step of a model."""
+        self._is_first_step = False
+        if self._monitor is not None:
+            self._monitor.check_after_step(logs, self._metrics())
+        if self._path is not None and self._compiled["trainable"] is not None:
+            must_train_the_same(self._compiled, compiled(self.model), self._path)
 
-    def _attach_from(self, path: str) -> Attach:
-        def attach(tracked: Any) -> None:
-            Checkpoint(data=tracked).read(path, self._options).expect_partial()
-
-        return attach
-
-    def _history_with(self, finished: tuple[int, dict[str, Any]] | None) -> dict[str, Any]:
-        history = self.model.history
-        epochs = list(history.epoch)
-        values = {name: [_number(each) for each in column] for name, column in history.history.items()}
-        if finished is not None and finished[0] not in epochs:  # Keras' own callback comes after this one
-            epochs.append(finished[0])
-            for name, value in finished[1].items():
-                values.setdefault(name, []).append(_number(value))
-        return {"epochs": epochs, "values": values}
-
-    def _give_back_history(self) -> None:
-        due, self._history_due = self._history_due, None
-        if due is not None:
-            history = self.model.history
-            history.epoch[:] = due["epochs"]
-            history.history.clear()
-            history.history.update(due["values"])
-
-    def _is_cut_short(self) -> bool:
-        """Whether another callback stopped the epoch before its end."""
-        steps = (self.params or {}).get("steps")
-        return bool(self.model.stop_training and steps and int(self._batch) < steps)
-
-    def _require_data(self, what: str, problem: str = "fit() was not given data whose place can be saved") -> None:
-        if self._data is None or problem.startswith("fit() does not"):
-            raise UnsupportedError(
-                f"cannot {what}: {problem}",
-                expected="fit(callback.resumable(x, y), callbacks=[callback])",
-                found="other data",
-                remedy="pass what resumable() returns to fit(), without class_weight, or save with every_epochs only",
-            )
-
-
-def _value(variable: Any) -> np.ndarray[Any, Any]:
-    adapter = adapter_of(variable)
-    assert adapter is not None, "variables of Keras are trackable"
-    return adapter.values(variable)[0].read().copy()
-
-
-def _number(value: Any) -> Any:
-    """A logged value as a number of Python, which is written without loss."""
-    if isinstance(value, dict):
-        return {name: _number(each) for name, each in value.items()}
-    array = np.asarray(value)
-    return array.item() if array.ndim == 0 else array
+    def _end_epoch(self, epoch: int, logs: dict[str, Any]) -> None:
+        self._after_epoch()
+        self._logs = {}
+        self._epoch.assign(epoch + 1)
+        self._batch.assign(0)
+        self._end = self._calls = 0
+        self._has_ended = bool(self._net.stop_training)
+        stop = self._signal is not None and self._signal.received
+        better = self._monitor is not None and self._monitor.is_improved_by(logs, self._metrics())
+        # What comes after the last epoch cannot be saved any more when the signal comes then.
+        last = self._signal is not None and epoch + 1 == (self.params or {}).get("epochs")
+        if better or stop or last or self._has_ended or self._triggers.after_epoch(epoch + 1, int(self._step)):
+            self._save((epoch, logs), best=better)
+        if stop:
+            self._stopped = True
+            self._net.stop_training = True

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
+from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach, Source
-from milepost.errors import UnsupportedError
+from milepost.errors import MismatchError, UnsupportedError, warn
 
 PLACEHOLDER: Final = None
 """What trainers get that read a batch for every step, for the steps that are not trained again."""
@@ -28,8 +29,20 @@ class Data(Protocol):
         """Begins a call of ``fit()`` whose epochs have so many batches, if that is known."""
         ...
 
+    def begin_epoch(self) -> None:
+        """Takes note that an epoch begins."""
+        ...
+
     def rewind(self) -> None:
         """Goes to the beginning; what was read to find out about shapes is forgotten."""
+        ...
+
+    def check(self, place: dict[str, Any]) -> None:
+        """Sees whether a place can be one in this data. Changes nothing.
+
+        Raises:
+            MismatchError: It is one in other data.
+        """
         ...
 
     def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
@@ -46,8 +59,15 @@ class Data(Protocol):
         """Takes note that all skipped steps are over; what was trained is not to be trained again."""
         ...
 
-    def trained(self, batches: int) -> None:
-        """Takes note that the trainer is done with so many more batches."""
+    def trained(self, batches: int) -> int:
+        """Takes note that the trainer is done with so many more batches.
+
+        Args:
+            batches: How many, or more than that where the data came to its end.
+
+        Returns:
+            How many there were.
+        """
         ...
 
     def place(self) -> dict[str, Any]:
@@ -67,26 +87,42 @@ class Data(Protocol):
         ...
 
 
+def other_kind(expected: str, found: str) -> MismatchError:
+    """The error for a place in another kind of data."""
+    return MismatchError(
+        "the data is of another kind than when this checkpoint was saved",
+        key="data",
+        expected=f"what {expected} reads",
+        found=f"what {found} reads",
+        remedy="resume with the same data, or start in another directory",
+    )
+
+
 class Feed:
     """One run's way through a source.
+
+    Epochs are passes, unless ``fit()`` is told how many steps an epoch has: then passes go on from one epoch to the next.
 
     Args:
         source: Where batches come from.
         placeholders: Whether the trainer reads batches for steps that it was told to pass over.
+        one_iterator: Whether the trainer reads all epochs from one iterator where they have another number of steps than
+            passes have, and ends the run with it.
     """
 
-    def __init__(self, source: Source, placeholders: bool = False) -> None:
+    def __init__(self, source: Source, placeholders: bool = False, one_iterator: bool = False) -> None:
         self.source = source
         self._has_placeholders = placeholders
+        self._one_iterator = one_iterator
         self._initial = source.save()
+        self._steps: int | None = None
+        self._usual: int | None = None
         self._number = -1
-        self._index = 0
+        self._index = self._handed = self._trained = self._skipped = self._in_epoch = 0
         self._ended = False
-        self._handed = 0
-        self._trained = 0
         self._places: dict[int, dict[str, Any]] = {}
         self._pending: dict[str, Any] | None = None
-        self._skipped = 0
+        self._ahead: tuple[Any, dict[str, Any]] | None = None
         self._token = object()
 
     @property
@@ -95,18 +131,32 @@ class Feed:
         return self.source.length
 
     def start(self, steps: int | None) -> None:
-        pass
+        self._steps = steps
+
+    def begin_epoch(self) -> None:
+        self._in_epoch = self._handed - self._trained + self._skipped
 
     def rewind(self) -> None:
         self.source.reset(self._initial)
         self._nowhere()
 
-    def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
+    def check(self, place: dict[str, Any]) -> None:
+        kind = place.get("kind", type(self.source).__name__)
+        if "source" not in place or kind != type(self.source).__name__:
+            raise other_kind(place.get("kind", "tf.data.Dataset"), type(self.source).__name__)
         self.source.check(place["source"])
+
+    def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
+        self.check(place)
         self._nowhere()
-        self._pending = place
         self._skipped = skipped
+        self._usual = place.get("usual")
+        if place["pass"] < 0:
+            return
+        self._pending = place
         self._attach = attach
+        if place["ended"]:  # now, so that what the program does at the beginning of the next epoch comes after it
+            self.source.load(place["source"], place["pass"], place["index"], True, attach)
 
     def __iter__(self) -> Iterator[Any]:
         """An iterator for the trainer: the rest of the pass where it resumes, then whole passes."""
@@ -114,33 +164,34 @@ class Feed:
             for _ in range(self._skipped):
                 yield PLACEHOLDER
         self._skipped = 0
-        self._begin()
-        token = self._token
+        token = self._token = object()
+        if not self._is_begun():
+            return
         while token is self._token:  # else a later iterator has taken over
-            if self._handed > self._trained:
-                self._places[self._handed] = self._here()
             try:
-                batch = self.source.next()
+                batch = self._next()
             except StopIteration:
-                self._ended = True
                 return
             self._index += 1
             self._handed += 1
+            self._in_epoch += 1
             yield tuple(batch) if isinstance(batch, list) else batch
 
     def caught_up(self) -> None:
         self._skipped = 0
 
-    def trained(self, batches: int) -> None:
-        self._trained = min(self._trained + batches, self._handed)
+    def trained(self, batches: int) -> int:
+        batches = min(batches, self._handed - self._trained)
+        self._trained += batches
         for count in [count for count in self._places if count < self._trained]:
             del self._places[count]
+        return batches
 
     def place(self) -> dict[str, Any]:
         if self._pending is not None:
             return self._pending
         if self._trained == self._handed:
-            return self._here()
+            return self._here_or_at_the_end()
         if self.source.tracked() is not None:
             raise UnsupportedError(
                 "the trainer has read further than it has trained, and this data can tell where it is only now",
@@ -154,34 +205,131 @@ class Feed:
     def is_read(self) -> bool:
         return self._handed > 0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all batches of the pass have been trained."""
+        if self._skipped:
+            return False
+        if self._pending is not None:
+            return bool(self._pending["ended"])
+        return self._handed == self._trained and self._number >= 0 and self._is_over()
+
     def tracked(self) -> Any:
-        return self.source.tracked()
+        # Until a resumed place is read from, the state is in the stand-in; the source has an iterator of before, if any.
+        return None if self._pending is not None else self.source.tracked()
 
     def stand_in(self) -> Any:
         return self.source.stand_in()
 
     def _nowhere(self) -> None:
         self._number = -1
-        self._index = self._handed = self._trained = self._skipped = 0
+        self._index = self._handed = self._trained = self._skipped = self._in_epoch = 0
         self._ended = False
         self._places = {}
         self._pending = None
+        self._ahead = None
         self._token = object()
 
-    def _begin(self) -> None:
-        self._token = object()
+    @property
+    def _goes_on(self) -> bool:
+        """Whether a pass goes on in the next epoch."""
+        return self._steps is not None and self._steps != self.length and not self.source.is_stream
+
+    def _is_begun(self) -> bool:
+        """Goes to where the trainer's new iterator begins; false if it has nothing to give in this epoch."""
         place, self._pending = self._pending, None
         if place is not None:
             self._number, self._index, self._ended = place["pass"], place["index"], place["ended"]
-            if self._number >= 0:
-                self.source.load(place["source"], self._number, self._index, self._ended, self._attach)
             if not self._ended:
-                return
+                self.source.load(place["source"], self._number, self._index, False, self._attach)
+                if "random" in place:
+                    set_random_state(place["random"])
+                return True
+            if self._in_epoch and not self._may_go_on():
+                return False
+        elif self._goes_on and self._number >= 0 and not self._is_over():
+            return True
+        self._begin_pass()
+        return True
+
+    def _begin_pass(self) -> None:
+        if self._number >= 0 and self._is_over() and not self._ended:
+            self.source.finish()
+        self._ahead = None
         self._number += 1
         self._index = 0
         self._ended = False
         self.source.begin(self._number)
 
+    def _next(self) -> Any:
+        """The next batch of this pass, or of the next one where that is to be read by the same iterator.
+
+        Raises:
+            StopIteration: There is none for the trainer's iterator.
+        """
+        if self._ahead is not None:
+            (batch, _), self._ahead = self._ahead, None
+            return batch
+        note = self._handed if self._handed > self._trained else None
+        if note is not None:
+            # What comes next draws from the random state of now, and not from that at the time of the save.
+            self._places[note] = {**self._here(), "random": random_state()}
+        while True:
+            if not self._is_over():
+                try:
+                    return self.source.next()
+                except StopIteration:
+                    self._end()
+                    if note is not None:
+                        self._places[note] = self._here()
+            if self._index == 0 or not self._may_go_on():
+                raise StopIteration
+            self._begin_pass()
+
+    def _is_over(self) -> bool:
+        return self._ended or (self.length is not None and self._index >= self.length)
+
+    def _may_go_on(self) -> bool:
+        if not self._goes_on:
+            return False
+        assert self._steps is not None
+        return self.length is None or self._one_iterator or self._in_epoch == 0 or self._in_epoch >= self._steps
+
+    def _end(self) -> None:
+        self._ended = True
+        if self.length is not None or self._steps is not None or self.source.is_stream:
+            return
+        if self._usual is None:
+            self._usual = self._index
+        elif self._usual != self._index:
+            warn(
+                f"passes over this data have {self._usual} batches and {self._index}, of which Keras expects one number: epochs "
+                "of a resumed run may have other batches; give fit() steps_per_epoch"
+            )
+
+    def _here_or_at_the_end(self) -> dict[str, Any]:
+        if self._ahead is not None:
+            return self._ahead[1]
+        here = self._here()
+        if not self.source.looks_ahead or self.length is not None or self._number < 0 or self._ended:
+            return here
+        try:
+            self._ahead = self.source.next(), here
+        except StopIteration:
+            self._end()
+            return self._here()
+        return here
+
     def _here(self) -> dict[str, Any]:
-        ended = self._ended or (self.length is not None and self._index >= self.length)
-        return {"pass": self._number, "index": self._index, "ended": ended, "source": self.source.save()}
+        if not self._ended and self._is_over() and self._number >= 0:
+            self.source.finish()
+            self._ended = True
+        state = self.source.save_end() if self._ended else self.source.save()
+        return {
+            "kind": type(self.source).__name__,
+            "pass": self._number,
+            "index": self._index,
+            "ended": self._ended,
+            "usual": self._usual,
+            "source": state,
+        }

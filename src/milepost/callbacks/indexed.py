@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import abc
 import secrets
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from milepost.callbacks.batches import leaves, map_leaves
+from milepost.callbacks.fingerprints import array_fingerprint
+from milepost.callbacks.own_state import OwnState
 from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, state_of
 from milepost.errors import MismatchError, UnsupportedError
+
+_NAMES: Final = {
+    "length": "another number of batches",
+    "batch_size": "another batch_size",
+    "shuffle": "another shuffle",
+    "arrays": "other values, types or shapes",
+}
 
 
 class IndexedSource(Source):
@@ -19,6 +28,7 @@ class IndexedSource(Source):
     def __init__(self, length: int, shuffle: bool, seed: int | None) -> None:
         self.length = length
         self._shuffle = shuffle
+        self._given = seed
         self._seed = secrets.randbits(63) if seed is None else seed
         self._number = 0
         self._index = 0
@@ -38,17 +48,30 @@ class IndexedSource(Source):
         return self.batch(self._number, self._index - 1)
 
     def save(self) -> Any:
-        return {"seed": self._seed, "length": self.length}
+        return {"seed": self._seed, **self._facts()}
 
     def check(self, state: Any) -> None:
-        if state["length"] != self.length:
+        for name, found in self._facts().items():
+            if state.get(name, found) != found:
+                raise MismatchError(
+                    f"the data has {_NAMES[name]} than when this checkpoint was saved",
+                    key="data",
+                    expected=state[name],
+                    found=found,
+                    remedy="resume with the same data, batch_size and shuffle, or start in another directory",
+                )
+        if self._given is not None and self._given != state["seed"]:
             raise MismatchError(
-                "the data has another number of batches than when this checkpoint was saved",
+                "the data is shuffled with another seed than when this checkpoint was saved",
                 key="data",
-                expected=state["length"],
-                found=self.length,
-                remedy="resume with the same data and batch_size, or start in another directory",
+                expected=state["seed"],
+                found=self._given,
+                remedy="resume with the same seed or without one, or start in another directory",
             )
+
+    def _facts(self) -> dict[str, Any]:
+        """What must not change, by the keys of `_NAMES`."""
+        return {"length": self.length, "shuffle": self._shuffle}
 
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
         self._seed = state["seed"]
@@ -81,7 +104,11 @@ class ArraySource(IndexedSource):
         self._data = data
         self._batch_size = batch_size
         self._permutation: tuple[tuple[int, int] | None, np.ndarray[Any, Any]] = (None, np.arange(0))
+        self._arrays = [list(map(_listed, array_fingerprint(leaf))) for leaf in leaves(data)]
         super().__init__(-(-self._rows // batch_size), shuffle, seed)
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "batch_size": self._batch_size, "arrays": self._arrays}
 
     def batch(self, number: int, index: int) -> Any:
         which = (self._seed, number)
@@ -102,6 +129,7 @@ class SequenceSource(IndexedSource):
         for name in ("on_epoch_begin", "on_epoch_end"):
             if self._state is None and _is_overridden(dataset, name):
                 raise cannot_be_positioned(dataset, f"its {name}() changes it in a way that is not saved")
+        self._held = None if self._state else OwnState(dataset)
         self._dataset = dataset
         self._permutation: tuple[tuple[int, int] | None, np.ndarray[Any, Any]] = (None, np.arange(0))
         self._is_open = False
@@ -128,23 +156,32 @@ class SequenceSource(IndexedSource):
         return self._dataset[int(self._permutation[1][index])]
 
     def save(self) -> Any:
-        return {**super().save(), "open": self._is_open, "state": self._state[0]() if self._state else None}
+        state = self._held.now() if self._held else self._state[0]() if self._state else None
+        return {**super().save(), "open": self._is_open, "held" if self._held else "state": state}
 
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
         super().load(state, number, index, ended, attach)
-        if self._state is not None:
-            self._state[1](state["state"])
+        self._put(state)
         self._is_open = state["open"]
 
     def reset(self, state: Any) -> None:
+        self._put(state)
+        self._is_open = False
+
+    def _put(self, state: Any) -> None:
         if self._state is not None:
             self._state[1](state["state"])
-        self._is_open = False
+        elif self._held is not None:
+            self._held.put(state.get("held", {}))
 
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
             _call(self._dataset, "on_epoch_end")
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _call(data: Any, name: str) -> None:

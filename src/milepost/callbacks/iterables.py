@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
+from milepost.adapters.loaders import (
+    forget_start,
+    is_loader,
+    is_of_torchdata,
+    loses_its_place,
+    start_afresh,
+    stop_workers,
+)
 from milepost.callbacks.batches import checksum
 from milepost.callbacks.indexed import SequenceSource
+from milepost.callbacks.own_state import OwnState
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, state_of
 from milepost.checkpoint import Checkpoint
@@ -20,41 +29,95 @@ from milepost.storage import MemoryStorage
 class StatefulSource(Source):
     """An iterable or iterator that saves its own state: ``get_state``, ``state_dict`` or ``serialize``."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, own: tuple[Callable[[], Any], Callable[[Any], Any]]) -> None:
         self._data = data
+        self._get, self._put = own
         self.length = _length(data)
+        self._initial = self._get()
         self._iterator: Iterator[Any] | None = None
+        self._is_new = False
+        self.is_stream = hasattr(data, "__next__")
+        self.looks_ahead = not self.is_stream
 
     def begin(self, number: int) -> None:
         self._iterator = iter(self._data)
+        self._is_new = not self.is_stream
 
     def next(self) -> Any:
         assert self._iterator is not None
-        return next(self._iterator)
+        is_new, self._is_new = self._is_new, False
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            if not is_new:
+                raise
+            batch = self._first()
+        forget_start(self._data)
+        return batch
+
+    def finish(self) -> None:
+        if self._iterator is None or self.is_stream:
+            return
+        before = self._get()
+        if next(self._iterator, _END) is not _END:
+            self._put(before)
 
     def save(self) -> Any:
-        state = self._state()
-        return None if state is None else state[0]()
+        return self._get()
 
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
-        own = state_of(self._data)
-        if own is not None:
-            own[1](state)
-            self._iterator = None if ended else iter(self._data)
-        elif not ended:
-            self._iterator = iter(self._data)
-            held = self._state()
-            assert held is not None, "make_source() looked"
-            held[1](state)
+        self._put(state)
+        self._iterator = None if ended else iter(self._data)
+        self._is_new = False
 
     def reset(self, state: Any) -> None:
-        own = state_of(self._data)
-        if own is not None:
-            own[1](state)
+        self._put(state)
         self._iterator = None
 
-    def _state(self) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
-        return state_of(self._data) or (None if self._iterator is None else state_of(self._iterator))
+    def _first(self) -> Any:
+        """The first batch of a pass, where the iterator for it was at its end: it was that of the pass before."""
+        forget_start(self._data)
+        self._iterator = iter(self._data)
+        batch = next(self._iterator, _END)
+        if batch is not _END:
+            return batch
+        self._put(self._initial)
+        self._iterator = iter(self._data)
+        return next(self._iterator)
+
+
+class LoaderSource(StatefulSource):
+    """A loader of torchdata that saves where it is, and whose data set and samplers may change beside that.
+
+    These are put into the state of the beginning of the pass before the loader is restored, since it may read the pass
+    again up to the place, and into the state of the place after that.
+    """
+
+    def __init__(self, data: Any, own: tuple[Callable[[], Any], Callable[[Any], Any]]) -> None:
+        self._held = OwnState(data, trusted=True, random_only=not is_loader(data))
+        super().__init__(data, own)
+        self._begun: dict[str, Any] = {}
+
+    def begin(self, number: int) -> None:
+        self._begun = self._held.now()
+        super().begin(number)
+
+    def save(self) -> Any:
+        return {"loader": super().save(), "begun": self._begun, "held": self._held.now()}
+
+    def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
+        if "loader" not in state:  # as it was saved first
+            super().load(state, number, index, ended, attach)
+            return
+        self._begun = state["begun"]
+        self._held.put(self._begun)
+        if not ended or not start_afresh(self._data):
+            super().load(state["loader"], number, index, ended, attach)
+        self._held.put(state["held"])
+
+    def reset(self, state: Any) -> None:
+        self._held.reset()
+        super().reset(state["loader"])
 
 
 class Iterators:
@@ -78,6 +141,11 @@ class Iterators:
         self.made += 1
         self.current = iter(self._data)
         return self.current
+
+    def again(self, begin: Callable[[Any], None]) -> None:
+        """Begins the next one in the place of the last, which the trainer holds."""
+        self.made += 1
+        begin(self.current)
 
     def restored(self, number: int, attach: Attach | None) -> Iterator[Any] | None:
         """Stands where ``number`` iterators have been made, the last of which is restored unless it was at its end."""
@@ -131,18 +199,25 @@ class TrackedSource(Source):
 
 
 class ReplayedSource(Source):
-    """An iterable that gives the same batches again when it is read again from the same random state."""
+    """An iterable that gives the same batches again when it is read again from the same state.
 
-    def __init__(self, data: Any) -> None:
+    That is the random state of the program, and what the iterable holds itself; both are kept as they were at the
+    beginning of each pass. Where iterators of the iterable have state, they are given it, and nothing is read again.
+    """
+
+    def __init__(self, data: Any, own: OwnState) -> None:
         self._data = data
+        self._own = own
         self.length = _length(data)
         self._random: dict[str, Any] = {}
+        self._held: dict[str, Any] = {}
         self._iterator: Iterator[Any] | None = None
         self._last: Any = None
 
     def begin(self, number: int) -> None:
-        self._random = self._all_random_state()
-        self._iterator = iter(self._data)
+        self._random = random_state()
+        self._held = self._own.now()
+        self._start()
         self._last = None
 
     def next(self) -> Any:
@@ -150,21 +225,59 @@ class ReplayedSource(Source):
         self._last = next(self._iterator)
         return self._last
 
+    def finish(self) -> None:
+        if self._iterator is not None:
+            next(self._iterator, None)
+
     def save(self) -> Any:
-        return {"random": self._random, "last": None if self._last is None else checksum(self._last)}
+        position = self._position()
+        return {
+            "random": self._random,
+            "held": self._held,
+            "last": None if self._last is None else checksum(self._last),
+            "iterator": None if position is None else position[0](),
+        }
+
+    def save_end(self) -> Any:
+        return {"held": self._own.now()}
 
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
         if ended:
+            if "held" in state:  # else it was saved before milepost kept it
+                self._own.put(state["held"])
             return
         now = random_state()
-        self._set_random_state(state["random"])
+        set_random_state(state["random"])
         self._random = state["random"]
+        self._held = state.get("held", {})
+        self._own.put(self._held)
+        self._start()
+        own = self._position()
+        if own is not None and state.get("iterator") is not None:
+            own[1](state["iterator"])
+        else:
+            self._read_again(index, state["last"])
+        set_random_state(now)
+
+    def reset(self, state: Any) -> None:
+        self._own.reset()
+        self._iterator = None
+
+    def _start(self) -> None:
+        stop_workers(self._data)
         self._iterator = iter(self._data)
+
+    def _position(self) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+        """How the state of the iterator is got and set, if it has any."""
+        return None if self._iterator is None or is_loader(self._data) else state_of(self._iterator)
+
+    def _read_again(self, index: int, last: int | None) -> None:
+        assert self._iterator is not None
         count = 0
         for batch in itertools.islice(self._iterator, index):
             self._last = batch
             count += 1
-        if count != index or (index and checksum(self._last) != state["last"]):
+        if count != index or (index and checksum(self._last) != last):
             raise MismatchError(
                 "the data did not come out again as it was when this checkpoint was saved",
                 key="data",
@@ -173,19 +286,9 @@ class ReplayedSource(Source):
                 remedy="make it deterministic given the random state of Python, NumPy and PyTorch, or have it save its "
                 "own state: get_state() and set_state(), or state_dict() and load_state_dict()",
             )
-        set_random_state(now)
 
-    def _all_random_state(self) -> dict[str, Any]:
-        state = random_state()
-        generator: Any = getattr(self._data, "generator", None)
-        if hasattr(generator, "get_state"):  # of a DataLoader
-            state["generator"] = generator.get_state()
-        return state
 
-    def _set_random_state(self, state: dict[str, Any]) -> None:
-        set_random_state(state)
-        if "generator" in state:
-            self._data.generator.set_state(state["generator"])
+_END: Final = object()
 
 
 def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
@@ -198,22 +301,24 @@ def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
         return SequenceSource(data, shuffle, seed)
     if not hasattr(data, "__iter__"):
         raise cannot_be_positioned(data, "it is neither arrays nor an iterable of batches")
-    if state_of(data) is not None:
-        return StatefulSource(data)
+    own = None if loses_its_place(data) else state_of(data)
+    if own is not None:
+        return LoaderSource(data, own) if is_of_torchdata(data) else StatefulSource(data, own)
     if hasattr(data, "__next__"):
         if adapter_of(data) is not None:
             return TrackedSource(data)
         raise cannot_be_positioned(data, "an iterator without state cannot be read twice")
-    iterator = None if _is_loader(data) else iter(data)
-    if iterator is not None and state_of(iterator) is not None:
-        return StatefulSource(data)
-    if iterator is not None and adapter_of(iterator) is not None:
-        return TrackedSource(data)
-    return ReplayedSource(data)
-
-
-def _is_loader(data: Any) -> bool:
-    return any(base.__name__ == "DataLoader" and base.__module__.startswith("torch.") for base in type(data).__mro__)
+    held = OwnState(data)
+    if not is_loader(data):
+        now = random_state()
+        iterator = iter(data)
+        held.reset()
+        set_random_state(now)
+        if iterator is data:
+            raise cannot_be_positioned(data, "an iterator without state cannot be read twice")
+        if state_of(iterator) is None and adapter_of(iterator) is not None:
+            return TrackedSource(data)
+    return ReplayedSource(data, held)
 
 
 def _length(data: Any) -> int | None:

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
 from milepost.callbacks.checkpoints import FitCheckpoints
+from milepost.callbacks.compiled import compiled
 from milepost.callbacks.feed import Feed
 from milepost.callbacks.resumable import Trainer
+from milepost.callbacks.running import RunningFit
 from milepost.callbacks.tensorflow_data import dataset_of, trace
 from milepost.errors import warn
 
 
-class _Counters:
-    """What Keras 2 asks for the epoch and the batch to begin with."""
+class FirstEpoch:
+    """What Keras 2 asks, once, for the epoch and the batch to begin with.
 
-    def __init__(self, epoch: int) -> None:
+    Args:
+        model: The model.
+        epoch: The epoch.
+        fit: The call of ``fit()`` that it is for; others begin where they are told to.
+    """
+
+    def __init__(self, model: Any, epoch: int, fit: RunningFit) -> None:
+        self._model = model
         self._epoch = epoch
+        self._fit = fit
+        self.replaced = getattr(model, "_training_state", None)
+        model._training_state = self
 
-    def maybe_load_initial_counters_from_ckpt(self, *_: Any, **__: Any) -> tuple[int, int]:
-        return self._epoch, 0
+    def maybe_load_initial_counters_from_ckpt(self, steps: Any, initial_epoch: int, *_: Any, **__: Any) -> Any:
+        """The epoch and the batch."""
+        asking = sys._getframe(2)  # fit() asks through a method of the model
+        self.remove()
+        return (self._epoch if self._fit.is_called_from_it(asking) else initial_epoch), 0
+
+    def remove(self) -> None:
+        """Gives the model back what it had in this place."""
+        self._model._training_state = self.replaced
 
 
 def _warn_of_stateful_random_numbers(model: Any) -> None:
@@ -41,21 +61,43 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
 
     class Keras2Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         def _trainer(self) -> Trainer:
-            return Trainer(keras.backend.floatx(), in_tensorflow=True)
+            return Trainer(keras.backend.floatx(), in_tensorflow=True, one_iterator=True)
 
         def _readable(self, data: Any) -> Any:
             self._dataset = dataset_of(data) if isinstance(data, Feed) else data
             return self._dataset
 
         def _continue_at_epoch(self, epoch: int) -> None:
-            self.model._training_state = _Counters(epoch)
+            FirstEpoch(self.model, epoch, self._running)
 
         def _leave_epoch_to_fit(self) -> None:
-            self.model._training_state = None
+            state = getattr(self.model, "_training_state", None)
+            if isinstance(state, FirstEpoch):
+                state.remove()
 
-        def on_train_begin(self, logs: Any = None) -> None:
+        def _without_effect(self) -> Any:
+            return keras.callbacks.Callback()
+
+        def set_model(self, model: Any) -> None:
+            super().set_model(model)
+            self._program = compiled(model)  # before any callback changes it
+
+        def _begin(self) -> None:
             _warn_of_stateful_random_numbers(self.model)
-            super().on_train_begin(logs)
+            super()._begin()
+
+        def _place_of_trainer(self) -> dict[str, Any] | None:
+            reader = self._running.reader
+            if reader is None:
+                return None
+            return {"length": reader._inferred_steps, "is over": reader._insufficient_data}
+
+        def _set_place_of_trainer(self, place: dict[str, Any]) -> None:
+            reader = self._running.reader
+            if reader is not None:
+                if reader._inferred_steps is None:
+                    reader._inferred_steps = place["length"]
+                reader._insufficient_data = place["is over"]
 
         def _other_objects(self) -> dict[str, Any]:
             # Keras 2 keeps compiled metrics where TensorFlow's tracking does not look.

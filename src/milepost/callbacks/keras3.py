@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,12 +10,34 @@ import keras
 
 from milepost.adapters.keras.private import DataAdapter, data_adapter_utils, global_seed_generator
 from milepost.callbacks.checkpoints import FitCheckpoints
+from milepost.callbacks.compiled import compiled
 from milepost.callbacks.feed import PLACEHOLDER, Feed
 from milepost.callbacks.resumable import Trainer
+from milepost.callbacks.running import RunningFit
+
+
+class PassLength(int):
+    """How many batches a pass has, which asks the feed whether so many were read.
+
+    Keras counts batches from where ``fit()`` began, to see where a pass ends within an epoch or between two. That may be in
+    the middle of a pass, and steps beyond its end would fail.
+    """
+
+    _feed: Feed
+
+    def __new__(cls, feed: Feed) -> PassLength:
+        self = super().__new__(cls, feed.length or 0)
+        self._feed = feed
+        return self
+
+    def __le__(self, seen: int) -> bool:
+        return seen > 0 and self._feed.is_over
 
 
 class FeedAdapter(DataAdapter):  # type: ignore[misc]
     """How Keras' trainers read a feed."""
+
+    is_of_resumable = True
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -42,7 +65,7 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
 
     @property
     def num_batches(self) -> int | None:
-        return self._feed.length
+        return None if self._feed.length is None else PassLength(self._feed)
 
     @property
     def batch_size(self) -> None:
@@ -57,6 +80,28 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
         return None
 
 
+class FirstEpoch:
+    """The epoch that ``fit()`` begins with, which it asks for once: whether there is one, and then which.
+
+    Args:
+        model: The model.
+        epoch: The epoch.
+        fit: The call of ``fit()`` that it is for; others begin where they are told to.
+    """
+
+    def __init__(self, model: Any, epoch: int, fit: RunningFit) -> None:
+        self._model = model
+        self._epoch = epoch
+        self._fit = fit
+
+    def __bool__(self) -> bool:
+        self._model._initial_epoch = None
+        return self._fit.is_called_from_it(sys._getframe(1))
+
+    def __index__(self) -> int:
+        return self._epoch
+
+
 class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc]
     """`FitCheckpoints` under the trainers of Keras 3."""
 
@@ -68,11 +113,19 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         self._given = FeedAdapter(data) if isinstance(data, Feed) else data
         return self._given
 
+    def _without_effect(self) -> Any:
+        return keras.callbacks.Callback()
+
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)
+        self._program = compiled(model)  # before any callback changes it
+
     def _continue_at_epoch(self, epoch: int) -> None:
-        self.model._initial_epoch = epoch
+        self.model._initial_epoch = FirstEpoch(self.model, epoch, self._running)
 
     def _leave_epoch_to_fit(self) -> None:
-        self.model._initial_epoch = None
+        if isinstance(self.model._initial_epoch, FirstEpoch):
+            self.model._initial_epoch = None
 
     def _make_everything(self) -> None:
         if keras.backend.backend() == "tensorflow":
@@ -83,6 +136,40 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
             )
             assert self._data is not None
             self._data.rewind()
+
+    def _place_of_trainer(self) -> dict[str, Any] | None:
+        reader = self._reader()
+        if reader is None:
+            return None
+        begun = reader.steps_per_epoch is not None and reader._current_iterator is not None
+        length = None if reader._num_batches is None else int(reader._num_batches)
+        return {"seen": reader._steps_seen if begun else None, "length": length}
+
+    def _set_place_of_trainer(self, place: dict[str, Any]) -> None:
+        reader = self._reader()
+        if reader is None:
+            return
+        if reader._num_batches is None:
+            reader._num_batches = place["length"]
+        if reader.steps_per_epoch is not None and place["seen"] is not None:
+            reader._current_iterator = iter(reader._get_iterator())
+            reader._steps_seen = place["seen"]
+
+    def _batches_in_step(self, counted: int) -> int:
+        reader = self._reader()
+        if reader is None or reader._num_batches is None:
+            return counted
+        missing: int = reader._steps_seen - reader._num_batches
+        return max(0, counted - max(0, missing))
+
+    def _is_last_step(self, end: int) -> bool:
+        reader = self._reader()
+        at_end = reader is not None and reader._num_batches is not None and reader._steps_seen >= reader._num_batches
+        return at_end or super()._is_last_step(end)
+
+    def _reader(self) -> Any:
+        """What reads the data for ``fit()``."""
+        return self._running.reader
 
     def _other_objects(self) -> dict[str, Any]:
         return {"seed": global_seed_generator()}

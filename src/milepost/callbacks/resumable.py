@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from milepost.callbacks.batches import leaves, map_leaves
+from milepost.callbacks.class_weights import WeightedSource, with_class_weights
 from milepost.callbacks.feed import Data, Feed
 from milepost.callbacks.indexed import ArraySource
 from milepost.callbacks.iterables import TrackedSource, make_source
@@ -23,15 +26,22 @@ class Trainer:
         floatx: The type to which arrays of floating-point numbers are converted.
         in_tensorflow: Whether it reads ``tf.data``.
         placeholders: Whether it reads a batch for every step, trained or not.
+        one_iterator: Whether it reads all epochs from one iterator where they have another number of steps than passes.
     """
 
     floatx: str
     in_tensorflow: bool
     placeholders: bool = False
+    one_iterator: bool = False
 
 
 def make_feed(
-    data: tuple[Any, Any, Any], batch_size: int, shuffle: bool, seed: int | None, trainer: Trainer
+    data: tuple[Any, Any, Any],
+    batch_size: int,
+    shuffle: bool,
+    seed: int | None,
+    trainer: Trainer,
+    class_weight: Mapping[int, float] | None = None,
 ) -> tuple[Data, Any]:
     """Makes data resumable.
 
@@ -41,6 +51,7 @@ def make_feed(
         shuffle: For arrays, and for batches that are made by number.
         seed: Of the shuffling.
         trainer: Who will read it.
+        class_weight: The weight of the rows of each class.
 
     Returns:
         What the callback asks, and what the trainer reads: the same `Feed`, or a ``tf.data.Dataset``.
@@ -50,6 +61,8 @@ def make_feed(
     """
     x = data[0]
     if _is_arrays(data):
+        if class_weight is not None:
+            data = with_class_weights(data, class_weight, trainer.floatx)
         packed = data[: 3 if data[2] is not None else 2 if data[1] is not None else 1]
         arrays = map_leaves(lambda leaf: _array(leaf, trainer.floatx), packed)
         source: Source = ArraySource(arrays, batch_size, shuffle, seed)
@@ -61,16 +74,30 @@ def make_feed(
             found=f"a {type(x).__name__} with y or sample_weight",
         )
     elif is_dataset(x):
-        from milepost.callbacks.tensorflow_data import DatasetFeed, copy_of, warn_of_shuffles
+        from milepost.callbacks import tensorflow_data
 
-        warn_of_shuffles(x)
+        tensorflow_data.warn_of_shuffles(x)
+        if class_weight is not None:
+            x = tensorflow_data.weighted_dataset(x, class_weight, trainer.floatx)
         if trainer.in_tensorflow:
-            observed = DatasetFeed(x)
+            observed = tensorflow_data.DatasetFeed(x)
             return observed, observed.dataset
-        source = TrackedSource(x, copy_of(x))
+        copy = tensorflow_data.copy_of(x)
+        tensorflow_data.must_be_saved(x if copy is None else copy)
+        source = TrackedSource(x, copy)
+    elif hasattr(x, "shape") or _is_numbers(x):
+        raise UnsupportedError(
+            "this is neither dense arrays nor batches",
+            key="data",
+            expected="arrays of one length, or an iterable of batches",
+            found=f"a {type(x).__name__}" + (" of numbers or text" if _is_numbers(x) else ""),
+            remedy="convert it with numpy.asarray(), or pass a tf.data.Dataset of it",
+        )
     else:
         source = make_source(x, shuffle, seed)
-    feed = Feed(source, trainer.placeholders)
+        if class_weight is not None:
+            source = WeightedSource(source, class_weight, trainer.floatx)
+    feed = Feed(source, trainer.placeholders, trainer.one_iterator)
     return feed, feed
 
 
@@ -86,6 +113,16 @@ def _is_arrays(data: Any) -> bool:
     return bool(found) and all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in found)
 
 
+def _is_numbers(data: Any) -> bool:
+    """Whether these are lists in which there is no array."""
+    if not isinstance(data, (list, tuple)) or not data:
+        return False
+    return all(isinstance(leaf, (int, float, str, bytes)) for leaf in itertools.islice(leaves(data), 100))
+
+
 def _array(leaf: Any, floatx: str) -> np.ndarray[Any, Any]:
-    array = np.asarray(leaf.detach().cpu() if hasattr(leaf, "detach") else leaf)
+    if hasattr(leaf, "detach"):  # a tensor of PyTorch, whose shorter floats NumPy does not know
+        leaf = leaf.detach().cpu()
+        leaf = leaf.float() if str(leaf.dtype) == "torch.bfloat16" else leaf
+    array = np.asarray(leaf)
     return array.astype(floatx, copy=False) if array.dtype.kind == "f" else array

@@ -8,17 +8,22 @@ from the seeds of the dataset: ``shuffle`` needs one, or ``tf.random.set_seed``,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from milepost.adapters.tensorflow.private import iterator_resource
 from milepost.callbacks.batches import leaves, map_leaves
-from milepost.callbacks.feed import Feed
+from milepost.callbacks.class_weights import targets_of
+from milepost.callbacks.feed import Feed, other_kind
 from milepost.callbacks.iterables import Iterators
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach
-from milepost.errors import warn
+from milepost.checkpoint import Checkpoint
+from milepost.engine.options import CheckpointOptions
+from milepost.errors import MilepostError, MismatchError, UnsupportedError, warn
+from milepost.storage import MemoryStorage
 
 
 def dataset_of(feed: Feed) -> Any:
@@ -33,23 +38,33 @@ def dataset_of(feed: Feed) -> Any:
     options.experimental_optimization.apply_default_optimizations = False
     options.experimental_optimization.inject_prefetch = False
     dataset = dataset.with_options(options)
-    if feed.length is not None:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(feed.length))
-    return dataset
+    if feed.length is None:
+        return dataset
+    # This is asked for the length of an epoch. It is not asserted, since a resumed pass has fewer batches.
+    length = tf.constant(feed.length, tf.int64)
+    return _with_methods(dataset, cardinality=lambda _: length, __len__=lambda _: feed.length)
 
 
 class DatasetFeed:
-    """A run's way through a dataset, whose iterators TensorFlow saves."""
+    """A run's way through a dataset, whose iterators TensorFlow saves.
+
+    Raises:
+        UnsupportedError: TensorFlow cannot save its iterators.
+    """
 
     def __init__(self, dataset: Any) -> None:
-        self._iterators = Iterators(dataset, copy_of(dataset))
+        copy = copy_of(dataset)
+        must_be_saved(dataset if copy is None else copy)
+        self._iterators = Iterators(dataset, copy)
         self._cardinality = int(dataset.cardinality())
         self._steps: int | None = None
         self._is_asked = False
         self._is_unread = False
         self._is_read = False
+        self._is_resumed = False
         self._count = 0
-        self.dataset = self._observed(dataset)
+        self.dataset = _with_methods(dataset, __iter__=lambda _: self._iterator())
+        self._data = dataset
 
     @property
     def is_read(self) -> bool:
@@ -58,29 +73,57 @@ class DatasetFeed:
     def start(self, steps: int | None) -> None:
         self._steps = steps
 
+    def begin_epoch(self) -> None:
+        if self._goes_on and self._count >= self._cardinality and not self._is_unread and self._is_resumed:
+            # A trainer that was resumed within a pass counts batches from there, and does not ask for another iterator.
+            self._iterators.again(lambda iterator: begin_again(iterator, self._data))
+            self._count = 0
+
     def rewind(self) -> None:
-        self._is_asked = self._is_unread = self._is_read = False
+        self._is_asked = self._is_unread = self._is_read = self._is_resumed = False
         self._count = 0
 
+    def check(self, place: dict[str, Any]) -> None:
+        if "iterators" not in place:
+            raise other_kind(place.get("kind", "other data"), "a tf.data.Dataset")
+        if place.get("cardinality", self._cardinality) != self._cardinality:
+            raise MismatchError(
+                "the data has another number of batches than when this checkpoint was saved",
+                key="data",
+                expected=place["cardinality"],
+                found=self._cardinality,
+                remedy="resume with the same data and batch_size, or start in another directory",
+            )
+
     def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
+        self.check(place)
         self.rewind()
         goes_on = skipped > 0 or not place["ended"]
         self._iterators.restored(place["iterators"], attach if goes_on else None)
         self._count = place["count"]
-        self._is_unread = goes_on
+        self._is_unread = self._is_resumed = goes_on
 
     def caught_up(self) -> None:
         self._is_unread = False
 
-    def trained(self, batches: int) -> None:
+    def trained(self, batches: int) -> int:
         self._is_read = self._is_asked
         self._is_unread = False
+        if self._cardinality >= 0:
+            batches = max(0, min(batches, self._cardinality - self._count))
         self._count += batches
+        return batches
 
     def place(self) -> dict[str, Any]:
         # Without a number of steps, trainers take a new iterator for each epoch.
         ended = self._steps is None if self._cardinality < 0 else self._count >= self._cardinality
-        return {"iterators": self._iterators.made, "count": self._count, "ended": ended}
+        return {
+            "kind": "tf.data.Dataset",
+            "cardinality": self._cardinality,
+            "iterators": self._iterators.made,
+            "count": self._count,
+            "ended": ended,
+        }
 
     def tracked(self) -> Any:
         return self._iterators.current
@@ -88,24 +131,61 @@ class DatasetFeed:
     def stand_in(self) -> Any:
         return self._iterators.stand_in()
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether a pass goes on in the next epoch."""
+        return self._steps is not None and 0 < self._cardinality != self._steps
+
     def _iterator(self) -> Any:
         """The iterator for the trainer; Keras 2 asks twice before it reads."""
+        if self._is_asked and self._is_read and not self._is_unread:
+            if self._goes_on and 0 < self._count < self._cardinality:
+                return self._iterators.current
+            if self._steps is not None and self._cardinality == tf.data.UNKNOWN_CARDINALITY:
+                raise UnsupportedError(
+                    "the dataset has no more batches within an epoch, and a resumed run would not count them alike",
+                    key="data",
+                    expected=f"{self._steps} batches in each epoch",
+                    found=f"a pass of {self._count} batches",
+                    remedy="give fit() a dataset with repeat(), or no steps_per_epoch",
+                )
         if not self._is_unread:
             self._iterators.new()
             self._count = 0
+            self._is_resumed = False
         self._is_asked = self._is_unread = True
         return self._iterators.current
 
-    def _observed(self, dataset: Any) -> Any:
-        feed = self
-        observed = dataset.with_options(tf.data.Options())  # another object of the same elements
 
-        class Observed(type(observed)):  # type: ignore[misc]
-            def __iter__(self) -> Any:
-                return feed._iterator()
+def must_be_saved(dataset: Any) -> None:
+    """Sees whether the place in a dataset can be saved.
 
-        object.__setattr__(observed, "__class__", Observed)
-        return observed
+    Raises:
+        UnsupportedError: It cannot.
+    """
+    try:
+        Checkpoint(data=iter(dataset)).write("tried", CheckpointOptions(storage=MemoryStorage()))
+    except (tf.errors.OpError, MilepostError) as error:
+        raise UnsupportedError(
+            "no place in this dataset can be found again: TensorFlow cannot save its iterators",
+            key="data",
+            expected="transformations that are made of TensorFlow's own operations without state",
+            found=str(error).partition("\n")[0],
+            remedy="read it through a class with __iter__(), get_state() and set_state(), and pass an object of that",
+        ) from error
+
+
+def begin_again(iterator: Any, dataset: Any) -> None:
+    """Lets an iterator that was read to its end read a dataset from its beginning."""
+    resource = iterator_resource(iterator)
+    tf.raw_ops.MakeIterator(dataset=tf.data.experimental.to_variant(dataset), iterator=resource)
+
+
+def _with_methods(dataset: Any, **methods: Any) -> Any:
+    """A dataset of the same elements, with methods of its own."""
+    other = dataset.with_options(tf.data.Options())
+    object.__setattr__(other, "__class__", type("Observed", (type(other),), {"is_of_resumable": True, **methods}))
+    return other
 
 
 def warn_of_shuffles(dataset: Any) -> None:
@@ -165,6 +245,24 @@ def _common(specs: list[Any]) -> Any:
     pairs = zip(found[0], found[-1], strict=True)
     merged = iter([first.most_specific_common_supertype([last]) or first for first, last in pairs])
     return map_leaves(lambda _: next(merged), specs[0])
+
+
+def weighted_dataset(dataset: Any, class_weight: Mapping[int, float], floatx: str) -> Any:
+    """A dataset of batches ``(x, y)`` as one of ``(x, y, sample_weight)``."""
+    kinds, weights = tf.constant(list(class_weight), tf.int32), tf.constant(list(class_weight.values()), floatx)
+
+    def weigh(*batch: Any) -> Any:
+        targets = targets_of(batch)
+        if targets.shape.rank is not None and targets.shape.rank > 1:
+            wide = targets.shape[-1] != 1
+            targets = tf.argmax(targets, axis=-1) if wide else tf.squeeze(targets, axis=-1)
+        if targets.dtype.is_floating:
+            targets = tf.round(targets)
+        hits = tf.cast(targets, tf.int32)[..., tf.newaxis] == kinds
+        found = tf.reduce_sum(tf.where(hits, weights, tf.zeros_like(weights)), axis=-1)
+        return (*batch, tf.where(tf.reduce_any(hits, axis=-1), found, tf.ones_like(found)))
+
+    return dataset.map(weigh)
 
 
 def trace(function: Any, dataset: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from milepost.errors import warn
@@ -63,9 +64,14 @@ class TerminationSignal:
         self._installed = False
         self._previous: Any = None
 
-    def install(self) -> None:
-        """Begins to catch the signal, which Python allows in the main thread only."""
+    def install(self, is_running: Callable[[], bool] = lambda: True) -> None:
+        """Begins to catch the signal, which Python allows in the main thread only.
+
+        Args:
+            is_running: Whether there is still somebody to whom it matters; the previous handler gets the signal otherwise.
+        """
         self.received = False
+        self._is_running = is_running
         if self._installed:
             return
         if threading.current_thread() is not threading.main_thread():
@@ -78,11 +84,13 @@ class TerminationSignal:
         """Puts the previous handler back."""
         if self._installed:
             self._installed = False
+            if signal.getsignal(signal.SIGTERM) != self._handle:  # somebody else's by now
+                return
             # None stands for a handler that was not installed from Python, and cannot be put back.
             signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
 
     def _handle(self, number: int, frame: Any) -> None:
-        if self.received:  # a second signal is not for this one: fit() may have ended with an exception
+        if self.received or not self._is_running():  # a second signal, or one after fit() has ended with an exception
             self.remove()
             signal.raise_signal(number)
         self.received = True

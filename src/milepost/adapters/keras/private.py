@@ -70,6 +70,16 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "keras.Model": {
         "_initial_epoch": "the epoch that fit() begins with",
     },
+    "reader of fit()": {
+        "_current_iterator": "the iterator that it reads, which goes on in the next epoch",
+        "_get_iterator": "makes one",
+        "_num_batches": "the length of a pass, or what it has found out to be one",
+        "_steps_seen": "how much of the iterator it has read",
+    },
+    "keras.callbacks.SwapEMAWeights": {
+        "_ema_weights_in_model": "whether the averages are in the model",
+        "_finalize_ema_values": "what it does at the end of the last epoch",
+    },
     "keras.layers.Layer": {
         "_layers": "the layers that an object holds",
     },

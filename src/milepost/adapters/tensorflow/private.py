@@ -40,6 +40,12 @@ DictWrapper: Any = type(tf.__internal__.tracking.wrap({}))
 TupleWrapper: Any = type(tf.__internal__.tracking.wrap((tf.Module(),)))
 ShardedVariable: Any = tf.__internal__.distribute.ShardedVariable
 
+
+def iterator_resource(iterator: Any) -> Any:
+    """What an iterator over a dataset is to TensorFlow's operations."""
+    return iterator._iterator_resource
+
+
 ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "tf.Module": {
         "_trackable_children": "the named children of whatever is tracked",
@@ -93,6 +99,9 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_seed": "the seed of a shuffle",
         "_seed2": "its other seed",
     },
+    "iterator over a tf.data.Dataset": {
+        "_iterator_resource": "the resource, in which another pass is begun",
+    },
 }
 """Private attributes of objects, by class and name, each with what for."""
 
@@ -101,7 +110,12 @@ KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_flatten_layers": "all its layers",
         "_training_state": "the epoch that its fit() begins with",
     },
+    "reader of fit()": {
+        "_inferred_steps": "how many steps an epoch has, once that is known",
+        "_insufficient_data": "whether the data came to its end, which ends the run",
+    },
     "optimizers.Adam": {
+        "_learning_rate": "the rate, as the variable or schedule that it is",
         "_variables": "all its variables",
         "_create_or_restore_slot_variable": "whether it may have slot variables",
         "_index_dict": "the position of each variable in its lists, once it is built",
@@ -111,6 +125,7 @@ KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_u_product_counter": "the steps that are in its product",
     },
     "optimizers.legacy.Adam": {
+        "_hyper": "its settings, which are saved with it",
         "_create_or_restore_slot_variable": "whether it may have slot variables",
     },
     "layers.Dropout": {

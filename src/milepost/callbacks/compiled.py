@@ -1,0 +1,142 @@
+"""What the model was compiled with when its run began, so that a program that has changed since is not overruled in silence.
+
+A run saves and restores the learning rate, because other callbacks change it. So the rate that the program compiled is
+saved beside it: where that is another one at the next ``fit()``, either may be meant, and the user has to say which.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import MismatchError
+from milepost.graph.adapter import adapter_of
+
+CHOICES: Final[tuple[str | None, ...]] = (None, "program", "saved")
+_left: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+"""The settings of optimizers when a callback saw them last in this process."""
+
+
+def compiled(model: Any) -> dict[str, Any]:
+    """What a model is compiled with, as plain data: ``optimizer``, ``rates``, and ``trainable``.
+
+    ``rates`` are the settings of the optimizer that are saved with it; ``trainable`` the shapes of the variables that are
+    trained, or None if there are none yet.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    shapes = None
+    if getattr(model, "built", False):
+        shapes = [[int(size) for size in variable.shape] for variable in model.trainable_variables]
+    return {"optimizer": _kind(optimizer), "rates": _rates(optimizer), "trainable": shapes}
+
+
+def note_rates(model: Any) -> None:
+    """Takes note of what callbacks have made of an optimizer's settings, to tell it from what the program does later."""
+    if getattr(model, "optimizer", None) is not None:
+        _left[model.optimizer] = _rates(model.optimizer)
+
+
+def rates_to_take(
+    saved: Mapping[str, Any],
+    rates_now: Mapping[str, Any],
+    program: dict[str, Any],
+    optimizer: Any,
+    choice: str | None,
+    path: str,
+) -> dict[str, Any] | None:
+    """Compares what a program has compiled with what a run was compiled with.
+
+    Args:
+        saved: What `compiled` returned when the run began.
+        rates_now: The settings at the last save.
+        program: What `compiled` returned before this ``fit()``.
+        optimizer: The optimizer.
+        choice: What to do about another learning rate: ``"program"``, ``"saved"``, or None to refuse it.
+        path: The checkpoint.
+
+    Returns:
+        The settings to be taken in place of the saved ones, or None.
+
+    Raises:
+        MismatchError: They differ.
+    """
+    must_train_the_same(saved, program, path)
+    rates = program["rates"]
+    if rates in (saved["rates"], rates_now) or (optimizer is not None and _left.get(optimizer) == rates):
+        return None
+    if choice == "saved":
+        return None
+    if choice == "program":
+        return dict(rates)
+    names = [name for name in {**saved["rates"], **rates} if saved["rates"].get(name) != rates.get(name)]
+    raise MismatchError(
+        f"the program has set another {' and '.join(names)} than when this run began",
+        file=path,
+        expected=_text({name: saved["rates"].get(name) for name in names}),
+        found=_text({name: rates.get(name) for name in names}),
+        remedy="train the second phase in another directory, or say which is meant: "
+        "CheckpointCallback(..., learning_rate='program') or learning_rate='saved'",
+    )
+
+
+def must_train_the_same(saved: Mapping[str, Any], program: Mapping[str, Any], path: str) -> None:
+    """Refuses another optimizer or other variables than a run has trained so far.
+
+    Raises:
+        MismatchError: They differ.
+    """
+    for name, what in (("optimizer", "another optimizer"), ("trainable", "other trainable variables")):
+        if saved[name] != program[name] and None not in (saved[name], program[name]):
+            raise MismatchError(
+                f"the model is compiled with {what} than when this run began",
+                file=path,
+                expected=_text(saved[name]),
+                found=_text(program[name]),
+                remedy="train the second phase in another directory, where it begins with the model's present weights, "
+                "or compile the model as before",
+            )
+
+
+def set_rates(optimizer: Any, rates: Mapping[str, Any]) -> None:
+    """Gives an optimizer settings; schedules are what the program makes them anyway."""
+    target = getattr(optimizer, "inner_optimizer", optimizer)
+    for name, value in rates.items():
+        if isinstance(value, float):
+            setattr(target, name, value)
+
+
+def _kind(optimizer: Any) -> str | None:
+    if optimizer is None:
+        return None
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return type(optimizer).__name__ if inner is None else f"{type(optimizer).__name__} of {_kind(inner)}"
+
+
+def _rates(optimizer: Any) -> dict[str, Any]:
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if isinstance(getattr(optimizer, "_hyper", None), dict):  # Keras 2's legacy optimizers save all of their settings
+        return {name: _rate(value) for name, value in sorted(optimizer._hyper.items())}
+    rate = getattr(optimizer, "_learning_rate", None)
+    return {} if rate is None else {"learning_rate": _rate(rate)}
+
+
+def _rate(rate: Any) -> Any:
+    adapter = adapter_of(rate)
+    if hasattr(rate, "shape") and adapter is not None:
+        return float(np.asarray(adapter.values(rate)[0].read()))
+    if isinstance(rate, (int, float, np.generic)):
+        return float(rate)
+    try:
+        return f"{type(rate).__name__} {json.dumps(rate.get_config(), default=str, sort_keys=True)}"
+    except Exception:  # of a schedule that cannot say what it is
+        return type(rate).__name__
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    return f"{len(value)} variables of shapes {value}" if isinstance(value, list) else str(value)

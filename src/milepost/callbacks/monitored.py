@@ -1,0 +1,107 @@
+"""Which names the logs of an epoch will have, to find a misspelt ``monitor`` before anything is trained."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from milepost.callbacks.best import Best
+from milepost.errors import UnsupportedError, warn
+
+_OWN_STEPS: Final = ("train_step", "compute_metrics", "get_metrics_result", "make_train_function", "metrics")
+
+
+class Monitor:
+    """Sees to it that a metric to be monitored is one that there will be.
+
+    Args:
+        best: What is monitored, and which values are better.
+        model: The model.
+        given: What ``fit()`` was given.
+        others: The other callbacks, which may put values of their own into the logs of an epoch.
+    """
+
+    def __init__(self, best: Best, model: Any, given: Mapping[str, Any], others: Iterable[Any]) -> None:
+        self._best = best
+        self._model = model
+        self._has_validation = (
+            not given or given.get("validation_data") is not None or bool(given.get("validation_split"))
+        )
+        self._others_add = any(_adds_to_logs(each) for each in others)
+        self._names: list[str] | None = None
+        self._is_checked = False
+
+    def check_before_training(self, metrics: Iterable[Any]) -> None:
+        """Refuses a name that no epoch will have, where the names are known already."""
+        names = _names_of_metrics(self._model)
+        if names is not None:
+            self._check(names, metrics, "nothing was trained")
+
+    def check_after_step(self, logs: Mapping[str, Any] | None, metrics: Iterable[Any]) -> None:
+        """Does so after the first step, when they are known."""
+        if not self._is_checked:
+            self._check(list(logs or {}), metrics, "one step was trained, and nothing was saved")
+
+    def is_improved_by(self, logs: dict[str, Any], metrics: Iterable[Any]) -> bool:
+        """Whether an epoch is the best so far. Epochs without validation have no value of it."""
+        if self._best.monitor not in logs and self._best.monitor in (self._names or ()):
+            return False
+        return self._best.is_improved_by(logs, metrics)
+
+    def _check(self, names: list[str], metrics: Iterable[Any], when: str) -> None:
+        self._is_checked = True
+        self._names = [*names, *(f"val_{name}" for name in names)] if self._has_validation else names
+        monitor = self._best.monitor
+        if monitor not in self._names:
+            if monitor.startswith("val_") and self._has_validation and _is_the_programs(self._model, "test_step"):
+                return
+            near = difflib.get_close_matches(monitor, self._names, 1, 0.8)
+            if not self._others_add:
+                self._refuse(when)
+            elif near:
+                warn(f"no metric is called {monitor!r}, unless another callback logs it: did you mean {near[0]!r}?")
+        self._best.is_up(metrics)
+
+    def _refuse(self, when: str) -> None:
+        names, monitor = self._names or [], self._best.monitor
+        near = difflib.get_close_matches(monitor, names, 1, 0.5)
+        if monitor.removeprefix("val_") in names:
+            remedy = "pass validation_data to fit()"
+        else:
+            remedy = f"monitor {near[0]!r}" if near else "monitor one of those, or compile the model with the metric"
+        raise UnsupportedError(
+            f"the monitored metric will not be in the logs of epochs; {when}",
+            expected=monitor,
+            found=", ".join(sorted(names)) or "no metrics",
+            remedy=remedy,
+        )
+
+
+def _names_of_metrics(model: Any) -> list[str] | None:
+    """The names under which a model's metrics are logged, or None if only training will tell."""
+    if any(_is_the_programs(model, name) for name in _OWN_STEPS):
+        return None
+    parts = [getattr(model, name, None) for name in ("_compile_metrics", "compiled_metrics", "compiled_loss")]
+    if any(part is not None and getattr(part, "built", True) is False for part in parts):
+        return None
+    try:
+        return list(model.get_metrics_result()) or None
+    except Exception:  # of metrics that are not made yet
+        return None
+
+
+def _adds_to_logs(callback: Any) -> bool:
+    """Whether a callback may put values of its own into the logs of an epoch."""
+    if type(callback).__name__ == "LambdaCallback":
+        return "on_epoch_end" in vars(callback)
+    return any(_is_the_programs(callback, name) for name in ("on_epoch_end", "on_test_end"))
+
+
+def _is_the_programs(instance: Any, name: str) -> bool:
+    """Whether the program has a method of its own in the place of one of Keras."""
+    owner = next((base for base in type(instance).__mro__ if name in vars(base)), None)
+    if name in getattr(instance, "__dict__", {}):
+        return True
+    libraries = ("keras", "tf_keras", "tensorflow", "milepost")
+    return owner is not None and owner.__module__.partition(".")[0] not in libraries

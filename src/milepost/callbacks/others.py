@@ -1,0 +1,202 @@
+"""The state of the other callbacks of a run: what they have counted and remembered.
+
+A callback with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``, says itself what its
+state is. Of any other, those attributes are its state that have changed since training began, in this process or in an
+earlier one. So settings, such as a patience, are always those of the program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from milepost.callbacks.portraits import Portrait, fingerprint, portrait, put_back, saved_form
+from milepost.callbacks.sources import state_of
+from milepost.errors import MilepostError, MismatchError, warn
+
+_OWN: Final = frozenset({"model", "_model", "params", "validation_data"})
+"""What Keras gives to every callback."""
+
+_WITHOUT_STATE: Final[Mapping[str, str]] = {
+    "History": "saved with the run by this callback",
+    "ProgbarLogger": "shows where training is, which Keras tells it at every step",
+    "BackupAndRestore": "has a backup of its own",
+    "Callback": "does nothing",
+}
+"""Callbacks of Keras whose attributes are not saved, and why."""
+
+_CHOSEN: Final = {
+    "monitor_op": "chosen from the mode and the metric in the first epoch",
+    "min_delta": "a setting, which gets its sign then",
+}
+
+_EXEMPT: Final[Mapping[str, Mapping[str, str]]] = {
+    "EarlyStopping": _CHOSEN,
+    "ReduceLROnPlateau": _CHOSEN,
+    "ModelCheckpoint": _CHOSEN,
+    "CSVLogger": {"csv_file": "an open file", "writer": "writes to it"},
+    "TensorBoard": dict.fromkeys(
+        (
+            *("_writers", "_train_dir", "_train_step", "_val_dir", "_val_step", "_should_trace", "_prev_summary_state"),
+            *("_is_tracing", "_start_batch", "_stop_batch", "_profiler_started", "_train_accumulated_time"),
+            *("_batch_start_time", "_epoch_start_time", "_test_begin_time"),
+            *("_summary_module", "_train_writer", "_val_writer", "_previous_epoch_iterations"),
+        ),
+        "opened, measured or set anew in each process",
+    ),
+}
+"""Attributes of Keras' own callbacks that a process makes anew, and why they are no state."""
+
+
+class OtherCallbacks:
+    """The callbacks that a run has beside this one.
+
+    Args:
+        callbacks: They, once training has begun for each of them.
+    """
+
+    def __init__(self, callbacks: Iterable[Any]) -> None:
+        numbers: Counter[str] = Counter()
+        self._named: dict[str, Any] = {}
+        for each in callbacks:
+            kind = type(each).__name__
+            if _is_keras(each) and kind in _WITHOUT_STATE:
+                continue
+            numbers[kind] += 1
+            self._named[kind if numbers[kind] == 1 else f"{kind} {numbers[kind]}"] = each
+        self._first = {name: _look_at(each) for name, each in self._named.items() if state_of(each) is None}
+        self._changed: dict[str, set[str]] = {name: set() for name in self._named}
+        self._complained: set[tuple[str, str]] = set()
+
+    @property
+    def names(self) -> list[str]:
+        """What they are called: by their class, numbered where there are several of one."""
+        return list(self._named)
+
+    def state(self) -> dict[str, Any]:
+        """All their state, as plain data. Warns once of each attribute that has changed and cannot be saved."""
+        found: dict[str, Any] = {}
+        lost: list[str] = []
+        for name, callback in self._named.items():
+            methods = state_of(callback)
+            if methods is not None:
+                found[name] = {"state": methods[0]()}
+                continue
+            attributes = {}
+            for each, (mark, picture) in _look_at(callback).items():
+                first = self._first[name].get(each)
+                if each not in self._changed[name] and first is not None and _is_same(first[0], mark):
+                    continue
+                if picture is not None:
+                    self._changed[name].add(each)
+                    attributes[each] = saved_form(picture)
+                elif (name, each) not in self._complained:
+                    self._complained.add((name, each))
+                    lost.append(f"{name}.{each}")
+            found[name] = {"attributes": attributes}
+        if lost:
+            warn(
+                f"{', '.join(lost)} changed while training and cannot be saved, so a resumed run begins without: keep plain "
+                "data, or give the callback get_state() and set_state()"
+            )
+        return found
+
+    def put_back(self, saved: Mapping[str, Any]) -> None:
+        """Gives the callbacks the state that `state` returned.
+
+        Raises:
+            MismatchError: One of them does not take it.
+        """
+        for name, each in saved.items():
+            callback = self._named.get(name)
+            if callback is None:
+                continue
+            try:
+                methods = state_of(callback)
+                if "state" in each and methods is not None:
+                    methods[1](each["state"])
+                for attribute, value in each.get("attributes", {}).items():
+                    put_back(callback, attribute, value)
+                    self._changed[name].add(attribute)
+            except Exception as error:
+                raise MismatchError(
+                    "a callback does not take the state that it had when this run was saved",
+                    key=name,
+                    expected="a callback as it was then",
+                    found=f"{type(error).__name__}: {error}",
+                    remedy="make the callback as it was made then, or start in another directory",
+                ) from error
+
+    def warn_of_differences(self, saved: Iterable[str]) -> None:
+        """Warns of callbacks that are new or gone."""
+        before = list(saved)
+        new = [name for name in self._named if name not in before]
+        gone = [name for name in before if name not in self._named]
+        told = [
+            *([f"{', '.join(new)} had no part in this run so far and begins without state"] if new else []),
+            *([f"the state of {', '.join(gone)} is not restored, for there is no such callback now"] if gone else []),
+        ]
+        if told:
+            warn(f"the callbacks are others than when this run was saved: {'; '.join(told)}")
+
+    def warn_of_new_files(self) -> None:
+        """Warns of callbacks that begin their file anew when a run is resumed."""
+        if any(
+            _is_keras(each) and type(each).__name__ == "CSVLogger" and not each.append for each in self._named.values()
+        ):
+            warn("CSVLogger begins its file anew when this run is resumed: pass append=True")
+
+
+class CallbackStates:
+    """What is saved of `OtherCallbacks`, as an object that a checkpoint saves."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state."""
+        return self.now
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes note of a state."""
+        self.now = state
+
+
+Look = dict[str, tuple[Any, Portrait | None]]
+"""For each attribute: a mark by which a change is seen, and its portrait if it has one."""
+
+
+def _look_at(callback: Any) -> Look:
+    exempt: Mapping[str, str] = {}
+    for base in type(callback).__mro__:
+        if base.__module__.partition(".")[0] in ("keras", "tf_keras"):
+            exempt = {**exempt, **_EXEMPT.get(base.__name__, {})}
+    found: Look = {}
+    for name, value in vars(callback).items():
+        if name in _OWN or name in exempt:
+            continue
+        try:
+            picture = portrait(value)
+            found[name] = (fingerprint(picture), picture)
+        except (MilepostError, RecursionError):
+            found[name] = (_Same(value), None)
+    return found
+
+
+class _Same:
+    """A mark of something that can only be told to be the same object."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _is_same(first: Any, now: Any) -> bool:
+    if isinstance(first, _Same) and isinstance(now, _Same):
+        # Methods are made anew whenever they are looked up, and are equal.
+        return first.value is now.value or (callable(now.value) and first.value == now.value)
+    return bool(first == now)
+
+
+def _is_keras(callback: Any) -> bool:
+    return type(callback).__module__.partition(".")[0] in ("keras", "tf_keras")

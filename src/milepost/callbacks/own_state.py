@@ -1,0 +1,269 @@
+"""`OwnState`: what changes in data while it is read, as plain data that can be put back.
+
+A class that knows nothing of checkpoints counts its passes in an attribute, or draws from a generator of its own. So the
+values that data holds (`milepost.callbacks.reachable`) are compared with those that it held when the run began. What has
+changed is its state, and random generators always are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.callbacks.fingerprints import as_array, fingerprint, size_of
+from milepost.callbacks.reachable import Held, Reachable, is_random
+from milepost.errors import MilepostError, UnsupportedError, warn
+from milepost.graph.adapter import adapter_of
+from milepost.graph.plain_state import from_text, store_inline, to_text
+
+_LARGEST: Final = 1 << 24
+"""Bytes above which data is looked at, and neither copied nor saved."""
+_REMEDY: Final = (
+    "keep it in an attribute as a number, an array or a random generator; or give the data get_state() and set_state(), "
+    "or state_dict() and load_state_dict()"
+)
+
+
+class OwnState:
+    """What is held by data, and how it differs from what was held when this was made.
+
+    Args:
+        data: The data, before anything was read from it.
+        trusted: Whether objects in it that have methods for their state are left out.
+        random_only: Whether random generators are all that counts.
+
+    Raises:
+        UnsupportedError: It holds an iterator, whose place nobody can tell.
+    """
+
+    def __init__(self, data: Any, trusted: bool = False, random_only: bool = False) -> None:
+        self._data = data
+        self._trusted = trusted
+        self._random_only = random_only
+        reachable = self._reachable()
+        self._kept = reachable  # so that no other object gets the identity of one that is remembered
+        self._initial = {path: _mark(held) for path, held in reachable.held.items()}
+        self._copies = {path: _copied(held) for path, held in reachable.held.items() if _is_kept(held)}
+        self._orders = {path: list(held.value) for path, held in reachable.held.items() if held.kind == "order"}
+        self._warned: set[str] = set()
+        for path, held in reachable.held.items():
+            if held.kind == "opaque" and _is_iterator(held.value) and path:
+                raise UnsupportedError(
+                    "no place in this data can be found again: it holds an iterator, which cannot be read twice",
+                    key="data",
+                    expected="iterators that __iter__() makes anew for each pass",
+                    found=f"a {type(held.value).__name__} in {path}",
+                    remedy="make the iterator in __iter__(), or give the data get_state() and set_state()",
+                )
+
+    def now(self) -> dict[str, Any]:
+        """What has changed since this was made, and all random generators.
+
+        Raises:
+            UnsupportedError: Something has changed that cannot be saved.
+        """
+        reachable = self._reachable()
+        state = {}
+        for path, held in reachable.held.items():
+            if held.kind == "state" and is_random(held.value):
+                state[path] = self._saved(held)
+            elif path not in self._initial or self._initial[path] != _mark(held):
+                if held.kind == "opaque":
+                    self._complain(held)
+                else:
+                    state[path] = self._saved(held)
+        for path in self._initial:
+            if path not in reachable.held and reachable.putter(path) is not None:
+                state[path] = {"kind": "absent"}
+        return state
+
+    def put(self, state: dict[str, Any]) -> None:
+        """Puts back what `now` returned; whatever it does not name becomes what it was when this was made."""
+        self.reset(keep=state.keys())
+        for path, saved in state.items():
+            reachable = self._reachable()
+            held = reachable.held.get(path)
+            if saved["kind"] == "absent":
+                owner, _, name = path.rpartition(".")
+                if held is not None and hasattr(reachable.owners.get(owner), "__dict__"):
+                    delattr(reachable.owners[owner], name)
+            elif saved["kind"] == "order":
+                if held is not None:
+                    held.value[:] = [self._orders[path][number] for number in saved["value"]]
+            elif saved["kind"] == "state" and held is not None and held.kind == "state":
+                _set_state(held.value, saved["value"])
+            else:
+                value = _made(saved)
+                if held is not None and _is_taken(held.value, value):
+                    continue
+                put = reachable.putter(path) if held is None else held.put
+                if put is not None:
+                    put(value)
+
+    def reset(self, keep: Any = ()) -> None:
+        """Puts back everything that has changed, but what is at the paths ``keep``.
+
+        Raises:
+            UnsupportedError: Something was changed that is too large to be kept twice.
+        """
+        for path, held in self._reachable().held.items():
+            if path in keep or held.kind == "opaque":
+                continue
+            if path not in self._initial:
+                owner, _, name = path.rpartition(".")
+                owners = self._reachable().owners
+                if held.kind == "plain" and owner in owners and not isinstance(owners[owner], (list, tuple, type)):
+                    _delete(owners[owner], name)
+            elif _mark(held) == self._initial[path]:
+                continue
+            elif path in self._orders:
+                held.value[:] = self._orders[path]
+            elif path in self._copies:
+                before = self._copies[path]
+                if held.kind == "state":
+                    _set_state(held.value, before)
+                elif not _is_taken(held.value, before) and held.put is not None:
+                    held.put(_copy(before))
+            else:
+                raise _cannot_be_saved(held, "it is changed by reading, and too large to be saved")
+        for path, before in self._copies.items():
+            if path not in keep and path not in (found := self._reachable()).held:
+                put = found.putter(path)
+                if put is not None and self._initial[path][0] == "plain":
+                    put(_copy(before))
+
+    def _reachable(self) -> Reachable:
+        found = Reachable(self._data, self._trusted)
+        if self._random_only:
+            found.held = {path: held for path, held in found.held.items() if is_random(held.value)}
+        return found
+
+    def _saved(self, held: Held) -> dict[str, Any]:
+        if held.kind == "order":
+            numbers = {id(each): number for number, each in enumerate(self._orders.get(held.path, ()))}
+            if len(numbers) != len(held.value) or not all(id(each) in numbers for each in held.value):
+                raise _cannot_be_saved(held, "objects came into it or went out of it while it was read")
+            return {"kind": "order", "value": [numbers[id(each)] for each in held.value]}
+        if held.kind == "state":
+            return {"kind": "state", "type": type(held.value).__name__, "value": _state(held.value)}
+        if size_of(held.value) > _LARGEST:
+            raise _cannot_be_saved(held, "it is changed by reading, and too large to be saved")
+        try:
+            text = to_text(held.value, "data", store_inline)
+        except MilepostError as error:
+            raise _cannot_be_saved(held, "it is changed by reading, and is no plain data") from error
+        return {"kind": "plain", "value": from_text(text, {})}
+
+    def _complain(self, held: Held) -> None:
+        if _is_iterator(held.value):
+            raise _cannot_be_saved(held, "it is made while the data is read, and an iterator cannot be read twice")
+        if held.path not in self._warned:
+            self._warned.add(held.path)
+            warn(
+                f"{held.path} of the data is changed by reading to a {type(held.value).__name__}, which is not saved: a resumed "
+                "run goes on with other data if batches depend on it; give the data get_state() and set_state() then"
+            )
+
+
+def _mark(held: Held) -> tuple[Any, ...]:
+    if held.kind == "plain":
+        return "plain", fingerprint(held.value)
+    if held.kind == "order":
+        return "order", tuple(map(id, held.value))
+    if held.kind == "state":
+        return "state", to_text(_state(held.value), "data", store_inline)
+    return "opaque", id(held.value)
+
+
+def _is_kept(held: Held) -> bool:
+    return held.kind == "state" or (held.kind == "plain" and size_of(held.value) <= _LARGEST)
+
+
+def _copied(held: Held) -> Any:
+    return _state(held.value) if held.kind == "state" else _copy(held.value)
+
+
+def _copy(value: Any) -> Any:
+    return copy.deepcopy(value)
+
+
+def _delete(owner: Any, name: str) -> None:
+    if isinstance(owner, dict):
+        owner.pop(name, None)
+    elif name in getattr(owner, "__dict__", ()):
+        delattr(owner, name)
+
+
+def _state(value: Any) -> Any:
+    adapter = adapter_of(value)
+    assert adapter is not None, "Reachable asked"
+    return {each.name: np.array(each.read()) for each in adapter.values_to_save(value)}
+
+
+def _set_state(value: Any, state: Any) -> None:
+    adapter = adapter_of(value)
+    assert adapter is not None, "Reachable asked"
+    adapter.assign(value, {name: array.copy() for name, array in state.items()})
+
+
+def _made(saved: dict[str, Any]) -> Any:
+    """A value where none like it is held yet."""
+    if saved["kind"] != "state":
+        return saved["value"]
+    import random
+
+    generator: Any
+    if saved["type"] == "Generator" and "py_state" in saved["value"]:
+        name = from_text(saved["value"]["py_state"].item(), saved["value"])["bit_generator"]
+        generator = np.random.Generator(getattr(np.random, name)())
+    elif saved["type"] == "RandomState":
+        generator = np.random.RandomState()
+    elif saved["type"] == "Random":
+        generator = random.Random()
+    else:
+        raise UnsupportedError(
+            "an object of the data whose state was saved is not there now",
+            key="data",
+            expected=f"a {saved['type']}",
+            found="nothing",
+            remedy="make it in __init__()",
+        )
+    _set_state(generator, saved["value"])
+    return generator
+
+
+def _is_taken(held: Any, value: Any) -> bool:
+    """Takes a value into the memory of the one that is held, which others may hold, too; false if it does not fit there."""
+    array, saved = as_array(held), as_array(value)
+    if array is not None and saved is not None:
+        if type(held) is not type(value) or array.shape != saved.shape or array.dtype != saved.dtype:
+            return False
+        if not array.flags.writeable or not np.shares_memory(array, as_array(held)):
+            return False
+        array[...] = saved
+        return True
+    if type(held) is type(value) and isinstance(held, list):
+        held[:] = copy.deepcopy(value)
+        return True
+    if type(held) is type(value) and isinstance(held, (dict, set)):
+        held.clear()
+        held.update(copy.deepcopy(value))
+        return True
+    return False
+
+
+def _is_iterator(value: Any) -> bool:
+    return isinstance(value, Iterator) and not hasattr(value, "fileno")
+
+
+def _cannot_be_saved(held: Held, reason: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"no place in this data can be found again: {reason}",
+        key="data",
+        expected="attributes that reading changes to be plain data, or random generators",
+        found=f"a {type(held.value).__name__} in {held.path or 'the data itself'}",
+        remedy=_REMEDY,
+    )

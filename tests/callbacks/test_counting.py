@@ -1,0 +1,95 @@
+"""Batches are counted as they were trained, whatever Keras counts, and resumed after each of them."""
+
+import pytest
+
+import milepost
+from tests.callbacks.runs import Interrupted, X, Y, trainer, weights  # noqa: F401 - a fixture
+
+
+class Unsized:
+    """Passes over four batches, whose number nobody is told."""
+
+    def __iter__(self):
+        for start in range(0, 32, 8):
+            yield X[start : start + 8], Y[start : start + 8]
+
+
+def saved(callback):
+    return [
+        tuple(int(milepost.load_variable(path, f"{name}/.ATTRIBUTES/VARIABLE_VALUE")) for name in ("epoch", "step"))
+        for path in callback.manager.checkpoints
+    ]
+
+
+def dataset(keras):
+    tf = pytest.importorskip("tensorflow")
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+def test_steps_that_do_not_divide_an_epoch(trainer, tmp_path, kind):  # noqa: F811
+    if trainer.is_keras_3 and trainer.keras.backend.backend() == "torch":
+        pytest.skip("this trainer runs one batch at a time")
+    callback = trainer.callback(tmp_path, max_to_keep=None)
+    data = callback.resumable(dataset(trainer.keras)) if kind == "dataset" else None
+    trainer.fit(trainer.model(steps_per_execution=3), callback, data=data, epochs=2)
+    assert saved(callback) == [(1, 4), (2, 8)]
+
+
+def test_parts_of_a_pass(trainer, tmp_path):  # noqa: F811
+    callback = trainer.callback(tmp_path, max_to_keep=None)
+    trainer.fit(trainer.model(), callback, epochs=2, steps_per_epoch=3)
+    assert saved(callback) == [(1, 3), (2, 4)]
+
+
+def test_fewer_batches_than_there_should_be(trainer, tmp_path):  # noqa: F811
+    callback = trainer.callback(tmp_path, max_to_keep=None)
+    trainer.fit(trainer.model(), callback, epochs=1, steps_per_epoch=7)
+    assert saved(callback) == [(1, 4)]
+
+
+@pytest.mark.parametrize("steps", [None, 3], ids=["whole passes", "parts of a pass"])
+@pytest.mark.parametrize("batches", [2, 3, 4, 5, 7])
+def test_data_of_unknown_length_is_resumed_after_each_batch(trainer, tmp_path, batches, steps):  # noqa: F811
+    def run(directory, *others):
+        model, callback = trainer.model(), trainer.callback(tmp_path / directory, every_steps=1)
+        history = trainer.fit(
+            model, callback, *others, data=callback.resumable(Unsized()), epochs=4, steps_per_epoch=steps
+        )
+        return history.history, weights(model)
+
+    seen = []
+
+    def count(batch):
+        seen.append(batch)
+        if len(seen) == batches:
+            raise Interrupted
+
+    expected = run("whole")
+    try:
+        run("parts", trainer.on("on_train_batch_begin", count))
+    except Interrupted:
+        assert run("parts") == expected
+    else:  # Keras 2 ends a run whose data has come to its end
+        assert len(seen) < batches
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_the_rest_of_an_epoch_that_was_cut_short_is_trained(trainer, tmp_path, batch):  # noqa: F811
+    """Of data of unknown length, too, where nobody can tell whether there is a rest."""
+
+    def run(directory, *others):
+        model, callback = trainer.model(), trainer.callback(tmp_path / directory)
+        history = trainer.fit(model, callback, *others, data=callback.resumable(Unsized()))
+        return history.history, weights(model)
+
+    class Stop(trainer.keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_end(self, number, logs=None):
+            if (self.epoch, number) == (1, batch):
+                self.model.stop_training = True
+
+    run("parts", Stop())
+    assert run("parts") == run("whole")

@@ -1,0 +1,106 @@
+"""Writes the table of runs that go on: ``python -m tests.zoo_fit.table > docs/keras_fit_coverage.md``.
+
+With names of files, the table is written from what `tests.zoo_fit.child` printed into them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.notes import Notes
+from tests.zoo_fit.data import BATCHES, EPOCHS
+from tests.zoo_fit.results import Results, by_trainer, run_all
+from tests.zoo_fit.rows import SECTIONS, Row, rows
+from tests.zoo_fit.trainers import TRAINERS
+
+_LONGEST = 300
+_HEAD = """# Runs of `fit()` that are interrupted and go on
+
+Runs with `CheckpointCallback`, interrupted, and taken up again by a new process, three times in a row. Each process saves
+right after it has taken up the run, and the next one goes on from there. Every process also trains to the end. All that
+came out is compared with the run that was never interrupted, bit for bit: the loss after each batch, the history, its
+epochs, the weights, the variables of the optimizer, its iterations and learning rate, the number of steps that was saved,
+and what the other callbacks know.
+
+- **equal**: nothing differs.
+- **refused**: milepost raises an error before anything is trained; a note has its words.
+- **refused late**: milepost raises an error, after something was trained.
+- **inexact, said**: something differs, and a warning or [the page on `fit()`](keras_fit.md) says so.
+- **DIFFERS**: something differs, and nothing says so.
+- **—**: it cannot be tried; a note says why.
+- A number in brackets refers to the notes below the tables.
+
+With Keras {keras} on TensorFlow {tensorflow}, JAX {jax} and PyTorch {torch}, and tf_keras {tf_keras}. {epochs} epochs of
+{batches} batches, of which the last is smaller.
+
+Written by `python -m tests.zoo_fit.table`; a test runs some of the rows and compares them with this page.
+"""
+_SECTIONS = {
+    "data": """## Kinds of data
+
+Saved after each batch and at each epoch's end, and resumed at every one of these places with PyTorch, and with the others
+about the end of the second epoch; then saved at each epoch's end only, and resumed at all of these.
+""",
+    "callbacks": """## Other callbacks
+
+With another callback in the list. Saved after each batch and at each epoch's end, and resumed at places about the ends of
+the first two epochs with PyTorch, and about the end of the first epoch with the others.
+""",
+    "models": """## Models
+
+Saved after each batch and at each epoch's end, with arrays. Resumed at every one of these places with PyTorch, and with
+the others about the ends of the first two epochs.
+""",
+    "saves": """## When it is saved
+
+With arrays and validation. Resumed at every place where the run was saved with PyTorch, and with the others at some.
+""",
+    "interruptions": """## Kinds of interruption
+
+With arrays, saved after each batch and at each epoch's end, unless the row says otherwise. "Killed" is SIGKILL. An
+interruption is tried at each call of the method in the run with PyTorch, and at one call with the others. A run that is
+taken up is interrupted again at the second call, twice, and then trains to its end.
+""",
+}
+
+
+def table(results: Results) -> str:
+    """The page, in Markdown."""
+    packages = {name: version(name) for name in ("keras", "tensorflow", "jax", "torch", "tf_keras")}
+    lines = [_HEAD.format(**packages, epochs=EPOCHS, batches=BATCHES)]
+    notes = Notes()
+    for section in SECTIONS:
+        lines += [_SECTIONS[section], _line("", *TRAINERS), _line(*["---"] * (1 + len(TRAINERS)))]
+        lines += [_line(row.name, *cells(row, results, notes)) for row in rows() if row.section == section]
+        lines.append("")
+    return "\n".join([*lines, "## Notes", "", *notes.lines(), ""])
+
+
+def cells(row: Row, results: Results, notes: Notes) -> Iterator[str]:
+    """What became of a row, for each trainer."""
+    for trainer in TRAINERS:
+        result = results[trainer][str(row)]
+        said = {"inexact": "inexact, said", "DIFFERS": "**DIFFERS**", "refused late": "**refused late**"}
+        verdict = str(said.get(result["verdict"], result["verdict"]))
+        yield f"{verdict} {notes.reference(brief(result['why']))}" if result.get("why") else verdict
+
+
+def brief(message: str) -> str:
+    """A message in one line, without what differs from run to run, and not too long."""
+    plain = re.sub(r"/\S*/(\S+)", r"\1", " ".join(message.split()))
+    plain = re.sub(r" file: \S+", "", plain)
+    plain = plain if len(plain) <= _LONGEST else plain[:_LONGEST].rsplit(" ", 1)[0] + " ..."
+    return re.sub(r"([<>|*`])", r"\\\1", plain)
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    files = [Path(name).read_text() for name in sys.argv[1:]]
+    print(table(by_trainer("".join(files)) if files else run_all()), end="")

@@ -470,3 +470,41 @@ def test_what_changes_and_cannot_be_saved_is_warned_of():
 
     with pytest.warns(milepost.MilepostWarning, match="handle of the data"):
         Run(Opens).read()
+
+
+class StaysAtItsEnd(Passes):
+    """State that a restored object is given begins every pass, so one of a finished pass leaves none."""
+
+    def __init__(self):
+        self.start = self.place = 0
+
+    def __iter__(self):
+        for place in range(self.start, 8, 2):
+            self.place = place + 2
+            yield X[place : place + 2], X[place : place + 2]
+
+    def get_state(self):
+        return self.place
+
+    def set_state(self, state):
+        self.start = self.place = state
+
+
+def test_data_that_stays_at_its_end_is_warned_of_when_it_is_resumed():
+    whole = Run(StaysAtItsEnd).read()[0]
+    place = Run(StaysAtItsEnd).read(None, ("epoch", 0))[1]
+    with pytest.warns(milepost.MilepostWarning, match="StaysAtItsEnd gave nothing after the end of a pass"):
+        rest = Run(StaysAtItsEnd).read(place)[0]
+    assert rest == whole[4:]
+
+
+def test_a_loader_of_nodes_is_warned_of():
+    nodes = pytest.importorskip("torchdata.nodes")
+    torch = pytest.importorskip("torch")
+
+    def make():
+        sampler = torch.utils.data.RandomSampler(range(8))
+        return nodes.Loader(nodes.Batcher(nodes.SamplerWrapper(sampler), 2))
+
+    with pytest.warns(milepost.MilepostWarning, match=r"torchdata\.nodes"):
+        Run(make)

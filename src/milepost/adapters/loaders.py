@@ -74,6 +74,11 @@ def is_of_torchdata(obj: Any) -> bool:
     return any(base.__module__.startswith("torchdata.") for base in type(obj).__mro__)
 
 
+def is_graph_of_nodes(obj: Any) -> bool:
+    """Whether it is the ``Loader`` of a graph of torchdata's nodes, whose samplers tell no state of their generators."""
+    return any(base.__module__.startswith("torchdata.nodes") for base in type(obj).__mro__)
+
+
 def loses_its_place(obj: Any) -> bool:
     """Whether the state of this data, restored, does not lead to where it was.
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from milepost.adapters.loaders import (
     forget_start,
+    is_graph_of_nodes,
     is_loader,
     is_of_torchdata,
     loses_its_place,
@@ -21,7 +22,7 @@ from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, state_of
 from milepost.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
-from milepost.errors import MismatchError
+from milepost.errors import MismatchError, warn
 from milepost.graph.adapter import adapter_of
 from milepost.storage import MemoryStorage
 
@@ -36,6 +37,7 @@ class StatefulSource(Source):
         self._initial = self._get()
         self._iterator: Iterator[Any] | None = None
         self._is_new = False
+        self._was_at_the_end = False
         self.is_stream = hasattr(data, "__next__")
         self.looks_ahead = not self.is_stream
 
@@ -81,6 +83,12 @@ class StatefulSource(Source):
         batch = next(self._iterator, _END)
         if batch is not _END:
             return batch
+        if not self._was_at_the_end:
+            self._was_at_the_end = True
+            warn(
+                f"this {type(self._data).__name__} gave nothing after the end of a pass, so each further pass begins with the state "
+                "that it had before the first one: if it shuffles, every pass has the same order"
+            )
         self._put(self._initial)
         self._iterator = iter(self._data)
         return next(self._iterator)
@@ -303,6 +311,11 @@ def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
         raise cannot_be_positioned(data, "it is neither arrays nor an iterable of batches")
     own = None if loses_its_place(data) else state_of(data)
     if own is not None:
+        if is_graph_of_nodes(data):
+            warn(
+                "after a resume, later passes over a Loader of torchdata.nodes may come in another order, because its samplers do not "
+                "tell the state of their generators: use a StatefulDataLoader, or a sampler that follows from the number of the pass"
+            )
         return LoaderSource(data, own) if is_of_torchdata(data) else StatefulSource(data, own)
     if hasattr(data, "__next__"):
         if adapter_of(data) is not None:

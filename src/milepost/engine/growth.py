@@ -161,21 +161,26 @@ class Growth:
     def _is_list_or_made(self, holder: Any) -> bool:
         return type(holder) is ListWrapper or id(holder) in self._made
 
-    def _fits(self, present: Any, node: int) -> bool:
+    def _fits(self, live: Any, node: int) -> bool:
         """Whether a live value is a container of the saved kind, or a plain value where one was saved."""
-        python = self._nodes[node].python
-        if is_type_name(python) or type(present) in PLAIN:
-            return is_type_name(python) and (type(present) in PLAIN or not _is_plain(present))
-        if node in self._arrays:
-            return not _is_plain(present)
-        if python in _CONTAINERS:
-            return type(present) is _CONTAINERS[python]
-        members = self._members(node)
-        return (
-            type(present) is self._tuple_type(node)
-            and len(members) == len(present)
-            and all(self._fits(member, saved) for member, saved in zip(present, members, strict=True))
-        )
+        pairs = [(live, node)]
+        for present, number in pairs:  # of tuples in tuples as many as there are, for there is no recursion
+            python = self._nodes[number].python
+            if is_type_name(python) or type(present) in PLAIN:
+                if not (is_type_name(python) and (type(present) in PLAIN or not _is_plain(present))):
+                    return False
+            elif number in self._arrays:
+                if _is_plain(present):
+                    return False
+            elif python in _CONTAINERS:
+                if type(present) is not _CONTAINERS[python]:
+                    return False
+            else:
+                members = self._members(number)
+                if type(present) is not self._tuple_type(number) or len(members) != len(present):
+                    return False
+                pairs += zip(present, members, strict=True)
+        return True
 
     def _tuple_type(self, node: int) -> type[tuple[Any, ...]] | None:
         """The type of a saved tuple, if the program has it."""

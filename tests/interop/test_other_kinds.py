@@ -229,10 +229,12 @@ class TestRealFiles:
             with pytest.raises(UnsupportedError, match=f"(?i){name}"):
                 milepost.load_checkpoint(tmp_path / name)
 
-    def test_the_graphs_of_a_saved_model(self, tmp_path):
+    def test_the_graph_of_a_saved_model_without_its_variables(self, tmp_path):
         tf = pytest.importorskip("tensorflow")
         module = tf.Module()
         module.v = tf.Variable(1.0)
         tf.saved_model.save(module, str(tmp_path / "saved"))
+        alone = tmp_path / "alone.pb"
+        alone.write_bytes((tmp_path / "saved" / "saved_model.pb").read_bytes())
         with pytest.raises(UnsupportedError, match="SavedModel"):
-            milepost.load_checkpoint(tmp_path / "saved" / "saved_model.pb")
+            milepost.load_checkpoint(alone)

@@ -49,7 +49,7 @@ LISTS: Final[Mapping[str, Collection[str]]] = {
     "ScheduleFreeAdamW": ("_momentums", "_velocities"),
 }
 """Lists that Keras assigns whole, so that TensorFlow tracks them."""
-_MARKS: Final = {"Adafactor": {"_r", "_c"}, "Nadam": {"_u_product"}}
+_MARKS: Final = {"Adafactor": {"_r", "_c"}, "Lion": {"momentums"}, "Nadam": {"_u_product"}}
 """What else tells the class of an optimizer that was saved."""
 _ALL_MARKS: Final = frozenset().union(*LISTS.values(), *_MARKS.values())
 _FLAT: Final = ("_variables", "_trainable_variables")

@@ -127,7 +127,9 @@ def _known(obj: Any) -> _Wrapped | None:
 
 def _unhook(obj: Any) -> None:
     known = _known(obj)
-    if known is None or (not obj.built and any((model := each()) and waiting_on(model) for each in known.models)):
+    if known is None or (
+        not getattr(obj, "built", True) and any((model := each()) and waiting_on(model) for each in known.models)
+    ):
         return
     del _wrapped[id(obj)]
     for name, value in known.before.items():

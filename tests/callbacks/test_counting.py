@@ -39,13 +39,14 @@ def test_steps_that_do_not_divide_an_epoch(trainer, tmp_path, kind):  # noqa: F8
 def test_parts_of_a_pass(trainer, tmp_path):  # noqa: F811
     callback = trainer.callback(tmp_path, max_to_keep=None)
     trainer.fit(trainer.model(), callback, epochs=2, steps_per_epoch=3)
-    assert saved(callback) == [(1, 3), (2, 4)]
+    # Keras 3 ends an epoch with a pass whose length it knows; Keras 2 goes on with the next one.
+    assert saved(callback) == [(1, 3), (2, 4 if trainer.is_keras_3 else 6)]
 
 
-def test_fewer_batches_than_there_should_be(trainer, tmp_path):  # noqa: F811
+def test_an_epoch_that_is_longer_than_a_pass(trainer, tmp_path):  # noqa: F811
     callback = trainer.callback(tmp_path, max_to_keep=None)
     trainer.fit(trainer.model(), callback, epochs=1, steps_per_epoch=7)
-    assert saved(callback) == [(1, 4)]
+    assert saved(callback) == [(1, 4 if trainer.is_keras_3 else 7)]
 
 
 @pytest.mark.parametrize("steps", [None, 3], ids=["whole passes", "parts of a pass"])

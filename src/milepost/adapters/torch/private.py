@@ -71,12 +71,13 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_load_state_dict_post_hooks": "whether something is done after loading",
     },
     "torch.Tensor": {
-        "_version": "whether a value was changed since it was restored",
+        "_version": "whether a value was changed since it was restored, or a gradient since it was used",
         "_indices": "indices of a sparse tensor in which some may occur twice",
         "_values": "the values at those",
     },
     "torch.optim.Optimizer": {
         "_optimizer_step_pre_hooks": "whether a hook before the step is there already",
+        "_optimizer_step_post_hooks": "whether a hook after the step is there already",
         "_optimizer_state_dict_pre_hooks": "whether hooks change the optimizer before it tells its state",
         "_optimizer_state_dict_post_hooks": "whether hooks change what it tells",
         "_optimizer_load_state_dict_pre_hooks": "whether hooks change what it loads",

@@ -122,7 +122,17 @@ def test_the_members_of_a_list_are_matched_and_what_is_appended_is_not_missing(p
     status.assert_consumed()
 
 
-def test_a_list_that_comes_after_the_restore_has_its_arrays_too(prefix):
+def test_a_list_that_comes_after_the_restore_is_built_again_as_in_the_guide(prefix):
+    path = Checkpoint(listed=[array(1), array(2)]).write(prefix)
+    fresh = Checkpoint()
+    fresh.read(path).expect_partial()
+    fresh.listed = []
+    assert fresh.listed == []
+    fresh.listed.append(array(0))
+    assert fresh.listed[0][0] == 1
+
+
+def test_an_empty_dict_has_its_lists_of_arrays(prefix):
     path = Checkpoint(history={"loss": [array(0)]}).write(prefix)
     fresh = Checkpoint(history={})
     fresh.read(path)

@@ -6,8 +6,9 @@ longer than the saved one is cut. A plain value where a list was saved, or the o
 gets the attributes that it lacks.
 
 An array that a program puts under a name may be one that it makes again, so a saved array waits for it, as a variable does. What
-it appends to a list is none that is made again, but one more. So a list that is empty when it is restored gets its saved arrays at
-once, with all lists, dicts and tuples in it; and so does what is None.
+it appends to a list that was there before is none that is made again, but one more. So a list that is empty when it is restored
+gets its saved arrays at once, with all lists, dicts and tuples in it; an empty dict gets its lists and dicts of arrays; and so does
+what is None. A list that comes after the restore is built again, as in TensorFlow's guide.
 
 What is added is a placeholder first, and is bound to its saved node like anything that was there. So it takes its value in the
 same way as everything else, and goes away again if the restore fails.
@@ -49,9 +50,11 @@ class Growth:
     Args:
         nodes: The saved nodes.
         arrays: The arrays among them.
+        is_late: Whether the object that is restored came after the restore, so that the program builds it again.
     """
 
-    def __init__(self, nodes: Sequence[Node], arrays: SavedArrays) -> None:
+    def __init__(self, nodes: Sequence[Node], arrays: SavedArrays, *, is_late: bool = False) -> None:
+        self._is_late = is_late
         self._nodes = nodes
         self._arrays = arrays
         self._changes: list[_Change] = []
@@ -150,12 +153,15 @@ class Growth:
         if live is not None:
             return holds_state(holder)
         waits = holds_arrays and id(holder) not in self._made
+        if waits and self._is_late:
+            return False
         if type(holder) is ListWrapper:
             # In a list with other objects too, the program appends, and positions must stay those that were saved.
             is_value = self._nodes[parent].python == "list"
             return is_value and name == str(self._length(holder)) and not (waits and holder)
         if isinstance(holder, dict):
-            return name not in holder and not waits
+            # An empty dict gets its lists and dicts, to which the program adds.
+            return name not in holder and not (waits and (holder or self._nodes[node].python not in _CONTAINERS))
         return not waits and name not in vars(holder) and inspect.getattr_static(type(holder), name, None) is None
 
     def _is_list_or_made(self, holder: Any) -> bool:

@@ -70,10 +70,12 @@ class Match:
         missing: For bound nodes, names of live values that were not saved.
         may_lack: Whether there may be live objects that nothing was saved for.
         growth: The plain values that containers get beside those they have.
+        is_late: Whether it is one of an object that came after the restore.
         lacking: The live plain values, and members of lists of values, that nothing was saved for.
     """
 
     growth: Growth
+    is_late: bool = False
 
     bindings: dict[int, Any] = field(default_factory=dict)
     takes: list[Take] = field(default_factory=list)
@@ -159,7 +161,7 @@ class Matcher:
             obj: The live object that stands for it.
             attached: More edges of ``obj``.
         """
-        match = Match(Growth(self._nodes, self._arrays), bindings={node: obj})
+        match = Match(Growth(self._nodes, self._arrays, is_late=node != 0), bindings={node: obj}, is_late=node != 0)
         try:
             self._match_below(match, node, obj, attached)
         except BaseException:

@@ -134,6 +134,7 @@ class _Anything:
     key = ""
     was_passed = False
     siblings = 0
+    is_late = False
 
     def __init__(self, restoration: NameBasedRestoration, path: str) -> None:
         self.restoration = restoration

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 class RestoredPosition:
     """A saved node that waits for its object; see `milepost.graph.waiting`."""
 
-    __slots__ = ("node", "restoration", "siblings", "superseded", "variable", "was_passed")
+    __slots__ = ("is_late", "node", "restoration", "siblings", "superseded", "variable", "was_passed")
 
-    def __init__(self, restoration: Restoration, node: int, variable: Any, siblings: int) -> None:
+    def __init__(self, restoration: Restoration, node: int, variable: Any, siblings: int, *, is_late: bool) -> None:
         self.restoration = restoration
         self.node = node
         self.siblings = siblings
+        self.is_late = is_late
         self.variable = variable  # kept: a slot waits under its variable's identity, which must stay its own
         self.superseded = False
         self.was_passed = False

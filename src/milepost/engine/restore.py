@@ -279,7 +279,10 @@ class Restoration(WatchedRestore):
 
     def _let_wait(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
         # All are made first: files are closed when none is left.
-        made = [RestoredPosition(self, each.node, each.variable, each.siblings) for each in match.waits]
+        made = [
+            RestoredPosition(self, each.node, each.variable, each.siblings, is_late=match.is_late)
+            for each in match.waits
+        ]
         for waiting, position in zip(match.waits, made, strict=True):
             holder = successors.get(id(waiting.holder), waiting.holder)
             if wait(holder, waiting.name, position):

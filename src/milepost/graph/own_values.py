@@ -8,7 +8,8 @@ what comes                                            whose value it has then
 a variable, layer or other object                     the saved one: it was built again
 an array, as an attribute of a `Module`               the saved one likewise
 an array under a name of a `Checkpoint`               the saved one, until the next save; from then on its own
-an array at the end of a list                         its own: a position does not say which value is meant
+an array at the end of a list that was there before   its own: a position does not say which value is meant
+an array at the end of a list that came later         the saved one, until the next save; from then on its own
 a variable at the end of a `Checkpoint`'s list        the saved one, until the next save; from then on its own
 a longer tree in the place of one that was restored   its own, if a `Checkpoint` holds it
 ====================================================  ===================================================================
@@ -68,6 +69,11 @@ class Waiting(Saved, Protocol):
         ...
 
     @property
+    def is_late(self) -> bool:
+        """Whether what it waits on came after the restore."""
+        ...
+
+    @property
     def superseded(self) -> bool:
         """Whether a newer restore gives what is waited for."""
         ...
@@ -115,7 +121,7 @@ def is_own(holder: Any, name: Any, child: Any, saved: Collection[Waiting]) -> bo
     if not saved or not (in_list or is_state):
         return False
     passed = is_state and all(each.was_passed for each in saved)
-    if not (in_list or passed):
+    if not (passed or (in_list and not any(each.is_late for each in saved))):
         return False
     adapter = adapter_of(child) if passed and in_list else None
     return (adapter is not None and adapter.leaf) or is_value(child)

@@ -56,6 +56,11 @@ class Position(Protocol):
         ...
 
     @property
+    def is_late(self) -> bool:
+        """Whether its holder came after the restore."""
+        ...
+
+    @property
     def siblings(self) -> int:
         """How many children were saved where this is one."""
         ...

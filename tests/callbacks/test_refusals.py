@@ -80,6 +80,9 @@ class batches_of:  # noqa: N801
     def __init__(self, batches):
         self.batches = batches
 
+    def __len__(self):
+        return len(self.batches)
+
     def __iter__(self):
         return iter(list(self.batches))
 

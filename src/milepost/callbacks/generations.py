@@ -41,6 +41,9 @@ class Generation:
         """What is to be saved beside model and optimizer."""
         return {}
 
+    def _build_optimizer(self) -> None:
+        """Lets the optimizer make what it has for each variable, which other callbacks may ask for before the first step."""
+
     def _make_everything(self) -> None:
         """Lets the model make what it makes in the first step, where milepost cannot give it values later."""
 

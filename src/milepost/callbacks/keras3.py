@@ -127,6 +127,11 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         if isinstance(self.model._initial_epoch, FirstEpoch):
             self.model._initial_epoch = None
 
+    def _build_optimizer(self) -> None:
+        optimizer = self.model.optimizer
+        if self.model.built and not optimizer.built:  # as Keras leaves it with TensorFlow alone
+            optimizer.build(self.model.trainable_variables)
+
     def _make_everything(self) -> None:
         if keras.backend.backend() == "tensorflow":
             from milepost.callbacks.tensorflow_data import trace

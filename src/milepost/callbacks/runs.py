@@ -150,6 +150,7 @@ class SavedRun(Generation):
         """Restores everything, and makes ``fit()`` go on from there."""
         checkpoint = self._checkpoint
         assert checkpoint is not None
+        self._build_optimizer()
         if not has_callbacks:  # as in the first form of such checkpoints
             del checkpoint.callbacks
         stand_in = None if self._data is None else self._data.stand_in()

@@ -32,7 +32,10 @@ def test_steps_that_do_not_divide_an_epoch(trainer, tmp_path, kind):  # noqa: F8
         pytest.skip("this trainer runs one batch at a time")
     callback = trainer.callback(tmp_path, max_to_keep=None)
     data = callback.resumable(dataset(trainer.keras)) if kind == "dataset" else None
-    trainer.fit(trainer.model(steps_per_execution=3), callback, data=data, epochs=2)
+    # TensorFlow 2.15 asks the dataset itself for its length, and not the object that stands for it.
+    is_asked = kind == "arrays" and trainer.keras.__version__.startswith("2.15")
+    steps = {"steps_per_epoch": 4} if is_asked else {}
+    trainer.fit(trainer.model(steps_per_execution=3), callback, data=data, epochs=2, **steps)
     assert saved(callback) == [(1, 4), (2, 8)]
 
 

@@ -32,8 +32,6 @@ def test_steps_that_do_not_divide_an_epoch(trainer, tmp_path, kind):  # noqa: F8
         pytest.skip("this trainer runs one batch at a time")
     callback = trainer.callback(tmp_path, max_to_keep=None)
     data = callback.resumable(dataset(trainer.keras)) if kind == "dataset" else None
-    if kind == "arrays" and trainer.keras.__version__.startswith("2.15"):
-        pytest.skip("the Keras of TensorFlow 2.15 refuses several steps at once beside data of no known length")
     trainer.fit(trainer.model(steps_per_execution=3), callback, data=data, epochs=2)
     assert saved(callback) == [(1, 4), (2, 8)]
 

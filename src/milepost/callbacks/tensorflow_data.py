@@ -40,9 +40,9 @@ def dataset_of(feed: Feed) -> Any:
     dataset = dataset.with_options(options)
     if feed.length is None:
         return dataset
-    # This is asked for the length of an epoch. It is not asserted, since a resumed pass has fewer batches.
-    length = tf.constant(feed.length, tf.int64)
-    return _with_methods(dataset, cardinality=lambda _: length, __len__=lambda _: feed.length)
+    # This is asked for the length of an epoch, and not read, since a resumed pass has fewer batches.
+    asked = dataset.apply(tf.data.experimental.assert_cardinality(feed.length))
+    return _with_methods(asked, __iter__=lambda _: iter(dataset))
 
 
 class DatasetFeed:

@@ -81,13 +81,9 @@ def carry_over(live: LiveGraph) -> Carried:
 
 
 class _Step(NamedTuple):
-    """An edge to a node that waits; edges are taken by their distance from the root, so that paths are shortest.
-
-    Of several edges to one node, that comes first by which its values have had their keys.
-    """
+    """An edge to a node that waits; edges are taken by their distance from the root, so that paths are shortest."""
 
     depth: int
-    renamed: bool
     number: int
     holder: int
     name: str
@@ -117,21 +113,18 @@ class _Collector:
                     self._restorations[newest.restoration.uid] = newest.restoration
                     # Slots, whose names are no strings, come when both of their ends are known.
                     if isinstance(name, str):
-                        renamed = not newest.key.startswith(
-                            child_path(self._path(holder), name, is_root=holder == 0) + "/"
-                        )
-                        steps.append(_Step(depth, renamed, len(steps), holder, name, newest.restoration, newest.node))
+                        steps.append(_Step(depth, len(steps), holder, name, newest.restoration, newest.node))
         heapq.heapify(steps)
         count = len(steps)
         while steps:
-            depth, _, _, holder, name, restoration, saved = heapq.heappop(steps)
+            depth, _, holder, name, restoration, saved = heapq.heappop(steps)
             target = self._id(restoration, saved)
             if target is None and restoration.bound(saved) is None:
                 path = child_path(self._path(holder), name, is_root=holder == 0)
                 target = self._add(restoration, saved, path)
                 for edge in restoration.graph.nodes[saved].children:
                     count += 1
-                    heapq.heappush(steps, _Step(depth + 1, False, count, target, edge.name, restoration, edge.node))
+                    heapq.heappush(steps, _Step(depth + 1, count, target, edge.name, restoration, edge.node))
             if target is not None:
                 self._edges(holder).append(Edge(name, target))
 

@@ -357,7 +357,7 @@ class Restoration(WatchedRestore):
         missing = {id(self.bound(node)): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
         private, plain = self.graph.writer_saves()
-        later = self._later_members(live)
+        later = self._later_members(live, bound)
         entries = unsaveable(live.omissions, self._allow_unsaved)
         for number, values in live.values():
             identity = id(obj := live.objects[number])
@@ -384,10 +384,9 @@ class Restoration(WatchedRestore):
         reference = self._lacking.get(id(obj))
         return reference is not None and reference() is obj
 
-    def _later_members(self, live: LiveGraph) -> Subtrees:
+    def _later_members(self, live: LiveGraph, bound: Collection[int]) -> Subtrees:
         """Paths of what lists of values have got since they were restored, which is the program's own."""
         lists = {id(self.bound(node)) for node in self._bound if self.graph.nodes[node].python == "list"}
-        bound = {id(self.bound(node)) for node in self._bound} if lists else set()
         return Subtrees(
             live.paths[edge.node]
             for number, obj in enumerate(live.objects)

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 
-import milepost
+from tests.callbacks.child import Readings, Walk
 from tests.zoo_fit.kinds import BATCH, BATCHES, EPOCHS, ROWS, X, Y, batches_of, kind
 from tests.zoo_fit.loaders import loader_of
 
@@ -101,41 +101,6 @@ class StatefulIterable:
 
     def load_state_dict(self, state):
         self.passes, self.index = state["passes"], state["index"]
-
-
-class Readings:
-    """Endless batches at random, from a generator whose state is given as a dict."""
-
-    def __init__(self):
-        self._random = np.random.default_rng(3)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        rows = self._random.integers(0, ROWS, BATCH)
-        return X[rows], Y[rows]
-
-    def get_state(self):
-        return self._random.bit_generator.state
-
-    def set_state(self, state):
-        self._random.bit_generator.state = state
-
-
-class Walk(milepost.Module):
-    """Endless batches in order, from a position that is a variable."""
-
-    def __init__(self):
-        self.position = milepost.Variable(np.int64(0))
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        rows = (int(self.position) + np.arange(BATCH)) % ROWS
-        self.position.assign_add(BATCH)
-        return X[rows], Y[rows]
 
 
 for _name, _class in {

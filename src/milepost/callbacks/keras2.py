@@ -10,24 +10,16 @@ from milepost.callbacks.checkpoints import FitCheckpoints
 from milepost.callbacks.compiled import compiled
 from milepost.callbacks.feed import Feed
 from milepost.callbacks.resumable import Trainer
-from milepost.callbacks.running import RunningFit
+from milepost.callbacks.running import FirstEpoch, RunningFit
 from milepost.callbacks.tensorflow_data import dataset_of, trace
 from milepost.errors import warn
 
 
-class FirstEpoch:
-    """What Keras 2 asks, once, for the epoch and the batch to begin with.
-
-    Args:
-        model: The model.
-        epoch: The epoch.
-        fit: The call of ``fit()`` that it is for; others begin where they are told to.
-    """
+class FirstCounters(FirstEpoch):
+    """What Keras 2 asks for the epoch and the batch to begin with."""
 
     def __init__(self, model: Any, epoch: int, fit: RunningFit) -> None:
-        self._model = model
-        self._epoch = epoch
-        self._fit = fit
+        super().__init__(model, epoch, fit)
         self.replaced = getattr(model, "_training_state", None)
         model._training_state = self
 
@@ -68,11 +60,11 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
             return self._dataset
 
         def _continue_at_epoch(self, epoch: int) -> None:
-            FirstEpoch(self.model, epoch, self._running)
+            FirstCounters(self.model, epoch, self._running)
 
         def _leave_epoch_to_fit(self) -> None:
             state = getattr(self.model, "_training_state", None)
-            if isinstance(state, FirstEpoch):
+            if isinstance(state, FirstCounters):
                 state.remove()
 
         def _without_effect(self) -> Any:

@@ -13,7 +13,7 @@ from milepost.callbacks.checkpoints import FitCheckpoints
 from milepost.callbacks.compiled import compiled
 from milepost.callbacks.feed import PLACEHOLDER, Feed
 from milepost.callbacks.resumable import Trainer
-from milepost.callbacks.running import RunningFit
+from milepost.callbacks.running import FirstEpoch
 
 
 class PassLength(int):
@@ -80,19 +80,8 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
         return None
 
 
-class FirstEpoch:
-    """The epoch that ``fit()`` begins with, which it asks for once: whether there is one, and then which.
-
-    Args:
-        model: The model.
-        epoch: The epoch.
-        fit: The call of ``fit()`` that it is for; others begin where they are told to.
-    """
-
-    def __init__(self, model: Any, epoch: int, fit: RunningFit) -> None:
-        self._model = model
-        self._epoch = epoch
-        self._fit = fit
+class InitialEpoch(FirstEpoch):
+    """What Keras 3 asks whether there is an epoch to begin with, and then which."""
 
     def __bool__(self) -> bool:
         self._model._initial_epoch = None
@@ -121,10 +110,10 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         self._program = compiled(model)  # before any callback changes it
 
     def _continue_at_epoch(self, epoch: int) -> None:
-        self.model._initial_epoch = FirstEpoch(self.model, epoch, self._running)
+        self.model._initial_epoch = InitialEpoch(self.model, epoch, self._running)
 
     def _leave_epoch_to_fit(self) -> None:
-        if isinstance(self.model._initial_epoch, FirstEpoch):
+        if isinstance(self.model._initial_epoch, InitialEpoch):
             self.model._initial_epoch = None
 
     def _build_optimizer(self) -> None:

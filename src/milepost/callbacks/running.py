@@ -62,6 +62,21 @@ class RunningFit:
         return self.callbacks is not None and frame.f_locals.get("callbacks") is self.callbacks
 
 
+class FirstEpoch:
+    """The epoch that ``fit()`` is to begin with, in the place where Keras asks for it once.
+
+    Args:
+        model: The model.
+        epoch: The epoch.
+        fit: The call of ``fit()`` that it is for; others begin where they are told to.
+    """
+
+    def __init__(self, model: Any, epoch: int, fit: RunningFit) -> None:
+        self._model = model
+        self._epoch = epoch
+        self._fit = fit
+
+
 def _outwards(frame: FrameType | None, most: int | None = None) -> Iterator[FrameType]:
     while frame is not None and (most is None or most > 0):
         yield frame

@@ -140,6 +140,24 @@ def test_an_empty_dict_has_its_lists_of_arrays(prefix):
     assert [each[0] for each in fresh.history["loss"]] == [0, 1]
 
 
+def test_an_empty_dict_has_the_dicts_of_its_lists_of_arrays(prefix):
+    path = Checkpoint(history={"train": {"loss": [array(0)]}}).write(prefix)
+    fresh = Checkpoint(history={})
+    fresh.read(path)
+    fresh.history.setdefault("train", {}).setdefault("loss", []).append(array(1))
+    assert [each[0] for each in fresh.history["train"]["loss"]] == [0, 1]
+
+
+def test_an_empty_dict_waits_for_its_dicts_of_named_arrays(prefix):
+    path = Checkpoint(params={"layer": {"kernel": array(1), "log": [array(2)]}}).write(prefix)
+    fresh = Checkpoint(params={})
+    status = fresh.read(path)
+    assert fresh.params == {}
+    fresh.params["layer"] = {"kernel": array(0), "log": [array(0)]}
+    assert (fresh.params["layer"]["kernel"][0], fresh.params["layer"]["log"][0][0]) == (1, 2)
+    status.assert_consumed()
+
+
 def test_a_none_takes_a_saved_array(prefix):
     path = Checkpoint(best=array(7), weights={"w": array(8), "b": (array(9),)}).write(prefix)
     fresh = Checkpoint(best=None, weights=None)

@@ -7,8 +7,9 @@ gets the attributes that it lacks.
 
 An array that a program puts under a name may be one that it makes again, so a saved array waits for it, as a variable does. What
 it appends to a list that was there before is none that is made again, but one more. So a list that is empty when it is restored
-gets its saved arrays at once, with all lists, dicts and tuples in it; an empty dict gets its lists and dicts of arrays; and so does
-what is None. A list that comes after the restore is built again, as in TensorFlow's guide.
+gets its saved arrays at once, with all lists, dicts and tuples in it, and so does what is None. An empty dict gets its lists of arrays,
+and its dicts if all their arrays are in lists: a dict with arrays under names may be a layer that the program makes again. A list
+that comes after the restore is built again, as in TensorFlow's guide.
 
 What is added is a placeholder first, and is bound to its saved node like anything that was there. So it takes its value in the
 same way as everything else, and goes away again if the restore fails.
@@ -160,9 +161,21 @@ class Growth:
             is_value = self._nodes[parent].python == "list"
             return is_value and name == str(self._length(holder)) and not (waits and holder)
         if isinstance(holder, dict):
-            # An empty dict gets its lists and dicts, to which the program adds.
-            return name not in holder and not (waits and (holder or self._nodes[node].python not in _CONTAINERS))
+            return name not in holder and not (waits and (holder or not self._are_in_lists(node)))
         return not waits and name not in vars(holder) and inspect.getattr_static(type(holder), name, None) is None
+
+    def _are_in_lists(self, node: int) -> bool:
+        """Whether all arrays that are reached from a saved dict or list are in lists."""
+        dicts, seen = [node], {node}
+        for number in dicts:
+            if self._nodes[number].python == "list":
+                continue
+            if self._nodes[number].python not in _CONTAINERS:
+                return False
+            below = {edge.node for edge in self._nodes[number].children if self._arrays.below(edge.node)} - seen
+            seen |= below
+            dicts += below
+        return True
 
     def _is_list_or_made(self, holder: Any) -> bool:
         return type(holder) is ListWrapper or id(holder) in self._made

@@ -23,11 +23,11 @@ from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UntrackableError as _UntrackableError
 from milepost.graph.adapter import adapter_of as _adapter_of
 from milepost.graph.frameworks import imported as _imported
-from milepost.graph.places import Tree as _Tree
-from milepost.graph.places import kind_of_place as _kind_of_place
 from milepost.graph.traversal import walk as _walk
-from milepost.graph.tree_leaves import with_leaves as _with_leaves
-from milepost.graph.trees import is_container as _is_container
+from milepost.graph.trees.leaves import with_leaves as _with_leaves
+from milepost.graph.trees.places import Tree as _Tree
+from milepost.graph.trees.places import kind_of_place as _kind_of_place
+from milepost.graph.trees.structure import is_container as _is_container
 from milepost.manager import CheckpointManager as _CheckpointManager
 from milepost.storage import Storage as _Storage
 from milepost.storage.paths import plain_path as _plain_path

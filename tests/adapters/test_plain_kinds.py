@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from milepost import UnsupportedError
-from milepost.graph.plain_state import pack, unpack
+from milepost.plain_state.encoding import pack, unpack
 
 
 class TestPyTorch:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from milepost import Checkpoint
+from milepost.deferred.pending import admit
 from milepost.graph import adapter as contract
 from milepost.graph import frameworks
 from milepost.graph.adapter import Adapter, Value, adapter_of, register
 from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.waiting import admit
 from milepost.tensor import DType
 
 

@@ -16,12 +16,12 @@ from milepost.graph import adapter as contract
 from milepost.graph import frameworks
 from milepost.graph.adapter import adapter_of
 from milepost.graph.frameworks import import_adapters, imported, register_framework
-from milepost.graph.plain_state import pack
+from milepost.plain_state.encoding import pack
 
 ADAPTER = """
     import some_framework
     from milepost.graph.adapter import Adapter, register
-    from milepost.graph.plain_state import register_kind
+    from milepost.plain_state.encoding import register_kind
 
     class ThingAdapter(Adapter):
         leaf = functional = True

@@ -7,9 +7,9 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, CorruptCheckpointError, Module, UntrackableError
+from milepost.deferred.pending import waiting_on
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.graph.traversal import walk
-from milepost.graph.waiting import waiting_on
 from milepost.storage import LocalStorage
 from tests.bundle.bundles import write
 

@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 
 from milepost import CorruptCheckpointError
-from milepost.graph.plain_keys import KeyCheck
-from milepost.graph.plain_state import from_text
+from milepost.plain_state.encoding import from_text
+from milepost.plain_state.keys import KeyCheck
 
 ALIKE = ",".join(str(number * ((1 << 61) - 1)) for number in range(20_000))
 PAIRS = ",".join(f"[{number * ((1 << 61) - 1)},1]" for number in range(20_000))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost.graph.plain_state import _entry_name, pack, to_text, unpack
+from milepost.plain_state.encoding import _entry_name, pack, to_text, unpack
 
 
 class CountedName(str):

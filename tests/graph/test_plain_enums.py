@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.graph.plain_state import TEXT, pack, unpack
+from milepost.plain_state.encoding import TEXT, pack, unpack
 
 
 class Colour(enum.Enum):

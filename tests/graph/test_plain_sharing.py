@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.graph.plain_state import TEXT, pack, unpack
+from milepost.plain_state.encoding import TEXT, pack, unpack
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Collection
 from typing import Any, Final, cast
 
+from milepost.deferred.pending import waiting_on
+from milepost.deferred.rescan import look_again
 from milepost.errors import MilepostError
 from milepost.graph.adapter import adapter_of_type
-from milepost.graph.look_again import look_again
-from milepost.graph.waiting import waiting_on
 
 _METHOD: Final = "__setattr__"
 _FRAMEWORKS: Final = frozenset({"keras", "tf_keras", "tensorflow"})

@@ -2,7 +2,7 @@
 
 An object is one of these if its class has ``state_dict`` and ``load_state_dict``, or ``get_state`` and ``set_state``, and
 no other adapter knows it; beside that, Python's and NumPy's generators. Nothing is imported to find out. What an object
-says is saved as `milepost.graph.plain_state` writes it.
+says is saved as `milepost.plain_state.encoding` writes it.
 
 Objects are asked for their state to save it, and before a restore that could fail after it. Else they are left in peace:
 a loader that is asked starts its workers.
@@ -22,7 +22,7 @@ import numpy as np
 from milepost.adapters.loaders import keep_randomness, must_match_workers, remedy_for_loader, with_generator
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, register
-from milepost.graph.plain_state import TEXT, pack, unpack
+from milepost.plain_state.encoding import TEXT, pack, unpack
 from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 

@@ -1,10 +1,10 @@
-"""State of other people's objects as one text, in which arrays are too; see `milepost.graph.plain_state`."""
+"""State of other people's objects as one text, in which arrays are too; see `milepost.plain_state.encoding`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from milepost.graph.plain_state import from_text, store_inline, to_text
+from milepost.plain_state.encoding import from_text, store_inline, to_text
 
 
 def to_json(value: Any, key: str) -> str:

@@ -17,7 +17,7 @@ from milepost.callbacks.fingerprints import as_array, fingerprint, size_of
 from milepost.callbacks.reachable import Held, Reachable, is_random
 from milepost.errors import MilepostError, UnsupportedError, warn
 from milepost.graph.adapter import adapter_of
-from milepost.graph.plain_state import from_text, store_inline, to_text
+from milepost.plain_state.encoding import from_text, store_inline, to_text
 
 _LARGEST: Final = 1 << 24
 """Bytes above which data is looked at, and neither copied nor saved."""

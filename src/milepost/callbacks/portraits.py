@@ -3,7 +3,7 @@
 A portrait is a tuple of a kind and plain data:
 
 ==============  ====================================================================================================
-``plain``       the value itself, which `milepost.graph.plain_state` can write
+``plain``       the value itself, which `milepost.plain_state.encoding` can write
 ``tensorflow``  an array that was a tensor of TensorFlow; ``jax`` one that was an array of JAX
 ``list``        portraits of the members; ``tuple`` and ``dict`` likewise
 ``state``       what an object with ``state_dict()``, ``get_state()`` or a generator says of itself
@@ -30,7 +30,7 @@ from milepost.coding.crc32c import crc32c
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.adapter import adapter_of
 from milepost.graph.frameworks import imported
-from milepost.graph.plain_state import pack
+from milepost.plain_state.encoding import pack
 
 Portrait = tuple[str, Any]
 _IN_PLACE: Final = ("state", "variables", "attributes")

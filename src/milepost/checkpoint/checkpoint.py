@@ -13,6 +13,7 @@ import numpy as np
 from milepost.checkpoint.names import check_name
 from milepost.checkpoint.session_saver import SessionSaver, is_session
 from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced, refuse_restore_if_traced
+from milepost.deferred.pending import admit
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
@@ -30,12 +31,11 @@ from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency, hold_state, wrap
 from milepost.graph.module import _NOW_NUMBERS, _UNTRACKED
-from milepost.graph.plain_places import StateHolder, Unsaveable
-from milepost.graph.plain_values import PLAIN
+from milepost.graph.plain.places import StateHolder, Unsaveable
+from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init, remedy_for_state
 from milepost.graph.traversal import live_children, walk
-from milepost.graph.trees import is_empty_tree, is_functional, is_tuple
-from milepost.graph.waiting import admit
+from milepost.graph.trees.structure import is_empty_tree, is_functional, is_tuple
 from milepost.storage.paths import plain_path
 
 _COUNTER = "save_counter"

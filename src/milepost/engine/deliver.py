@@ -24,8 +24,8 @@ from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.undo import Undo, refused
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, adapter_of
-from milepost.graph.places import Place, put, rebuild
 from milepost.graph.traversal import live_children
+from milepost.graph.trees.places import Place, put, rebuild
 from milepost.graph.variable import shape_fits
 from milepost.tensor.spec import format_shape
 

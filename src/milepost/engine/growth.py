@@ -28,10 +28,10 @@ from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.undo import Undo
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state
 from milepost.graph.object_graph import Node
-from milepost.graph.places import Place, placed
-from milepost.graph.plain_places import PlainLeaf, StateHolder, holds_state, is_type_name, plain_place
-from milepost.graph.plain_values import PLAIN, type_named
-from milepost.graph.trees import is_tuple, make_tuple, named_tuple_called
+from milepost.graph.plain.places import PlainLeaf, StateHolder, holds_state, is_type_name, plain_place
+from milepost.graph.plain.values import PLAIN, type_named
+from milepost.graph.trees.places import Place, placed
+from milepost.graph.trees.structure import is_tuple, make_tuple, named_tuple_called
 
 _CONTAINERS: Final = {"list": ListWrapper, "dict": DictWrapper, "OrderedDict": OrderedDictWrapper}
 _DEEPEST: Final = 100

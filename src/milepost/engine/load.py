@@ -34,8 +34,8 @@ from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.places import places_in_use
 from milepost.graph.traversal import LiveGraph, walk
+from milepost.graph.trees.places import places_in_use
 from milepost.storage import LOCAL_STORAGE, Storage
 
 _SAVED_MODEL_REMEDY: Final = (

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle import BundleReader
+from milepost.deferred.pending import SlotKey
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
@@ -29,10 +30,9 @@ from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.plain_places import PLAIN_PLACES, PlainLeaf, Unsaveable, holds_state, is_type_name
-from milepost.graph.plain_values import NumberTaker, taken_value
+from milepost.graph.plain.places import PLAIN_PLACES, PlainLeaf, Unsaveable, holds_state, is_type_name
+from milepost.graph.plain.values import NumberTaker, taken_value
 from milepost.graph.traversal import live_children, values_of
-from milepost.graph.waiting import SlotKey
 from milepost.tensor import TensorSpec
 
 SAVE_COUNTER: Final = "save_counter"

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 
 from milepost.bundle import BundleReader
+from milepost.deferred.pending import ANY, wait, withdraw
+from milepost.deferred.rescan import look_again_below
 from milepost.engine.deliver import Take, check, deliver, live_spec
 from milepost.engine.identity import last_restore, remember_restore, undo_remembering
 from milepost.engine.match import SAVE_COUNTER
@@ -19,9 +21,7 @@ from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
-from milepost.graph.look_again import look_again_below
 from milepost.graph.traversal import LiveGraph, walk
-from milepost.graph.waiting import ANY, wait, withdraw
 from milepost.tensor import TensorSpec
 
 
@@ -129,7 +129,7 @@ class NameBasedRestoration(WatchedRestore):
 
 
 class _Anything:
-    """Waits for every new child of an object; see `milepost.graph.waiting`."""
+    """Waits for every new child of an object; see `milepost.deferred.pending`."""
 
     key = ""
     was_passed = False

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from milepost.bundle import BundleReader
+from milepost.deferred.pending import stop_waiting
 from milepost.engine import unasked
 from milepost.engine.identity import Reference, next_uid, weak_reference_to
 from milepost.engine.report import Entry, Report
 from milepost.errors import user_place
-from milepost.graph.waiting import stop_waiting
 
 
 class WatchedRestore(abc.ABC):

@@ -1,7 +1,7 @@
 """One restore of an object-based checkpoint: match, check, deliver, remember.
 
 The first two steps change nothing, and what fails after them is taken back (`milepost.engine.undo`), so a restore that
-fails has changed nothing. What no live object takes waits (`milepost.graph.waiting`) on the object that will hold it, and
+fails has changed nothing. What no live object takes waits (`milepost.deferred.pending`) on the object that will hold it, and
 goes through the same four steps when it comes.
 
 Files are open for as long as something waits that no newer restore gives. Nothing here refers in a circle, so that a
@@ -17,6 +17,10 @@ from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
+from milepost.deferred.nodes import WaitingNodes
+from milepost.deferred.pending import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
+from milepost.deferred.position import RestoredPosition
+from milepost.deferred.rescan import look_again_below
 from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
@@ -34,20 +38,16 @@ from milepost.engine.match import SAVE_COUNTER, Match, Matcher
 from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import RestorePlan
-from milepost.engine.position import RestoredPosition
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
-from milepost.engine.waiting_nodes import WaitingNodes
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import Subtrees, tensor_key, unescape
-from milepost.graph.look_again import look_again_below
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.places import CheckedLeaf, Place, places_in_use
 from milepost.graph.traversal import LiveGraph, live_children, walk
-from milepost.graph.waiting import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
+from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
 from milepost.tensor import TensorSpec
 
 _NONE: Final[frozenset[str]] = frozenset()

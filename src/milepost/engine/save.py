@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle import BundleWriter
+from milepost.deferred.carried import carry_over
+from milepost.deferred.rescan import late_below, look_again_below
 from milepost.engine.announcement import Announcement
-from milepost.engine.carry_over import carry_over
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions
@@ -20,14 +21,13 @@ from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
-from milepost.graph.look_again import late_below, look_again_below
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.places import places_in_use
-from milepost.graph.plain_places import is_type_name
-from milepost.graph.plain_types import type_names
+from milepost.graph.plain.places import is_type_name
+from milepost.graph.plain.types import type_names
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import LiveGraph, walk
+from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray
 

@@ -8,7 +8,7 @@ from typing import Any
 from milepost.graph.adapter import Adapter, adapter_of_array_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.object_graph import Node
-from milepost.graph.plain_places import is_type_name
+from milepost.graph.plain.places import is_type_name
 from milepost.tensor import TensorSpec
 
 

@@ -33,8 +33,8 @@ from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value
 from milepost.graph.keys import VARIABLE_VALUE, escape
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
-from milepost.graph.plain_state import TEXT
 from milepost.graph.traversal import LiveGraph, values_of
+from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType
 
 _WRAPPERS: Final = ("module", "_orig_mod")

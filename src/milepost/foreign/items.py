@@ -25,7 +25,7 @@ _MOST_CHARACTERS: Final = 128 << 20
 """Characters in the keys of a file. Names of many letters, nested, are in the keys of all that is below them."""
 _SHOWN: Final = 200
 _MOST_PACKED: Final = 60
-"""Levels of plain state, of which those of `milepost.graph.plain_state` are made."""
+"""Levels of plain state, of which those of `milepost.plain_state.encoding` are made."""
 _ABSENT: Final = object()
 _NOTHING: Final[Mapping[str, Any]] = {}
 _LEAVES: Final = (

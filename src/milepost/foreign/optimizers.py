@@ -25,7 +25,7 @@ from milepost.foreign.items import Item
 from milepost.foreign.packed import packed
 from milepost.foreign.stored import Stored
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.plain_state import TEXT
+from milepost.plain_state.encoding import TEXT
 
 Values = Mapping[str, tuple[str, Array | Stored]]
 """Local name to key and value."""

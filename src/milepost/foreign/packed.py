@@ -1,4 +1,4 @@
-"""Parts of a file as plain state (`milepost.graph.plain_state`), without reading the tensors that are in them."""
+"""Parts of a file as plain state (`milepost.plain_state.encoding`), without reading the tensors that are in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.plain_state import TEXT, pack
+from milepost.plain_state.encoding import TEXT, pack
 
 
 def packed(value: Any, key: str, kind: str) -> dict[str, Array | Stored]:

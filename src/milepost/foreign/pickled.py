@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.opaque import Name, Opaque
-from milepost.graph.plain_keys import KeyCheck
+from milepost.plain_state.keys import KeyCheck
 
 _LONGEST_NUMBER: Final = 1 << 12
 """Bytes of an integer."""

@@ -20,7 +20,7 @@ from milepost.foreign.opaque import Name, Opaque, needs_code
 from milepost.foreign.pickled import Unbuilt, as_keys
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.plain_keys import KeyCheck
+from milepost.plain_state.keys import KeyCheck
 from milepost.tensor import DType, TensorSpec
 
 _MOST_REPEATED: Final = 64 << 20

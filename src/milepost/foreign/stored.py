@@ -70,7 +70,7 @@ class Source(Protocol):
 
     @property
     def kind(self) -> str:
-        """The kind of plain state (`milepost.graph.plain_state`) that tensors of this library are; empty for arrays."""
+        """The kind of plain state (`milepost.plain_state.encoding`) that tensors of this library are; empty for arrays."""
         ...
 
     def read_into(self, tensor: Stored, destination: Array) -> None:

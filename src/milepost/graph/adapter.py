@@ -129,7 +129,7 @@ class Adapter:
 
     functional: bool = False
     """Set for values of a program without side effects, which are never changed but succeeded by others, together with
-    the containers that hold them (`milepost.graph.places`). Two places that hold the same one are still two."""
+    the containers that hold them (`milepost.graph.trees.places`). Two places that hold the same one are still two."""
 
     hints: frozenset[str] = frozenset()
     """Names of saved values that `assign` takes beside those of `values`, unless these are read straight into memory. They may
@@ -325,7 +325,7 @@ class Adapter:
     def watch(self, obj: Any) -> None:
         """Called when saved values begin to wait on ``obj``.
 
-        Objects that announce new children by themselves (`milepost.graph.waiting.admit`) need nothing; for others
+        Objects that announce new children by themselves (`milepost.deferred.pending.admit`) need nothing; for others
         this installs the framework's hook.
         """
 

@@ -15,11 +15,10 @@ from milepost.graph.adapter import Adapter, adapter_of_type
 from milepost.graph.containers import ListWrapper, find_trackable
 from milepost.graph.keys import child_path
 from milepost.graph.omissions import Accounted, Omission, Omitted
-from milepost.graph.own_values import is_value
-from milepost.graph.plain_places import Unsaveable, holds_state
-from milepost.graph.plain_values import PLAIN
+from milepost.graph.plain.places import Unsaveable, holds_state
+from milepost.graph.plain.values import PLAIN, is_value
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
-from milepost.graph.trees import holds_no_data, is_container, is_empty_tree, is_tuple
+from milepost.graph.trees.structure import holds_no_data, is_container, is_empty_tree, is_tuple
 
 if TYPE_CHECKING:
     from milepost.graph.traversal import LiveGraph

@@ -3,7 +3,7 @@
 A plain list or dict that becomes an attribute of a tracked object is replaced by a `ListWrapper`, `DictWrapper` or
 `OrderedDictWrapper`: a subclass that behaves like the original in every way, and tells waiting values of new members.
 Tuples cannot change, so they stay what they are; only lists and dicts inside them are replaced. Trees of values that
-never change, such as JAX's arrays, stay what they are too (`milepost.graph.places`).
+never change, such as JAX's arrays, stay what they are too (`milepost.graph.trees.places`).
 
 The graph is read from what a container holds when it is saved; any mutation is allowed.
 """
@@ -17,12 +17,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, SupportsIndex
 
 from milepost.errors import UntrackableError
+from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
-from milepost.graph.own_values import Taken, warn_of_more
-from milepost.graph.plain_places import StateHolder
+from milepost.graph.plain.places import StateHolder
 from milepost.graph.remedies import is_of_python
-from milepost.graph.trees import is_container, is_functional, is_tuple, make_tuple
-from milepost.graph.waiting import admit, waiting_on
+from milepost.graph.trees.structure import is_container, is_functional, is_tuple, make_tuple
 
 
 class NoDependency:
@@ -96,7 +95,7 @@ class _Wrapper(StateHolder):
         value = wrap(value)
         if "_is_state" in self.__dict__:
             hold_state(value)
-        return value if name is None else admit(self, name, value)
+        return value if name is None else attach.deferral.admit(self, name, value)
 
     def _is_untracked(self, value: Any) -> bool:
         return any(value is each for each in self.__dict__.get("_untracked", ()))
@@ -120,16 +119,13 @@ class ListWrapper(_Wrapper, list[Any]):
         True
     """
 
-    _taken: list[Taken]
-
     def __init__(self, items: Iterable[Any] = ()) -> None:
         super().__init__()
         for item in items:
             self.append(item)
 
     def append(self, item: Any) -> None:
-        if "_taken" in self.__dict__ and len(self) >= self._taken[-1].siblings:
-            warn_of_more(self.__dict__.pop("_taken"))
+        attach.deferral.before_append(self)
         super().append(self._enter(str(len(self)), item))
 
     def extend(self, items: Iterable[Any]) -> None:
@@ -145,7 +141,7 @@ class ListWrapper(_Wrapper, list[Any]):
 
     def insert(self, index: SupportsIndex, item: Any) -> None:
         item = self._enter(None, item)
-        if waiting_on(self):
+        if attach.deferral.expects(self):
             members = list(self)
             members.insert(index, item)
             self._change(members)
@@ -154,7 +150,7 @@ class ListWrapper(_Wrapper, list[Any]):
 
     def __setitem__(self, index: Any, item: Any) -> None:
         item = [self._enter(None, each) for each in item] if isinstance(index, slice) else self._enter(None, item)
-        if waiting_on(self):
+        if attach.deferral.expects(self):
             members = list(self)
             members[index] = item
             self._change(members)
@@ -192,13 +188,13 @@ class ListWrapper(_Wrapper, list[Any]):
 
     def _change(self, members: list[Any]) -> ListWrapper:
         """Takes new members, or stays as it is if a value that waited for one of them does not fit."""
-        if waiting_on(self):
-            members = [admit(self, str(position), item) for position, item in enumerate(members)]
+        if attach.deferral.expects(self):
+            members = [attach.deferral.admit(self, str(position), item) for position, item in enumerate(members)]
         super().__setitem__(slice(None), members)
         return self
 
     def _settle_members(self) -> None:
-        if waiting_on(self):
+        if attach.deferral.expects(self):
             self._change(list(self))
 
 
@@ -283,7 +279,7 @@ _WRAPPERS: Final[dict[type, type]] = {list: ListWrapper, dict: DictWrapper, Orde
 def wrap(value: Any) -> Any:
     """Replaces plain lists and dicts, also inside tuples, by their wrappers; everything else is returned as it is.
 
-    Trees of values that never change (`milepost.graph.trees`) are left alone too: wrapped, they would be other trees.
+    Trees of values that never change (`milepost.graph.trees.structure`) are left alone too: wrapped, they would be other trees.
 
     Raises:
         UntrackableError: Lists, dicts and tuples are nested more deeply than Python can follow.

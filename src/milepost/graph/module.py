@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import NoDependency, wrap
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.traversal import reachable
 from milepost.graph.variable import Variable
-from milepost.graph.waiting import admit
 
 _UNTRACKED = "_milepost_untracked"
 _NOW_NUMBERS = "_milepost_now_numbers"
@@ -64,7 +64,7 @@ class Tracked:
             adapter = adapter_of(value)
             if adapter is not None:
                 adapter.attached(value)
-                value = admit(self, name, value)
+                value = attach.deferral.admit(self, name, value)
                 if name in attributes and adapter_of(attributes[name]) is None:
                     # Edges are ordered by when they were first tracked, so `self.a = None` must not hold a place.
                     del attributes[name]
@@ -151,7 +151,7 @@ class SlotOwner(Module):
         if slot is None:
             if initial_value is None:
                 initial_value = np.zeros_like(np.asarray(variable))
-            slot = admit(self, (id(variable), name), Variable(initial_value, trainable=False))
+            slot = attach.deferral.admit(self, (id(variable), name), Variable(initial_value, trainable=False))
             # The variable is kept too: its identity is the key, and must not be given to another object.
             self._slots().setdefault(name, {})[id(variable)] = (variable, slot)
         return slot

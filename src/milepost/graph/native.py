@@ -11,10 +11,10 @@ from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.module import _UNTRACKED, Tracked
-from milepost.graph.plain_places import holds_state
-from milepost.graph.plain_values import PLAIN
+from milepost.graph.plain.places import holds_state
+from milepost.graph.plain.values import PLAIN
 from milepost.graph.state import PythonState, TensorState
-from milepost.graph.trees import is_tuple, make_tuple, positions_beside_fields
+from milepost.graph.trees.structure import is_tuple, make_tuple, positions_beside_fields
 from milepost.graph.variable import Variable, as_array
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING

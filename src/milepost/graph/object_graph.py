@@ -12,7 +12,7 @@
     BoolValue             = 1 value bool
 
 ``private`` is milepost's own, a list of SerializedTensor: values of objects that TensorFlow would not save, such as the
-seeds of Keras 3. ``python`` is milepost's own too, the name of the type of a plain value (`milepost.graph.plain_values`), of an
+seeds of Keras 3. ``python`` is milepost's own too, the name of the type of a plain value (`milepost.graph.plain.values`), of an
 array that a restore can make anew, or of a list, dict or tuple of nothing else: ``int``, ``torch.Tensor``, ``list``,
 ``namedtuple:module:Class``. For a `Checkpoint`, which says that its writer saves plain values, it is the word ``Checkpoint``. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not miss objects for them.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import MilepostError, UnsupportedError, UntrackableError
+from milepost.graph import attach
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.completeness import (
     SETTINGS,
@@ -26,10 +27,9 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Omitted
-from milepost.graph.places import Node, Place, Tree, placed
-from milepost.graph.plain_places import holds_state, plain_place
+from milepost.graph.plain.places import holds_state, plain_place
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.waiting import waiting_on
+from milepost.graph.trees.places import Node, Place, Tree, placed
 
 _NO_EDGES: Final[list[Edge]] = []
 _TREES: Final = (Node, Tree)
@@ -106,7 +106,7 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
 
 def _plain_place(obj: Any, name: str, child: Any) -> Place | None:
     """The place of a plain value; None for other children, and for a None that something else is to come in place of."""
-    if child is None and name in waiting_on(obj):
+    if child is None and attach.deferral.expects(obj, name):
         return None
     return child if isinstance(child, Place) else plain_place(obj, name, child)
 

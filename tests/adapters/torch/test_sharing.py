@@ -5,7 +5,7 @@ import json
 import pytest
 
 import milepost
-from milepost.graph.plain_state import TEXT, pack, unpack
+from milepost.plain_state.encoding import TEXT, pack, unpack
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")

@@ -6,7 +6,7 @@ import milepost
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")
-plain_state = pytest.importorskip("milepost.graph.plain_state")
+plain_state = pytest.importorskip("milepost.plain_state.encoding")
 
 
 class Holder(nn.Module):  # type: ignore[name-defined]

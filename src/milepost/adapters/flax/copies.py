@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from milepost.graph.tree_leaves import with_leaves
+from milepost.graph.trees.leaves import with_leaves
 
 
 def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> Any:

@@ -17,9 +17,9 @@ from milepost.adapters.flax.private import flatten
 from milepost.graph.adapter import Adapter
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.omissions import Accounted
-from milepost.graph.places import kind_of_place, place_of_tree
 from milepost.graph.text import TEXTS
-from milepost.graph.trees import name_of_key
+from milepost.graph.trees.places import kind_of_place, place_of_tree
+from milepost.graph.trees.structure import name_of_key
 
 _BOOKKEEPING: Final = "_pytree__"
 

@@ -19,7 +19,7 @@ from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
-from milepost.graph.places import CheckedLeaf, Leaf, kind_of_place
+from milepost.graph.trees.places import CheckedLeaf, Leaf, kind_of_place
 from milepost.tensor import DType, PiecewiseArray
 
 _STORABLE: Final = "hold numbers, text or arrays in it, or trees of such"

@@ -10,7 +10,7 @@ import numpy as np
 
 from milepost.adapters.jax.arrays import read
 from milepost.graph.adapter import Array
-from milepost.graph.plain_state import register_kind
+from milepost.plain_state.encoding import register_kind
 
 
 def _is_key(value: Any) -> bool:

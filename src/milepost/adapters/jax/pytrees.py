@@ -18,7 +18,7 @@ from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapp
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.omissions import Omission
 from milepost.graph.text import TEXTS
-from milepost.graph.trees import holds_no_data, is_container
+from milepost.graph.trees.structure import holds_no_data, is_container
 
 _NODES: Final = jax.tree_util.default_registry
 

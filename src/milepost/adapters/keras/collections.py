@@ -11,11 +11,11 @@ from typing import Any, Final, Self
 
 from milepost.adapters.keras.attributes import is_state
 from milepost.adapters.keras.private import TrackedDict, TrackedList, TrackedOrderedDict, register_tree_node_class
+from milepost.deferred.pending import admit, waiting_on
+from milepost.deferred.rescan import look_again
 from milepost.graph.adapter import adapter_of_type, register
 from milepost.graph.by_identity import forgetting
-from milepost.graph.look_again import look_again
 from milepost.graph.native import DictAdapter, ListAdapter
-from milepost.graph.waiting import admit, waiting_on
 
 
 class WaitingList(TrackedList):  # type: ignore[misc]

@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.own_state import give_own_state, is_own_state_waiting
+from milepost.deferred.pending import waiting_on
+from milepost.deferred.rescan import look_again
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter
 from milepost.graph.by_identity import forgetting
-from milepost.graph.look_again import look_again
-from milepost.graph.waiting import waiting_on
 
 _AFTER: Final = ("build", "_build")
 _BEFORE: Final = ("call", "apply", "update_state")

@@ -28,8 +28,8 @@ from milepost.adapters.keras_optimizers import (
     slot_lists,
     warn_of_another_class,
 )
+from milepost.deferred.pending import waiting_on
 from milepost.graph.adapter import register, saving_legacy_slots
-from milepost.graph.waiting import waiting_on
 from milepost.tensor import TensorSpec
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})

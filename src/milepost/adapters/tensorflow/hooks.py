@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from milepost.adapters.layer_names import has_weights_now
 from milepost.adapters.tensorflow.private import DelegatingTrackableMixin, Trackable
+from milepost.deferred.pending import admit, waiting_on
+from milepost.deferred.rescan import look_again
 from milepost.errors import MilepostError
 from milepost.graph.adapter import adapter_of
-from milepost.graph.look_again import look_again
-from milepost.graph.waiting import admit, waiting_on
 
 _CHILD: Final = "_handle_deferred_dependencies"
 _SLOT: Final = "_restore_slot_variable"

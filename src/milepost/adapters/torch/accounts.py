@@ -14,8 +14,8 @@ import torch
 
 from milepost.adapters.torch.private import UninitializedTensorMixin, load_from_state_dict, save_to_state_dict
 from milepost.adapters.torch.views import Part
+from milepost.deferred.pending import waiting_on
 from milepost.errors import MilepostError, UntrackableError
-from milepost.graph.waiting import waiting_on
 
 STATE_DICT: Final = "state_dict"
 """Name of the edge to what a module or an optimizer tells of itself in its own way."""

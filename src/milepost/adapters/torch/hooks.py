@@ -20,10 +20,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from milepost.adapters.torch.private import UninitializedTensorMixin, hide_from_compilers, registration
+from milepost.deferred.pending import Position, admit, wait, waiting_on
+from milepost.deferred.rescan import look_again
 from milepost.errors import UnmatchedError
 from milepost.graph.adapter import adapter_of
-from milepost.graph.look_again import look_again
-from milepost.graph.waiting import Position, admit, wait, waiting_on
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _pending: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()

@@ -36,12 +36,12 @@ from milepost.adapters.torch.shared_parts import shares_between_parts
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
 from milepost.adapters.torch.views import Part, forget_view, view_of
+from milepost.deferred.pending import waiting_on
 from milepost.errors import MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
-from milepost.graph.plain_state import TEXT
-from milepost.graph.waiting import waiting_on
+from milepost.plain_state.encoding import TEXT
 from milepost.tensor import TensorSpec
 
 _GROUPS: Final = "param_groups"

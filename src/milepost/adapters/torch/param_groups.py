@@ -28,7 +28,7 @@ from milepost.adapters.torch.views import forget_view, view_of
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.plain_state import TEXT, pack, to_text, unpack
+from milepost.plain_state.encoding import TEXT, pack, to_text, unpack
 from milepost.tensor import DType
 
 

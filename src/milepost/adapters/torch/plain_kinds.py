@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from milepost.graph.plain_state import register_kind
+from milepost.plain_state.encoding import register_kind
 
 
 def _dtype(name: Any) -> torch.dtype:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from milepost.adapters.torch.private import per_channel_tensor, per_tensor_tensor
-from milepost.graph.plain_kinds import register_kind
+from milepost.plain_state.kinds import register_kind
 
 _QUANTIZED: Final = (torch.qint8, torch.quint8, torch.qint32)
 """Those whose integers are numbers of their own in memory, and not several in one byte."""

@@ -9,7 +9,7 @@
                               "strides": [1]}}
     a parameter, or a leaf   {"!": "torch.gradient", "value": {"parameter": true, "required": true, "value": a tensor}}
 
-The tensor that a view is ``of`` is shared (`milepost.graph.plain_sharing`) between all that lie in its memory: one of them, if
+The tensor that a view is ``of`` is shared (`milepost.plain_state.sharing`) between all that lie in its memory: one of them, if
 it covers all of it, or else a vector made of it. A type of PyTorch's is one that files have no number for (`memory`).
 Quantized and sparse tensors are in `plain_parts`.
 """
@@ -28,7 +28,7 @@ from milepost.adapters.torch.refused import refusal_of
 from milepost.errors import UnsupportedError
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
-from milepost.graph.plain_kinds import overlaps, register_kind
+from milepost.plain_state.kinds import overlaps, register_kind
 
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 _ALIGNED: Final = 16

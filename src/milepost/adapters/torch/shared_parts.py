@@ -13,7 +13,7 @@ import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.plain_tensors import overlapping
-from milepost.graph.plain_sharing import inside
+from milepost.plain_state.sharing import inside
 
 
 def shares_between_parts(optimizer: Any) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from milepost.adapters.torch.views import view_of
-from milepost.graph.look_again import look_again
-from milepost.graph.waiting import waiting_on
+from milepost.deferred.pending import waiting_on
+from milepost.deferred.rescan import look_again
 
 
 def watch_step(optimizer: Any, holder: Any) -> None:

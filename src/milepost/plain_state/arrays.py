@@ -1,4 +1,4 @@
-"""NumPy's arrays of any type as arrays of types that files hold, and back, for `milepost.graph.plain_state`.
+"""NumPy's arrays of any type as arrays of types that files hold, and back, for `milepost.plain_state.encoding`.
 
 Text and byte strings of fixed length become byte strings, dates and durations int64, and numbers of a foreign byte order
 those of this machine; the type they had is named beside them, as NumPy does: ``<U3``, ``<M8[ns]``, ``>f4``.

@@ -22,7 +22,7 @@ from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.by_identity import forgetting
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
-from milepost.graph.trees import has_no_end, is_container, is_functional, members, with_members
+from milepost.graph.trees.structure import has_no_end, is_container, is_functional, members, with_members
 
 _ALWAYS_COMPARED: Final = 64
 """Levels of a tree down to which every container is compared with those above it; below, those of every doubled level are."""

@@ -3,7 +3,7 @@
 Such a value is state if it is an attribute of a `Checkpoint`, or a member of a list, dict or tuple that is reached from one
 through lists, dicts and tuples only. The same value in an attribute of a `Module` or of a framework's object is a setting.
 
-Numbers have no identity, so what is saved and restored is their place (`milepost.graph.places`). A tuple cannot change, so one
+Numbers have no identity, so what is saved and restored is their place (`milepost.graph.trees.places`). A tuple cannot change, so one
 that holds plain values is a place too, and a restore puts a new tree of tuples where the old one was. All else that such a
 tuple holds stands for itself.
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of
-from milepost.graph.places import CheckedLeaf, Node, Place, place_of_tree
-from milepost.graph.plain_values import PLAIN, TYPE_NAMES
-from milepost.graph.trees import is_functional, is_tuple
+from milepost.graph.plain.values import PLAIN, TYPE_NAMES
+from milepost.graph.trees.places import CheckedLeaf, Node, Place, place_of_tree
+from milepost.graph.trees.structure import is_functional, is_tuple
 
 
 class StateHolder:
@@ -88,7 +88,7 @@ def type_name(obj: Any) -> str:
     """The name of the type of a plain value at its place; empty for everything else.
 
     Example:
-        >>> from milepost.graph.places import Leaf
+        >>> from milepost.graph.trees.places import Leaf
         >>> type_name(Leaf(None, "x"))
         ''
     """

@@ -25,9 +25,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from milepost.errors import UnrestoredWarning, warn
-from milepost.graph.adapter import adapter_of, adapter_of_type
-from milepost.graph.plain_places import StateHolder, holds_state
-from milepost.graph.plain_values import PLAIN
+from milepost.graph.adapter import adapter_of
+from milepost.graph.plain.places import StateHolder, holds_state
+from milepost.graph.plain.values import is_value
 
 _MOST_LISTED: Final = 5
 
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 
 
 class Saved(Protocol):
-    """A saved value that waits or was taken; see `milepost.graph.waiting.Position`."""
+    """A saved value that waits or was taken; see `milepost.deferred.pending.Position`."""
 
     @property
     def file(self) -> str:
@@ -77,33 +77,6 @@ class Waiting(Saved, Protocol):
     def superseded(self) -> bool:
         """Whether a newer restore gives what is waited for."""
         ...
-
-
-def is_value(obj: Any) -> bool:
-    """Whether this is an array, or a list, dict or tuple of arrays, and of plain values beside them.
-
-    Example:
-        >>> import numpy as np
-        >>> is_value((np.zeros(2), 1, {"done": False})), is_value([object()]), is_value([])
-        (True, False, False)
-    """
-    values, seen, arrays = [obj], {id(obj)}, 0
-    for each in values:
-        if type(each) in PLAIN:
-            continue
-        if isinstance(each, dict):
-            below: Collection[Any] = each.values()
-        elif isinstance(each, (list, tuple)):
-            below = each
-        else:
-            adapter = adapter_of_type(type(each))
-            if adapter is None or not adapter.is_value(each):
-                return False
-            arrays += 1
-            continue
-        values += [member for member in below if id(member) not in seen]
-        seen.update(map(id, below))
-    return arrays > 0
 
 
 def is_own(holder: Any, name: Any, child: Any, saved: Collection[Waiting]) -> bool:

@@ -1,4 +1,4 @@
-"""Adapters of the places of plain values (`milepost.graph.plain_places`)."""
+"""Adapters of the places of plain values (`milepost.graph.plain.places`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.place_adapters import NodeAdapter
-from milepost.graph.plain_places import PlainLeaf, PlainNode
-from milepost.graph.plain_values import from_saved, plain_value
+from milepost.graph.plain.places import PlainLeaf, PlainNode
+from milepost.graph.plain.values import from_saved, plain_value
+from milepost.graph.trees.adapters import NodeAdapter
 
 
 class PlainLeafAdapter(Adapter):

@@ -21,12 +21,13 @@ that was saved, whatever stands in its place by then.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Any, Final
 
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError
-from milepost.graph.adapter import Array, Value
+from milepost.graph.adapter import Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, scalar_like, taken_by_scalar
 from milepost.tensor import DType
@@ -172,3 +173,30 @@ def _of_another_type(expected: str, found: Any) -> CorruptCheckpointError:
     return CorruptCheckpointError(
         "a saved value is not of the type that the object graph names", expected=expected, found=f"{found!r:.80}"
     )
+
+
+def is_value(obj: Any) -> bool:
+    """Whether this is an array, or a list, dict or tuple of arrays, and of plain values beside them.
+
+    Example:
+        >>> import numpy as np
+        >>> is_value((np.zeros(2), 1, {"done": False})), is_value([object()]), is_value([])
+        (True, False, False)
+    """
+    values, seen, arrays = [obj], {id(obj)}, 0
+    for each in values:
+        if type(each) in PLAIN:
+            continue
+        if isinstance(each, dict):
+            below: Collection[Any] = each.values()
+        elif isinstance(each, (list, tuple)):
+            below = each
+        else:
+            adapter = adapter_of_type(type(each))
+            if adapter is None or not adapter.is_value(each):
+                return False
+            arrays += 1
+            continue
+        values += [member for member in below if id(member) not in seen]
+        seen.update(map(id, below))
+    return arrays > 0

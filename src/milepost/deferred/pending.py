@@ -17,13 +17,14 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
+from milepost.deferred.own_values import Taken, is_own, warn_of_more, warn_of_own
 from milepost.forks import ForkableLock
+from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
 from milepost.graph.by_identity import forgetting
-from milepost.graph.own_values import Taken, is_own, warn_of_own
-from milepost.graph.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
-from milepost.graph.plain_places import PlainNode, holds_state, plain_place
-from milepost.graph.trees import is_functional
+from milepost.graph.plain.places import PlainNode, holds_state, plain_place
+from milepost.graph.trees.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
+from milepost.graph.trees.structure import is_functional
 from milepost.tensor import TensorSpec
 
 
@@ -209,7 +210,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any, *, asked: bool = False) 
         name: Name of the new edge, or the `SlotKey` of a new slot variable.
         child: The object that is about to become the child; one that is not trackable passes untouched.
         asked: Whether somebody has asked for it by now, so that the child gets what waits in any case, and not only if it is one
-            that the program builds again (`milepost.graph.own_values`).
+            that the program builds again (`milepost.deferred.own_values`).
 
     Returns:
         The object to be held: ``child``, or its successor if it cannot change.
@@ -314,3 +315,22 @@ def forget_settled(holder: Any) -> None:
         for name, positions in edges.items():
             edges[name] = [position for position in positions if not position.is_settled()]
         _tidy(holder, edges)
+
+
+class _Pending(attach.Deferral):
+    """What objects ask before they get a child."""
+
+    def admit(self, holder: Any, name: str | SlotKey, child: Any) -> Any:
+        return admit(holder, name, child) if _entries else child
+
+    def expects(self, holder: Any, name: str | None = None) -> bool:
+        edges = waiting_on(holder)
+        return bool(edges) if name is None else name in edges
+
+    def before_append(self, members: list[Any]) -> None:
+        taken: list[Taken] | None = members.__dict__.get("_taken")
+        if taken is not None and len(members) >= taken[-1].siblings:
+            warn_of_more(members.__dict__.pop("_taken"))
+
+
+attach.defer_with(_Pending())

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of_type
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
-from milepost.graph.places import CheckedLeaf, Leaf
-from milepost.graph.places import Node as TreeNode
-from milepost.graph.plain_places import PlainNode, StateHolder, holds_state, type_name
+from milepost.graph.plain.places import PlainNode, StateHolder, holds_state, type_name
 from milepost.graph.traversal import LiveGraph
-from milepost.graph.trees import is_tuple, members, named_tuple_name
+from milepost.graph.trees.places import CheckedLeaf, Leaf
+from milepost.graph.trees.places import Node as TreeNode
+from milepost.graph.trees.structure import is_tuple, members, named_tuple_name
 
 CHECKPOINT: Final = "Checkpoint"
 """For an object that holds plain values as state in its attributes."""

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from milepost.errors import UnsupportedError
-from milepost.graph.plain_kinds import register_kind
+from milepost.plain_state.kinds import register_kind
 
 
 def _to_plain(member: enum.Enum) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def register_kind(
         mutable: Whether it can be changed in place, so that one that stands in several places is to stay one.
 
     Example:
-        >>> from milepost.graph.plain_state import pack, unpack
+        >>> from milepost.plain_state.encoding import pack, unpack
         >>> register_kind(
         ...     "slice",
         ...     handles=lambda value: type(value) is slice,

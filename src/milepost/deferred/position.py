@@ -4,20 +4,55 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from milepost.bundle import BundleReader
+from milepost.deferred.nodes import WaitingNodes
+from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.tensor import TensorSpec
 
-if TYPE_CHECKING:
-    from milepost.engine.restore import Restoration
+
+class Restore(Protocol):
+    """A restore that left positions, as they use it; `milepost.engine.restore` has its class."""
+
+    uid: int
+    reader: BundleReader
+    graph: ObjectGraph
+    waiting: WaitingNodes
+    partial_expected: bool
+    is_watched: bool
+
+    def bound(self, node: int) -> Any:
+        """The live object that took a node, or None."""
+        ...
+
+    def first_key(self, node: int) -> str:
+        """The key of a node's first value, or of the first value below it."""
+        ...
+
+    def stored_keys(self, value: SavedValue) -> list[str]:
+        """All keys that files hold for the object of this value."""
+        ...
+
+    def specs(self, node: int) -> Mapping[str, TensorSpec]:
+        """Element types and shapes of a node's values, by local name."""
+        ...
+
+    def is_settled(self, node: int) -> bool:
+        """Whether live objects have taken all values of a node and of what lies below it."""
+        ...
+
+    def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
+        """Restores a late object from a node, and returns the object or its successor."""
+        ...
 
 
 class RestoredPosition:
-    """A saved node that waits for its object; see `milepost.graph.waiting`."""
+    """A saved node that waits for its object; see `milepost.deferred.pending`."""
 
     __slots__ = ("is_late", "node", "restoration", "siblings", "superseded", "variable", "was_passed")
 
-    def __init__(self, restoration: Restoration, node: int, variable: Any, siblings: int, *, is_late: bool) -> None:
+    def __init__(self, restoration: Restore, node: int, variable: Any, siblings: int, *, is_late: bool) -> None:
         self.restoration = restoration
         self.node = node
         self.siblings = siblings

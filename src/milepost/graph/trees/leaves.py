@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from milepost.graph.places import Node, kind_of_place
-from milepost.graph.trees import Member, has_no_end, members, with_members
+from milepost.graph.trees.places import Node, kind_of_place
+from milepost.graph.trees.structure import Member, has_no_end, members, with_members
 
 
 def with_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:

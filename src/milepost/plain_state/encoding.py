@@ -44,11 +44,11 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.frameworks import import_adapters
-from milepost.graph.plain_arrays import dtype_name, dtype_of, from_stored, shaped, to_stored
-from milepost.graph.plain_keys import KeyCheck
-from milepost.graph.plain_kinds import Kind, kinds
-from milepost.graph.plain_kinds import register_kind as register_kind
-from milepost.graph.plain_sharing import FORM, Shared, Sharing
+from milepost.plain_state.arrays import dtype_name, dtype_of, from_stored, shaped, to_stored
+from milepost.plain_state.keys import KeyCheck
+from milepost.plain_state.kinds import Kind, kinds
+from milepost.plain_state.kinds import register_kind as register_kind
+from milepost.plain_state.sharing import FORM, Shared, Sharing
 from milepost.tensor import DType
 
 TEXT: Final = "py_state"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from milepost.deferred.pending import ANY, admit, forget_settled, is_anything_waiting, waiting_on
 from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import child_path
 from milepost.graph.traversal import live_children, walk
-from milepost.graph.waiting import ANY, admit, forget_settled, is_anything_waiting, waiting_on
 
 
 def look_again(holder: Any) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.graph.plain_kinds import kinds, overlaps
+from milepost.plain_state.kinds import kinds, overlaps
 
 FORM: Final = "shared"
 _MOST: Final = 1 << 22

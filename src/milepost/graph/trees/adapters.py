@@ -1,4 +1,4 @@
-"""Adapters of places (`milepost.graph.places`), and of trees that stand for themselves."""
+"""Adapters of places (`milepost.graph.trees.places`), and of trees that stand for themselves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from milepost.graph.containers import find_trackable
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
 from milepost.graph.omissions import Omission
-from milepost.graph.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
 from milepost.graph.remedies import remedy_for
 from milepost.graph.text import TEXTS, text_like, text_value
-from milepost.graph.trees import is_functional, members, positions_beside_fields
+from milepost.graph.trees.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
+from milepost.graph.trees.structure import is_functional, members, positions_beside_fields
 from milepost.graph.variable import own
 
 

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from milepost.engine.position import RestoredPosition
-from milepost.engine.restore import Restoration
+from milepost.deferred.pending import Position, is_anything_waiting, waiting_on
+from milepost.deferred.position import Restore, RestoredPosition
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
 from milepost.graph.object_graph import Edge, SavedValue, SlotReference
 from milepost.graph.traversal import LiveGraph
-from milepost.graph.waiting import Position, is_anything_waiting, waiting_on
 from milepost.tensor import DType
 
 
@@ -87,7 +86,7 @@ class _Step(NamedTuple):
     number: int
     holder: int
     name: str
-    restoration: Restoration
+    restoration: Restore
     saved: int
 
 
@@ -97,7 +96,7 @@ class _Collector:
         self._carried = carried
         self._ids = {id(obj): node for node, obj in enumerate(live.objects)}
         self._new: dict[tuple[int, int], int] = {}
-        self._restorations: dict[int, Restoration] = {}
+        self._restorations: dict[int, Restore] = {}
 
     def collect_nodes(self) -> None:
         """Hangs what waits on the live nodes, and all that lies below it."""
@@ -144,14 +143,14 @@ class _Collector:
                     reference = SlotReference(variable_id, name, self._add(restoration, slot, path))
                     self._carried.slots.setdefault(owner_id, []).append(reference)
 
-    def _add(self, restoration: Restoration, saved: int, path: str) -> int:
+    def _add(self, restoration: Restore, saved: int, path: str) -> int:
         key = (restoration.uid, saved)
         if key not in self._new:
             self._new[key] = len(self._live.objects) + len(self._carried.nodes)
             self._carried.nodes.append(_carried_node(restoration, saved, path))
         return self._new[key]
 
-    def _id(self, restoration: Restoration, saved: int) -> int | None:
+    def _id(self, restoration: Restore, saved: int) -> int | None:
         found = self._new.get((restoration.uid, saved))
         return found if found is not None else self._ids.get(id(restoration.bound(saved)))
 
@@ -169,7 +168,7 @@ def _newest(positions: Sequence[Position]) -> RestoredPosition | None:
     return max(wanted, key=lambda position: position.uid, default=None)
 
 
-def _carried_node(restoration: Restoration, saved: int, path: str) -> CarriedNode:
+def _carried_node(restoration: Restore, saved: int, path: str) -> CarriedNode:
     reader = restoration.reader
     listed = restoration.graph.nodes[saved].values
 

@@ -1,0 +1,44 @@
+"""What an object asks before it gets a child: whether a value is deferred for it.
+
+The object graph knows nothing of restores. `milepost.deferred` puts its own `Deferral` here when it is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Deferral:
+    """What is deferred, as containers and modules ask about it. This one has nothing."""
+
+    def admit(self, holder: Any, name: str | tuple[int, str], child: Any) -> Any:
+        """Gives a child what is deferred for it; to be called before the child is put in place.
+
+        Args:
+            holder: The object that is about to get the child.
+            name: The name of the edge, or the identity of a variable and the name of its slot variable.
+            child: The child.
+
+        Returns:
+            What is to be put in place: ``child``, or its successor if it cannot change.
+
+        Raises:
+            MismatchError: The value does not fit; the child must not be put in place.
+        """
+        return child
+
+    def expects(self, holder: Any, name: str | None = None) -> bool:
+        """Whether a value is deferred for a child of this name, or for any child."""
+        return False
+
+    def before_append(self, members: list[Any]) -> None:
+        """Is told that a list is about to get one more member."""
+
+
+deferral = Deferral()
+
+
+def defer_with(new: Deferral) -> None:
+    """Has another one asked from now on."""
+    global deferral
+    deferral = new

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from milepost.checkpoint.names import check_name
-from milepost.checkpoint.session_saver import SessionSaver, is_session
+from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced, refuse_restore_if_traced
 from milepost.deferred.pending import admit
 from milepost.engine.background import BackgroundWriter
@@ -76,7 +76,7 @@ class _State:
         return self.__dict__
 
 
-class Checkpoint(Tracked, StateHolder):
+class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
     """Groups trackable objects, and saves and restores every value reachable from them.
 
     Values are matched by the names of the edges that lead to them: names of arguments and attributes, positions in
@@ -166,16 +166,13 @@ class Checkpoint(Tracked, StateHolder):
         return counter
 
     @as_written
-    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None, **of_session: Any) -> str:
+    @or_with_session(SessionSaver.save)
+    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves under the next number, and makes it the latest of its directory.
-
-        Given a session of TensorFlow 1 before the path, it does what Estimators want of a saver
-        (`milepost.checkpoint.session_saver`), and ``of_session`` are the arguments for that.
 
         Args:
             file_prefix: Path of the files, without number and ending; missing directories are made.
             options: How to save.
-            **of_session: Nothing, unless a session comes first.
 
         Returns:
             The checkpoint's path, ``<file_prefix>-<save_counter>``, to be given to `restore`.
@@ -189,10 +186,6 @@ class Checkpoint(Tracked, StateHolder):
             StorageError: The files could not be written; what was there before still is.
             AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
         """
-        if is_session(file_prefix):
-            return self._session_saver.save(file_prefix, options, **of_session)  # type: ignore[arg-type]
-        if of_session:
-            raise TypeError(f"save() takes no argument {next(iter(of_session))!r} without a session")
         with self._exclusive():
             counter = self.save_counter
             save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", options, record_latest)
@@ -234,11 +227,9 @@ class Checkpoint(Tracked, StateHolder):
         return self._run(save)
 
     @as_written
+    @or_with_session(SessionSaver.restore)
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
-
-        Given a session of TensorFlow 1 before the path, it restores the values that variables have in that. Variables of
-        graphs that are restored without one wait for the status's `run_restore_ops` or `initialize_or_restore`.
 
         Args:
             save_path: What `save` or `milepost.latest_checkpoint` returned, a SavedModel's directory, or a file or
@@ -254,8 +245,6 @@ class Checkpoint(Tracked, StateHolder):
             MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
             UnsupportedError: This is called inside a ``tf.function``.
         """
-        if is_session(save_path):
-            return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
         options = resolved(options)
         refuse_restore_if_traced()
         if save_path is None:
@@ -298,24 +287,12 @@ class Checkpoint(Tracked, StateHolder):
         """Waits for the asynchronous save in flight, and raises what it raised."""
         self._private.writer.wait()
 
-    def build(self) -> None:
-        """Does nothing. Called by TensorFlow 1's ``Scaffold`` when this is its saver, as the next two are."""
-
-    @property
-    def saver_def(self) -> None:
-        """What TensorFlow 1 would rebuild a saver of operations from: there are none."""
-        return
-
-    def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Takes over an earlier run's list of checkpoints that were saved with a session."""
-        self._session_saver.recover_last_checkpoints(checkpoint_paths)
-
     def _exclusive(self) -> AbstractContextManager[None]:
         """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
         return self._private.writer.exclusive()
 
     @property
-    def _session_saver(self) -> SessionSaver:
+    def _session_saver(self) -> SessionSaver:  # type: ignore[override]  # made when it is first asked for
         state = self._private
         if state.session_saver is None:
             state.session_saver = SessionSaver(self._view)

@@ -1,8 +1,9 @@
 """One framework a file or folder. Only these modules import a framework, and only when the user has."""
 
+from milepost.adapters import generators as generators  # of Python and NumPy
+from milepost.adapters import iterators as iterators  # of no library in particular
 from milepost.adapters import numpy as numpy  # always there: milepost depends on it
 from milepost.adapters import random_state as random_state
-from milepost.adapters import stateful as stateful  # of no library in particular
 from milepost.graph.frameworks import register_framework
 
 # Keras comes after PyTorch, and so is asked before: its layers may be modules of PyTorch.

@@ -6,15 +6,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from milepost.adapters.loaders import (
-    forget_start,
-    is_graph_of_nodes,
-    is_loader,
-    is_of_torchdata,
-    loses_its_place,
-    start_afresh,
-    stop_workers,
-)
+from milepost.adapters.iterators.hugging_face import forget_start, shuffles_in_a_buffer
+from milepost.adapters.iterators.pytorch import is_loader, stop_workers
+from milepost.adapters.iterators.torchdata import counts_twice, is_graph_of_nodes, is_of_torchdata, start_afresh
 from milepost.callbacks.batches import checksum
 from milepost.callbacks.indexed import SequenceSource
 from milepost.callbacks.own_state import OwnState
@@ -309,7 +303,7 @@ def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
         return SequenceSource(data, shuffle, seed)
     if not hasattr(data, "__iter__"):
         raise cannot_be_positioned(data, "it is neither arrays nor an iterable of batches")
-    own = None if loses_its_place(data) else state_of(data)
+    own = None if _loses_its_place(data) else state_of(data)
     if own is not None:
         if is_graph_of_nodes(data):
             warn(
@@ -339,3 +333,8 @@ def _length(data: Any) -> int | None:
         return len(data)
     except TypeError:
         return None
+
+
+def _loses_its_place(data: Any) -> bool:
+    """Whether the state of this data, restored, does not lead to where it was."""
+    return counts_twice(data) or shuffles_in_a_buffer(data.dataset if is_loader(data) else data)

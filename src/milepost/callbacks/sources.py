@@ -27,7 +27,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from milepost.adapters.stateful import PackedAdapter
+from milepost.adapters.packed import PackedAdapter
 from milepost.callbacks.reachable import STATE_METHODS
 from milepost.errors import UnsupportedError
 from milepost.graph import PythonState, TensorState

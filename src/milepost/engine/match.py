@@ -22,7 +22,6 @@ from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
-from milepost.engine.plan import PlannedRead, RestorePlan
 from milepost.engine.saved_arrays import SavedArrays
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of
@@ -87,17 +86,6 @@ class Match:
     lacking: list[Any] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
     _waiting: set[tuple[Any, ...]] = field(default_factory=set)
-
-    def plan(self) -> RestorePlan:
-        """The match as plain data."""
-        return RestorePlan(
-            tuple(
-                PlannedRead(key, take.node, value.name, value.dtype, value.shape, value.destination is not None)
-                for take in self.takes
-                for value, key in take.values
-            ),
-            tuple(each.node for each in self.waits),
-        )
 
     def undo(self) -> None:
         """Takes back the slot variables that were made."""

@@ -37,7 +37,6 @@ from milepost.engine.identity import (
 from milepost.engine.match import SAVE_COUNTER, Match, Matcher
 from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.plan import RestorePlan
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
@@ -93,13 +92,6 @@ class Restoration(WatchedRestore):
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
         self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots)
-
-    @places_in_use()
-    def plan(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> RestorePlan:
-        """What restoring into ``root`` would read and leave waiting; changes nothing."""
-        match = self._matcher.match(0, root, attached)
-        match.undo()
-        return match.plan()
 
     @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:

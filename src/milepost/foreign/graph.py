@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.adapters.stateful import PackedAdapter
+from milepost.adapters.packed import PackedAdapter
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
 from milepost.foreign.items import Item, packable

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
-from milepost.adapters.stateful import PackedAdapter
+from milepost.adapters.packed import PackedAdapter
 from milepost.adapters.torch.memory import as_tensor
 from milepost.graph.adapter import Array, register
 from milepost.graph.by_identity import ByIdentity

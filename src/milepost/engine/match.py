@@ -27,11 +27,12 @@ from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
+from milepost.graph.live_graph import values_of
 from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PlainLeaf, Unsaveable, holds_state, is_type_name
 from milepost.graph.plain.values import NumberTaker, taken_value
-from milepost.graph.traversal import live_children, values_of
+from milepost.graph.traversal import live_children
 from milepost.tensor import TensorSpec
 
 SAVE_COUNTER: Final = "save_counter"

@@ -43,9 +43,10 @@ from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import Subtrees, tensor_key, unescape
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.traversal import LiveGraph, live_children, walk
+from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
 from milepost.tensor import TensorSpec
 

@@ -21,12 +21,13 @@ from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.places import is_type_name
 from milepost.graph.plain.types import type_names
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.traversal import LiveGraph, walk
+from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray

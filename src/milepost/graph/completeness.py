@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, adapter_of_type
 from milepost.graph.containers import ListWrapper, find_trackable
 from milepost.graph.keys import child_path
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import Accounted, Omission, Omitted
 from milepost.graph.plain.places import Unsaveable, holds_state
 from milepost.graph.plain.values import PLAIN, is_value
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
 from milepost.graph.trees.structure import holds_no_data, is_container, is_empty_tree, is_tuple
-
-if TYPE_CHECKING:
-    from milepost.graph.traversal import LiveGraph
 
 SETTINGS: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 """Types of attributes of modules that are never saved, by the guide's own rule, and hold nothing."""

@@ -163,7 +163,8 @@ class SavedRun(Generation):
         if end:
             status.expect_partial()  # all is restored once more after the batches that are counted through
             self._require_data("resume in the middle of an epoch")
-            self._make_everything()
+            if self._make_everything():
+                checkpoint.restore(path, self._options).assert_existing_objects_matched().expect_partial()
             for name, value in self._other_objects().items():
                 setattr(checkpoint, name, value)
         if self._data is not None and facts["place"] is not None:
@@ -203,6 +204,7 @@ class SavedRun(Generation):
         _ = self.model
         self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
         self._put_back()
+        self._after_restoring_between_steps()
         if self._data is not None:
             self._data.caught_up()
         self._after_step()

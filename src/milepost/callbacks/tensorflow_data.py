@@ -265,13 +265,15 @@ def weighted_dataset(dataset: Any, class_weight: Mapping[int, float], floatx: st
     return dataset.map(weigh)
 
 
-def trace(function: Any, dataset: Any) -> None:
+def trace(function: Any, dataset: Any) -> bool:
     """Traces a train function, which makes all variables that a step needs, without running it.
 
-    Functions that are not compiled run once instead; what they change is restored afterwards.
+    Returns:
+        Whether the function ran once instead, as those do that are not compiled as a whole, and trained a step.
     """
     iterator = iter(dataset)
     if hasattr(function, "get_concrete_function"):
         function.get_concrete_function(iterator)
-    else:
-        function(iterator)
+        return False
+    function(iterator)
+    return True

@@ -57,7 +57,7 @@ class LayerAdapter(Adapter):
     def aliases(self, obj):
         return {"_kernel": "kernel"}
 
-    def watch(self, obj):
+    def on_deferred(self, obj):
         obj.listener = lambda name, weight: admit(obj, name, weight)
 
 

@@ -75,7 +75,7 @@ class PackedAdapter(Adapter):
             raise
         return [Value(name, DType.of(array), array.shape, array) for name, array in arrays.items()]
 
-    def undoing(self, obj: Any) -> Callable[[], object]:
+    def before_assign(self, obj: Any) -> Callable[[], object]:
         try:
             before = unpack({name: array.copy() for name, array in pack(self.state(obj)).items()})
         except Exception:
@@ -131,10 +131,10 @@ class StatefulAdapter(PackedAdapter):
                 obj.set_epoch(state["epoch"])
         keep_randomness(obj)
 
-    def undoing(self, obj: Any) -> Callable[[], object]:
+    def before_assign(self, obj: Any) -> Callable[[], object]:
         attributes = getattr(obj, "__dict__", {})
         if not any(name in attributes for name in (*_NEXT, _STARTING)):
-            return super().undoing(obj)
+            return super().before_assign(obj)
         # These only note the state for the next iterator, and asking them would start one.
         before = dict(attributes)
         epoch = obj.epoch if _STARTING in attributes else None

@@ -275,10 +275,10 @@ class _Assigned:
             }
             rank = _rank(take)
             if rank == _REFUSING:
-                undo.add(take.adapter.undoing(take.obj))
+                undo.add(take.adapter.before_assign(take.obj))
             elif rank == _CHANGED:
                 size = sum(self._reader.spec(key).nbytes for _, key in take.values)
-                undo.add_if_small(size, partial(take.adapter.undoing, take.obj))
+                undo.add_if_small(size, partial(take.adapter.before_assign, take.obj))
             successor = _assign(self._reader, take, given)
             if successor is not take.obj:
                 successors[id(take.obj)] = successor
@@ -305,12 +305,8 @@ def _one_by_one(fetch: Fetch) -> Iterator[Array]:
         yield arrays.pop()
 
 
-def _may_refuse(take: Take) -> bool:
-    return take.adapter.may_refuse and take.adapter.refuses(take.obj)
-
-
 def _rank(take: Take) -> int:
-    if _may_refuse(take):
+    if take.adapter.may_refuse(take.obj):
         return _REFUSING
     return _SUCCEEDED if take.adapter.functional or isinstance(take.obj, Place) else _CHANGED
 

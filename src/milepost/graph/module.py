@@ -63,7 +63,7 @@ class Tracked:
             value = wrap(value)
             adapter = adapter_of(value)
             if adapter is not None:
-                adapter.attached(value)
+                adapter.on_attached(value)
                 value = attach.deferral.admit(self, name, value)
                 if name in attributes and adapter_of(attributes[name]) is None:
                     # Edges are ordered by when they were first tracked, so `self.a = None` must not hold a place.

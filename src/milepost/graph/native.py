@@ -210,7 +210,6 @@ class TupleAdapter(Adapter):
     """Tuples and named tuples that hold something trackable; fields of a named tuple have two edges."""
 
     searched = True
-    conditional = True
 
     def handles(self, kind: type) -> bool:
         return is_tuple(kind)

@@ -19,9 +19,91 @@ from milepost.graph.frameworks import import_adapters, register_registry
 
 
 class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays):
-    """What milepost knows of one kind of object.
+    """What milepost knows of one kind of object: derive from it, override what the objects have an answer to, and `register` it.
 
-    There is one instance for all objects of the kind, and it holds no state of theirs.
+    There is one instance for all objects of the kind, and it holds no state of theirs. Only `handles` must be overridden. Objects
+    with tensors override `values` and `assign`. Objects with parts override `children`. Everything else is for some kinds only; each
+    of the classes that this one inherits has one subject.
+
+    ``handles`` is called once for each type, and ``tracks`` whenever an object is met, if it is overridden. All other methods
+    are called in the order of the lists below. A line is carried out for all objects before the next line, and methods in one line
+    are called in this order for each object. "Nearest first" means breadth first from the root.
+
+    When an object becomes an attribute of a `Checkpoint` or `Module`:
+
+    - at once: ``on_attached``
+
+    A save:
+
+    - the walk, each object, nearest first: ``children``, ``skipped_by_tensorflow``, ``unfinished``
+    - slot variables, each object: ``has_slots``, ``slot_names``, then ``slot`` for each name and each leaf of the graph
+    - completeness, each object, if something above has not accounted for it: ``account``
+    - the values, each object, lower turns first: ``values_to_save``, then `Value.source` of each
+
+    An asynchronous save copies what it got from `Value.source` before it returns, and calls nothing after that.
+
+    A restore:
+
+    - the match, each object that has a saved counterpart, nearest first: ``values``, ``children``, ``aliases``, ``unwanted``
+    - where saved children found none by any name, each object: ``stand_ins``
+    - each saved slot variable: ``has_slots``, ``slot``, ``slot_fits`` if there is one, else ``before_make_slot``, ``make_slot``
+    - the check, in which nothing is called: types, shapes and checksums; so far no value has changed
+    - the values, each object, those that may refuse first: ``may_refuse``, ``before_assign``, ``assign``
+    - the holders of objects that got a successor: ``replace``
+    - each value that is deferred for a child or slot variable, its holder: ``on_deferred``
+    - each object of the match, nearest first: ``on_restored``
+
+    ``children``, ``aliases`` and ``unwanted`` are not called for leaves, nor if nothing was saved below an object. Objects without
+    values of their own get no ``assign``. Values with a `Value.destination` are in it when ``assign`` is called,
+    which then comes after that of all others, and without ``before_assign``.
+
+    A deferred restore, when a hook calls `milepost.adapters.restore_children` for an object:
+
+    - the object: ``stand_ins``, ``children``, and ``replace`` at the end if a child got a successor
+    - each new child for which a value is deferred: all lines of a restore, from the child on
+    - the object: ``on_restored``
+
+    `milepost.adapters.restore_child` and `milepost.adapters.restore_slot` carry out the second of these lines alone.
+
+    A restore that fails after the check takes everything back, what was done last first:
+
+    - the holders get their old children: ``replace``
+    - the objects get their old values, by what ``before_assign`` returned
+    - the slot variables that were made are removed: ``drop_slot``, or what an overridden ``before_make_slot`` returned
+    - each object for which it was called: ``on_restored``
+
+    A report or an assertion of the status:
+
+    - each object that was restored: ``exchanged``, ``slot``
+    - the first three lines of a save
+    - each object: ``values``
+
+    At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot`` in the place of
+    ``make_slot``, where one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and ``new_array`` wherever
+    milepost looks for arrays in lists and dicts.
+
+    Example:
+        >>> import milepost, numpy as np
+        >>> from milepost.adapters import Adapter, DType, Value, register
+        >>> class Dial:
+        ...     angle = 0.0
+        >>> class DialAdapter(Adapter):
+        ...     leaf = True
+        ...     def handles(self, kind):
+        ...         return kind is Dial
+        ...     def values(self, dial):
+        ...         return [Value("angle", DType.of("float64"), (), lambda: np.array(dial.angle))]
+        ...     def assign(self, dial, arrays):
+        ...         dial.angle = arrays["angle"].item()
+        ...         return dial
+        >>> register(DialAdapter())
+        >>> dial = Dial()
+        >>> dial.angle = 0.5
+        >>> path = milepost.Checkpoint(dial=dial).write("dials/ckpt")
+        >>> dial.angle = 0.75
+        >>> status = milepost.Checkpoint(dial=dial).read(path).assert_consumed()
+        >>> dial.angle
+        0.5
     """
 
 
@@ -37,13 +119,40 @@ _MISSING: Final = object()
 def register(adapter: Adapter, *, last: bool = False) -> None:
     """Adds an adapter. One added later is asked first, so that it may refine an earlier one.
 
+    It holds for objects that were met before, too: adapters are asked for each save and restore. What lists and dicts a
+    `Checkpoint` or `Module` has wrapped, they have wrapped when they were assigned, so register before that.
+
     Args:
         adapter: The adapter.
         last: Whether it is asked after all others instead, as one of objects that nobody else knows.
+
+    Example:
+        >>> from milepost.adapters import Adapter, register
+        >>> class Gauge: ...
+        >>> class GaugeAdapter(Adapter):
+        ...     def handles(self, kind):
+        ...         return issubclass(kind, Gauge)
+        >>> register(GaugeAdapter())
+        >>> type(adapter_of(Gauge())).__name__
+        'GaugeAdapter'
     """
     _adapters.insert(len(_adapters) if last else 0, adapter)
     _forget_answers()
     _functional[0] |= adapter.functional
+
+
+def unregister(adapter: Adapter) -> None:
+    """Takes back `register`, as a test does at its end. What was bound to a restored value stays so.
+
+    Args:
+        adapter: The adapter, which was registered.
+
+    Raises:
+        ValueError: It is not registered.
+    """
+    _adapters.remove(adapter)
+    _functional[0] = any(each.functional for each in _adapters)
+    _forget_answers()
 
 
 def is_anything_functional() -> bool:

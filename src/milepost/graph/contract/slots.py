@@ -28,7 +28,13 @@ class Slots:
         return ()
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
-        """The slot variable ``name`` that this optimizer made for ``variable``, or None. Asking must not make it."""
+        """The slot variable ``name`` that this optimizer made for ``variable``, or None. Asking must not make it.
+
+        Args:
+            obj: The optimizer.
+            variable: Any leaf of the checkpoint, also one of another framework, or one that cannot be hashed.
+            name: The slot's name.
+        """
         return None
 
     def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:

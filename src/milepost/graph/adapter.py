@@ -36,7 +36,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     A save:
 
     - the walk, each object, nearest first: ``children``, ``skipped_by_tensorflow``, ``unfinished``
-    - slot variables, each object: ``has_slots``, ``slot_names``, then ``slot`` for each name and each leaf of the graph
+    - each object: ``has_slots``
+    - each optimizer: ``slot_names``, ``slot`` for each name and each leaf, and ``children`` of what that is, which must be none
     - completeness, each object, if something above has not accounted for it: ``account``
     - the values, each object, lower turns first: ``values_to_save``, then `Value.source` of each
 
@@ -45,37 +46,44 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     A restore:
 
     - the match, each object that has a saved counterpart, nearest first: ``values``, ``children``, ``aliases``, ``unwanted``
-    - where saved children found none by any name, each object: ``stand_ins``
-    - each saved slot variable: ``has_slots``, ``slot``, ``slot_fits`` if there is one, else ``before_make_slot``, ``make_slot``
-    - the check, in which nothing is called: types, shapes and checksums; so far no value has changed
-    - the values, each object, those that may refuse first: ``may_refuse``, ``before_assign``, ``assign``
-    - the holders of objects that got a successor: ``replace``
+    - each object of which saved children found none by any name: ``stand_ins``
+    - each saved slot variable: ``has_slots`` and ``slot``; if there is one, ``slot_fits``, else ``before_make_slot`` and ``make_slot``;
+      then ``values`` of it
+    - the check of types and shapes, which calls nothing
+    - each object that values are assigned to: ``may_refuse``
+    - the check of all bytes, which calls nothing; so far no value has changed
+    - each of these objects, those that may refuse first: ``before_assign``, ``assign``
+    - the holders, if anything has got a successor: ``children``, ``replace``
     - each value that is deferred for a child or slot variable, its holder: ``on_deferred``
     - each object of the match, nearest first: ``on_restored``
+    - each object for which anything is deferred: ``aliases``, to see what older restores have deferred there
 
-    ``children``, ``aliases`` and ``unwanted`` are not called for leaves, nor if nothing was saved below an object. Objects without
-    values of their own get no ``assign``. Values with a `Value.destination` are in it when ``assign`` is called,
-    which then comes after that of all others, and without ``before_assign``.
+    ``children``, ``aliases`` and ``unwanted`` are not called for leaves, nor if nothing was saved below an object. Objects
+    whose values all have a `Value.destination` are not asked ``may_refuse``. Their values are read into memory when all others have
+    been assigned, and ``assign`` is called after that, without ``before_assign``. Of an object that may not refuse, ``before_assign``
+    is called only as long as there is room for old values.
 
     A deferred restore, when a hook calls `milepost.adapters.restore_children` for an object:
 
-    - the object: ``stand_ins``, ``children``, and ``replace`` at the end if a child got a successor
+    - the object: ``stand_ins``, ``children``
     - each new child for which a value is deferred: all lines of a restore, from the child on
-    - the object: ``on_restored``
+    - the object: ``replace`` if a child got a successor, and ``on_restored``
 
     `milepost.adapters.restore_child` and `milepost.adapters.restore_slot` carry out the second of these lines alone.
 
     A restore that fails after the check takes everything back, what was done last first:
 
     - the holders get their old children: ``replace``
-    - the objects get their old values, by what ``before_assign`` returned
-    - the slot variables that were made are removed: ``drop_slot``, or what an overridden ``before_make_slot`` returned
+    - the objects get their old values, by what ``before_assign`` returned, which calls ``assign`` if it is not overridden
+    - the slot variables that were made are removed, by what ``before_make_slot`` returned: ``drop_slot`` if that is not overridden
     - each object for which it was called: ``on_restored``
 
     A report or an assertion of the status:
 
+    - if anything is deferred, what has come since: a walk, and the lines of a deferred restore
     - each object that was restored: ``exchanged``, ``slot``
-    - the first three lines of a save
+    - each object: ``has_slots``
+    - the first four lines of a save
     - each object: ``values``
 
     At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot`` in the place of

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pytest
 
-from milepost import Checkpoint, CheckpointOptions, CheckpointReader, LoadStatus, Variable
+from milepost import Checkpoint, CheckpointOptions, CheckpointReader, LoadStatus, TrackableView, Variable
 from milepost.adapters import adapter_of
 from milepost.errors import MismatchError, RefusedError, UnmatchedError, UntrackableError
 from milepost.storage import MemoryStorage
@@ -155,6 +155,9 @@ class AdapterSuite:
         if specimen.functional:
             pytest.skip("the specimen's values cannot change, so each place is one of its own")
         once, twice, objects = MemoryStorage(), MemoryStorage(), specimen.make(1)
+        checkpoint = Checkpoint(**objects)
+        found, again = (TrackableView(checkpoint).descendants() for _ in range(2))
+        assert [id(each) for each in again] == [id(each) for each in found], "children() gives other objects each time"
         _save(once, objects)
         _save(twice, {**objects, **{f"zz_{name}": each for name, each in objects.items()}})
         assert _keys(twice) == _keys(once)

@@ -182,6 +182,10 @@ class Restoration(WatchedRestore):
         """The live object that took a node, or None."""
         return self._bound[node]
 
+    def exchange(self, others: Mapping[int, Any]) -> None:
+        """Has other objects stand for live ones that took nodes, given by the identity of these."""
+        self._bound.exchange(others)
+
     def first_key(self, node: int) -> str:
         """The key of a node's first value, or of the first value below it."""
         nodes, seen = [node], {node}

@@ -158,6 +158,8 @@ def unregister(adapter: Adapter) -> None:
     Raises:
         ValueError: It is not registered.
     """
+    if adapter not in _adapters:
+        raise ValueError(f"this {type(adapter).__name__} is not registered")
     _adapters.remove(adapter)
     _functional[0] = any(each.functional for each in _adapters)
     _forget_answers()

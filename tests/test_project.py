@@ -15,6 +15,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ from sybil.evaluators.doctest import NUMBER
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 import milepost
+from milepost.graph import adapter
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "milepost"
@@ -85,6 +87,18 @@ def load(module: str) -> ModuleType:
         if error.name and error.name.partition(".")[0] in FRAMEWORKS:
             pytest.skip(f"{error.name} is not installed")
         raise
+
+
+@contextmanager
+def adapters_of_examples() -> Iterator[None]:
+    """Takes back the adapters that examples register; those of frameworks, which are imported meanwhile, stay."""
+    before = list(adapter._adapters)
+    try:
+        yield
+    finally:
+        for each in [each for each in adapter._adapters if each not in before]:
+            if not hasattr(sys.modules.get(type(each).__module__), type(each).__name__):
+                adapter.unregister(each)
 
 
 class TestEnvironment:
@@ -171,7 +185,8 @@ class TestDocumentation:
     def test_examples_in_docstrings_run(self, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The examples in a module's docstrings give what they say."""
         monkeypatch.chdir(tmp_path)
-        failures, _ = doctest.testmod(load(module), optionflags=DOCTEST_OPTIONS)
+        with adapters_of_examples():
+            failures, _ = doctest.testmod(load(module), optionflags=DOCTEST_OPTIONS)
         assert failures == 0
 
     @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
@@ -181,11 +196,12 @@ class TestDocumentation:
         parsers: list[Any] = [PythonCodeBlockParser(doctest_optionflags=DOCTEST_OPTIONS), SkipParser()]
         parsed = sybil.Sybil(parsers, path=str(ROOT)).parse(document)
         parsed.namespace["installed"] = lambda name: importlib.util.find_spec(name) is not None
-        for example in parsed.examples():
-            try:
-                example.evaluate()
-            except SkipTest as reason:
-                print(f"{relative(document)}:{example.line}: skipped: {reason}")
+        with adapters_of_examples():
+            for example in parsed.examples():
+                try:
+                    example.evaluate()
+                except SkipTest as reason:
+                    print(f"{relative(document)}:{example.line}: skipped: {reason}")
 
     @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
     def test_skipped_code_blocks_say_why(self, document: Path) -> None:

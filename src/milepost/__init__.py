@@ -29,9 +29,10 @@ from milepost.engine.directory import (
     latest_checkpoint,
 )
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.plan import PlannedWrite
 from milepost.engine.removal import remove_checkpoint
 from milepost.engine.report import Entry, Outcome, Report
-from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy
+from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy, ShardingPolicy
 from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
 from milepost.errors import (
@@ -86,11 +87,13 @@ __all__ = [
     "NameBasedStatus",
     "NoDependency",
     "Outcome",
+    "PlannedWrite",
     "PythonState",
     "RandomState",
     "RefusedError",
     "Report",
     "ShardByTaskPolicy",
+    "ShardingPolicy",
     "SkippedCheckpointWarning",
     "SlotOwner",
     "StateFileError",

@@ -7,6 +7,7 @@ to attributes use `milepost.Checkpoint`, which takes trees too; the files are th
 from __future__ import annotations
 
 import os
+from functools import partial as _partial
 from typing import Any
 from typing import Final as _Final
 
@@ -16,12 +17,17 @@ import numpy as _np
 from milepost.bundle import index_path as _index_path
 from milepost.bundle import open_bundle as _open_bundle
 from milepost.checkpoint import Checkpoint as _Checkpoint
+from milepost.checkpoint.checkpoint import exclusive as _exclusive
+from milepost.checkpoint.checkpoint import root_of as _root_of
+from milepost.checkpoint.checkpoint import set_root as _set_root
+from milepost.checkpoint.checkpoint import view_of as _view_of
 from milepost.engine.load import storage_of as _storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.status import CheckpointLoadStatus as _CheckpointLoadStatus
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UntrackableError as _UntrackableError
 from milepost.graph.adapter import adapter_of as _adapter_of
+from milepost.graph.containers import NoDependency as _NoDependency
 from milepost.graph.frameworks import imported as _imported
 from milepost.graph.traversal import walk as _walk
 from milepost.graph.trees.leaves import with_leaves as _with_leaves
@@ -42,19 +48,19 @@ PathLike = str | os.PathLike[str]
 class _TreeCheckpoint(_Checkpoint):
     """A checkpoint of which the root is a tree."""
 
-    _internal = _Checkpoint._internal | {"_tree_status"}
+    _tree_status: Any
 
     def __init__(self) -> None:
         super().__init__()
-        self._private.root = _Tree(None)
+        _set_root(self, _Tree(None))
 
     def hold(self, tree: Any) -> None:
         if _kind_of_place(tree) is not None:
-            if not isinstance(self._private.root, _Tree):
-                self._private.root = _Tree(None)
-            self._private.root.value = tree
+            if not isinstance(_root_of(self), _Tree):
+                _set_root(self, _Tree(None))
+            _root_of(self).value = tree
         elif _adapter_of(tree) is not None and not _is_container(type(tree)):
-            self._private.root = tree  # such as a module of NNX
+            _set_root(self, tree)  # such as a module of NNX
         else:
             raise _UntrackableError(
                 "a checkpoint expects a tree that holds something",
@@ -65,7 +71,7 @@ class _TreeCheckpoint(_Checkpoint):
     @property
     def held(self) -> Any:
         """The tree."""
-        root = self._private.root
+        root = _root_of(self)
         return root.value if isinstance(root, _Tree) else root
 
     def release(self, status: LoadStatus | None = None) -> Any:
@@ -74,27 +80,27 @@ class _TreeCheckpoint(_Checkpoint):
         Args:
             status: That of a restore into the tree, which is to know what is kept.
         """
-        tree, root = self.held, self._private.root
+        tree, root = self.held, _root_of(self)
         before = _by_path(root) if isinstance(status, _CheckpointLoadStatus) else {}
         outlined = _outlined(tree)
         if isinstance(root, _Tree):
             root.value = outlined
         else:
-            self._private.root = outlined
+            _set_root(self, outlined)
         if isinstance(status, _CheckpointLoadStatus):
-            after = _by_path(self._private.root)
+            after = _by_path(_root_of(self))
             status.exchange({id(old): after[path] for path, old in before.items() if path in after})
         return tree
 
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
         status = super().restore(save_path, options)
-        self.__dict__["_tree_status"] = status
+        self._tree_status = _NoDependency(status)
         return status
 
     @property
     def status(self) -> LoadStatus:
         """What the last restore returned."""
-        status: LoadStatus = self.__dict__["_tree_status"]
+        status: LoadStatus = self._tree_status
         return status
 
 
@@ -274,7 +280,7 @@ class TreeManager:
             UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
             StorageError: The files could not be written; what was there before still is.
         """
-        with self._checkpoint._exclusive():
+        with _exclusive(self._checkpoint):
             self._checkpoint.hold(tree)
             try:
                 path = self._manager.save(checkpoint_number)
@@ -297,12 +303,12 @@ class TreeManager:
             CorruptCheckpointError: There are checkpoints, and none is good.
             MismatchError: A saved value has another shape or element type than the tree.
         """
-        with self._checkpoint._exclusive():
+        with _exclusive(self._checkpoint):
             self._checkpoint.hold(_with_own_objects(tree))
             status: LoadStatus | None = None
             try:
                 if self._manager.restore_or_initialize() is None:
-                    return tree, InitializationOnlyStatus(self._checkpoint._view)
+                    return tree, InitializationOnlyStatus(_partial(_view_of, self._checkpoint))
                 status = self._checkpoint.status
                 return self._checkpoint.held, status
             finally:

@@ -57,10 +57,10 @@ class Framework(adapter.Adapter):
         fail("replace")
         return self._own().replace(obj, changes)
 
-    def settled(self, obj):
+    def on_restored(self, obj):
         fail("settled")
 
-    def watch(self, obj):
+    def on_deferred(self, obj):
         fail("watch")
 
 

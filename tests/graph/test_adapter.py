@@ -7,11 +7,12 @@ import textwrap
 import numpy as np
 import pytest
 
-from milepost import Checkpoint
+from milepost import Checkpoint, Module
 from milepost.deferred.pending import admit
+from milepost.errors import UntrackableError, UntrackedWarning
 from milepost.graph import adapter as contract
 from milepost.graph import frameworks
-from milepost.graph.adapter import Adapter, Value, adapter_of, register
+from milepost.graph.adapter import Adapter, Value, adapter_of, register, unregister
 from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
@@ -57,7 +58,7 @@ class LayerAdapter(Adapter):
     def aliases(self, obj):
         return {"_kernel": "kernel"}
 
-    def watch(self, obj):
+    def on_deferred(self, obj):
         obj.listener = lambda name, weight: admit(obj, name, weight)
 
 
@@ -128,3 +129,80 @@ def test_a_frameworks_adapter_is_imported_when_the_user_has_imported_the_framewo
     assert adapter_of(thing) is not None
     assert sys.modules.pop("some_adapter")
     del sys.modules["some_framework"]
+
+
+class Gauge:
+    """Of a class that no adapter knows at first."""
+
+    def __init__(self, level):
+        self.level = np.array(level, np.float32)
+
+
+class GaugeAdapter(Adapter):
+    leaf = True
+
+    def handles(self, kind):
+        return issubclass(kind, Gauge)
+
+    def values(self, obj):
+        return (Value("level", DType.of(obj.level), obj.level.shape, obj.level, obj.level),)
+
+
+class Panel(Module):
+    def __init__(self, gauge):
+        self.gauge = gauge
+
+
+def test_an_adapter_is_found_although_its_objects_were_met_before(prefix):
+    panel = Panel(Gauge(3.0))
+    with pytest.warns(UntrackedWarning, match="a Gauge is not tracked"):
+        path = Checkpoint(panel=panel).write(prefix)
+    with pytest.raises(UntrackableError):
+        Checkpoint(gauge=panel.gauge)
+    register(GaugeAdapter())
+    assert Checkpoint(panel=panel).read(path).report().counts()["missing"] == 1
+    path = Checkpoint(panel=panel, gauge=panel.gauge).write(prefix)
+    live = Panel(Gauge(0.0))
+    Checkpoint(panel=live, gauge=live.gauge).read(path).assert_consumed()
+    assert live.gauge.level == 3
+
+
+def test_a_value_waits_for_the_registration_of_its_adapter(prefix, monkeypatch):
+    adapter = GaugeAdapter()
+    register(adapter)
+    path = Checkpoint(panel=Panel(Gauge(3.0))).write(prefix)
+    unregister(adapter)
+    live = Panel(Gauge(0.0))
+    status = Checkpoint(panel=live).read(path)
+    assert status.report().counts()["deferred"] == 1
+    register(adapter)
+    status.assert_consumed()
+    assert live.gauge.level == 3
+
+
+def test_an_adapter_that_is_taken_back_is_asked_no_more():
+    adapter = GaugeAdapter()
+    register(adapter)
+    assert adapter_of(Gauge(1.0)) is adapter
+    unregister(adapter)
+    assert adapter_of(Gauge(1.0)) is None
+    with pytest.raises(ValueError, match="not registered"):
+        unregister(adapter)
+
+
+def test_an_adapter_says_which_objects_it_handles():
+    class Undecided(Adapter):
+        pass
+
+    with pytest.raises(TypeError, match="handles"):
+        Undecided()
+
+
+def test_tracks_is_asked_if_it_is_overridden():
+    class Sometimes(GaugeAdapter):
+        def tracks(self, obj):
+            return bool(obj.level)
+
+    register(Sometimes())
+    assert adapter_of(Gauge(1.0)) is not None
+    assert adapter_of(Gauge(0.0)) is None

@@ -1,10 +1,73 @@
-"""One framework a file or folder. Only these modules import a framework, and only when the user has."""
+"""How milepost knows objects: one adapter for each kind. A program or a library may register its own.
+
+An adapter derives from `Adapter`, whose docstring has the order of all calls, and is registered with `register`; the page
+``docs/extending.md`` has a worked example. `milepost.testing.adapter_suite` checks one. What is in ``__all__`` here is public;
+nothing else needs to be imported to write an adapter.
+
+====================================  ==================================================================================
+`Adapter`, `Value`, `VARIABLE_VALUE`  what an adapter is made of; `Shape` and `ANY_SHAPE` of values of unknown dimensions
+`register`, `unregister`              at once
+`register_framework`                  as soon as the program has imported a framework
+`adapter_of`                          the adapter of an object, to ask it from another one
+`restore_child`, `restore_slot`,      what a hook calls when an object has made a child for which a value is deferred
+`restore_children`, `is_deferred`
+`Omission`, `Accounted`               what a checkpoint would leave out
+`DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
+`StoredTensor`, `PiecewiseArray`,     large values: read box by box, and saved from several pieces of memory
+`Piece`, `PieceSource`
+====================================  ==================================================================================
+
+milepost's own adapters are modules of this package, one framework a file or folder. Only these import a framework, and only
+when the program has.
+"""
 
 from milepost.adapters import generators as generators  # of Python and NumPy
 from milepost.adapters import iterators as iterators  # of no library in particular
 from milepost.adapters import numpy as numpy  # always there: milepost depends on it
 from milepost.adapters import random_state as random_state
+from milepost.adapters.deferred_children import is_deferred, restore_child, restore_children, restore_slot
+from milepost.errors import (
+    AdapterError,
+    MismatchError,
+    RefusedError,
+    UnsupportedError,
+    UntrackableError,
+)
+from milepost.graph.adapter import ANY_SHAPE, Adapter, Shape, StoredTensor, Value, adapter_of, register, unregister
 from milepost.graph.frameworks import register_framework
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.omissions import Accounted, Omission
+from milepost.tensor import DType, Piece, PieceSource, PiecewiseArray, TensorSlice, TensorSpec
+
+__all__ = [
+    "ANY_SHAPE",
+    "VARIABLE_VALUE",
+    "Accounted",
+    "Adapter",
+    "AdapterError",
+    "DType",
+    "MismatchError",
+    "Omission",
+    "Piece",
+    "PieceSource",
+    "PiecewiseArray",
+    "RefusedError",
+    "Shape",
+    "StoredTensor",
+    "TensorSlice",
+    "TensorSpec",
+    "UnsupportedError",
+    "UntrackableError",
+    "Value",
+    "adapter_of",
+    "is_deferred",
+    "register",
+    "register_framework",
+    "restore_child",
+    "restore_children",
+    "restore_slot",
+    "unregister",
+]
 
 # Keras comes after PyTorch, and so is asked before: its layers may be modules of PyTorch.
 register_framework("torch", "milepost.adapters.torch", tried="2.13")

@@ -23,7 +23,6 @@ class ArrayAdapter(Adapter):
     """`numpy.ndarray`: one value."""
 
     leaf = True
-    conditional = True
     array_type = "numpy.ndarray"
 
     def handles(self, kind: type) -> bool:
@@ -59,7 +58,7 @@ class ArrayAdapter(Adapter):
         source = obj if not dtype.is_bytes else lambda: as_array(obj)
         return (Value(VARIABLE_VALUE, dtype, obj.shape, source, obj if in_place else None),)
 
-    def refuses(self, obj: Array) -> bool:
+    def may_refuse(self, obj: Array) -> bool:
         return bool(obj.dtype.kind == "U")  # what was saved may be bytes that are no text
 
     def assign(self, obj: Array, arrays: Mapping[str, Array]) -> Array:
@@ -85,7 +84,6 @@ class ScalarAdapter(Adapter):
     """NumPy scalars such as ``numpy.float32(1)``: one value of no dimensions."""
 
     leaf = True
-    conditional = True
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, np.generic)

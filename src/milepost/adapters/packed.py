@@ -57,7 +57,7 @@ class PackedAdapter(Adapter):
             raise
         return [Value(name, DType.of(array), array.shape, array) for name, array in arrays.items()]
 
-    def undoing(self, obj: Any) -> Callable[[], object]:
+    def before_assign(self, obj: Any) -> Callable[[], object]:
         try:
             before = unpack({name: array.copy() for name, array in pack(self.state(obj)).items()})
         except Exception:

@@ -30,7 +30,7 @@ from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency, hold_state, wrap
-from milepost.graph.module import _NOW_NUMBERS, _UNTRACKED
+from milepost.graph.module import NOW_NUMBERS, UNTRACKED
 from milepost.graph.plain.places import StateHolder, Unsaveable
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init, remedy_for_state
@@ -144,7 +144,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         if root is not None:
             self._check_clashes(_followed(root))
 
-    _internal = frozenset({_PRIVATE, _UNTRACKED, _NOW_NUMBERS})
+    _internal = frozenset({_PRIVATE, UNTRACKED, NOW_NUMBERS})
 
     def __setattr__(self, name: str, value: Any) -> None:
         if type(value) in PLAIN or adapter_of(value) is not None:
@@ -362,6 +362,39 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                     expected="a name that the root does not use, or the same object",
                     found=f"a {type(children[name]).__name__} there, a {type(self.__dict__[name]).__name__} here",
                 )
+
+
+# What managers and trees of JAX need of a checkpoint beside what is public. These are functions, because no child of a
+# checkpoint can have the name of a method.
+
+
+def exclusive(checkpoint: Checkpoint) -> AbstractContextManager[None]:
+    """Keeps other threads from saving and restoring through a checkpoint.
+
+    Raises:
+        MilepostError: The save that was in flight has failed.
+    """
+    return checkpoint._exclusive()
+
+
+def write_numbered(checkpoint: Checkpoint, save: ListedSave) -> str:
+    """Saves through a checkpoint as one of a series, perhaps later and on another thread; returns the path."""
+    return checkpoint._write_numbered(save)
+
+
+def view_of(checkpoint: Checkpoint) -> tuple[Any, Sequence[tuple[str, Any]]]:
+    """The object that node 0 of a checkpoint stands for, and edges that it has beside its own."""
+    return checkpoint._view()
+
+
+def root_of(checkpoint: Checkpoint) -> Any:
+    """The object whose edges are those of node 0, or None if these are the checkpoint's own."""
+    return checkpoint._private.root
+
+
+def set_root(checkpoint: Checkpoint, root: Any) -> None:
+    """Has another object stand for node 0, which, unlike a root that is given to `Checkpoint`, is no child."""
+    checkpoint._private.root = root
 
 
 def _is_accepted(value: Any) -> bool:

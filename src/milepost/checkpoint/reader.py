@@ -52,6 +52,11 @@ class CheckpointReader:
         """The checkpoint's path."""
         return self._bundle.prefix
 
+    @property
+    def foreign(self) -> bool:
+        """Whether this is a file of another library, such as PyTorch, which may have no checksums."""
+        return isinstance(self._bundle, ForeignReader)
+
     def keys(self) -> list[str]:
         """Every key, sorted."""
         return sorted(self._bundle.keys())

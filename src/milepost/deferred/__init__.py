@@ -6,7 +6,7 @@ This is the story of a kernel that is made when its layer is first called:
    restore puts a *position* (`deferred.position`) into the table of `deferred.pending`: under the live layer, the name of the
    edge, ``kernel``, and the saved node. The table refers to the layer weakly, by identity; the layer itself does not change.
 2. An object of a framework may not say when it gets a child. The adapter of such a layer is told
-   (`milepost.graph.adapter.Adapter.watch`), and puts a hook where the framework makes children, such as around ``build``.
+   (`milepost.graph.adapter.Adapter.on_deferred`), and puts a hook where the framework makes children, such as around ``build``.
 3. The layer is called and makes its kernel. A hook has the layer *scanned again* (`deferred.rescan`); milepost's own modules,
    lists and dicts ask `deferred.pending.admit` themselves, before they hold the child (`milepost.graph.attach`).
 4. `admit` asks whether the child is one that the program built again (`deferred.own_values`). If so, it lets the positions

@@ -51,7 +51,7 @@ def look_again(holder: Any) -> list[str]:
             admit(holder, key, slot, asked=True)
             found = True
     if found:
-        adapter.settled(holder)
+        adapter.on_restored(holder)
         forget_settled(holder)
     return given
 

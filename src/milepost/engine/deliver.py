@@ -220,13 +220,14 @@ class _Assigned:
         ]
         # Those that may refuse come first, so that the others need no old values to go back to; then those that get
         # successors, which changes nothing yet.
-        wanted.sort(key=lambda take: (_rank(take), take.adapter.turn))
-        self._order: list[tuple[Take, int]] = []
-        for take in wanted:
+        ranked = [(_rank(take), take) for take in wanted]
+        ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
+        self._order: list[tuple[Take, int, int]] = []
+        for rank, take in ranked:
             size = sum(reader.entry(key).size for value, key in take.values if not self._in_boxes(value, key))
             if size <= room:
                 room -= size
-                self._order.append((take, _KEPT))
+                self._order.append((take, rank, _KEPT))
                 for value, key in take.values:
                     if not self._in_boxes(value, key):
                         self._kept.add(key, None)
@@ -236,7 +237,7 @@ class _Assigned:
                 filled = 0
             filled += size
             self._batches[-1].append(take)
-            self._order.append((take, len(self._batches) - 1))
+            self._order.append((take, rank, len(self._batches) - 1))
 
     def verify(self) -> None:
         """Reads and checks all bytes; nothing changes."""
@@ -248,7 +249,7 @@ class _Assigned:
             for value, key in take.values
             if not self._in_boxes(value, key)
         ]
-        in_boxes = [key for take, _ in self._order for value, key in take.values if self._in_boxes(value, key)]
+        in_boxes = [key for take, _, _ in self._order for value, key in take.values if self._in_boxes(value, key)]
         check_all(self._reader, again + in_boxes)
 
     def deliver(self, undo: Undo) -> dict[int, Any]:
@@ -264,7 +265,7 @@ class _Assigned:
         streamed: Iterator[Array] = iter(())
         batch = _KEPT
         successors: dict[int, Any] = {}
-        for take, number in self._order:
+        for take, rank, number in self._order:
             if number > batch:
                 batch = number
                 streamed = self._read(self._batches[number])
@@ -273,12 +274,11 @@ class _Assigned:
                 value.name: Boxes(self._reader, key) if self._in_boxes(value, key) else next(source)
                 for value, key in take.values
             }
-            rank = _rank(take)
             if rank == _REFUSING:
-                undo.add(take.adapter.undoing(take.obj))
+                undo.add(take.adapter.before_assign(take.obj))
             elif rank == _CHANGED:
                 size = sum(self._reader.spec(key).nbytes for _, key in take.values)
-                undo.add_if_small(size, partial(take.adapter.undoing, take.obj))
+                undo.add_if_small(size, partial(take.adapter.before_assign, take.obj))
             successor = _assign(self._reader, take, given)
             if successor is not take.obj:
                 successors[id(take.obj)] = successor
@@ -305,12 +305,8 @@ def _one_by_one(fetch: Fetch) -> Iterator[Array]:
         yield arrays.pop()
 
 
-def _may_refuse(take: Take) -> bool:
-    return take.adapter.may_refuse and take.adapter.refuses(take.obj)
-
-
 def _rank(take: Take) -> int:
-    if _may_refuse(take):
+    if take.adapter.may_refuse(take.obj):
         return _REFUSING
     return _SUCCEEDED if take.adapter.functional or isinstance(take.obj, Place) else _CHANGED
 

@@ -327,22 +327,18 @@ class Matcher:
             for owner_node, name, slot_node in self.slots_of_variable.get(node, ()):
                 owner = self._either(match, owner_node)
                 if owner is not None:
-                    self._match_slot(match, owner_node, owner, obj, name, slot_node)
+                    self._match_slot(match, owner, obj, name, slot_node)
             for variable_node, name, slot_node in self._nodes[node].slots:
                 variable = self._either(match, variable_node)
                 if variable is not None:
-                    self._match_slot(match, node, obj, variable, name, slot_node)
+                    self._match_slot(match, obj, variable, name, slot_node)
 
     def _either(self, match: Match, node: int) -> Any:
         return match.bindings[node] if node in match.bindings else self._bound[node]
 
-    def _match_slot(self, match: Match, saved: int, owner: Any, variable: Any, name: str, node: int) -> None:
+    def _match_slot(self, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
         adapter = adapter_of(owner)
-        if adapter is None:
-            return
-        if not adapter.has_slots(owner):
-            if self._either(match, node) is None:
-                adapter.refuse_slots(owner, [edge.name for edge in self._nodes[saved].children])
+        if adapter is None or not adapter.has_slots(owner):
             return
         slot, shared = adapter.slot(owner, variable, name), self._either(match, node)
         if shared is not None:
@@ -351,7 +347,7 @@ class Matcher:
                 match.made_slots.append(take_back)
             return
         if slot is None or not adapter.slot_fits(owner, variable, name, self.specs(node)):
-            undo = adapter.undoing_slot(owner, variable, name)
+            undo = adapter.before_make_slot(owner, variable, name)
             try:
                 slot = adapter.make_slot(owner, variable, name, self.specs(node))
             except MilepostError as error:

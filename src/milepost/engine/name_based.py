@@ -117,7 +117,7 @@ class NameBasedRestoration(WatchedRestore):
                 holder = successors.get(id(obj), obj)
                 positions.append(_Anything(self, own_path))
                 if wait(holder, ANY, positions[-1]):
-                    adapter.watch(holder)
+                    adapter.on_deferred(holder)
 
     def _forget(self, before: Sequence[tuple[Any, int]], positions: list[_Anything]) -> None:
         withdraw(positions)

@@ -15,7 +15,20 @@ from milepost.tensor import DType, TensorSlice, TensorSpec
 
 
 class PlannedWrite(NamedTuple):
-    """One tensor, or a box of one, and the shard it goes to."""
+    """One tensor, or a box of one, and the data file that it goes to; see `ShardingPolicy`.
+
+    Attributes:
+        key: The tensor's key.
+        node: Number of the object in the object graph that it belongs to.
+        dtype: Element type.
+        shape: Dimensions of the whole tensor.
+        shard: Number of the data file, from 0 on.
+        box: The box, if it is not the whole tensor.
+
+    Example:
+        >>> PlannedWrite("w/.ATTRIBUTES/VARIABLE_VALUE", 1, DType.of("float32"), (2, 3)).nbytes
+        24
+    """
 
     key: str
     node: int

@@ -56,7 +56,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 def _settle_again(told: Sequence[tuple[Adapter, Any]]) -> None:
     for adapter, obj in told:
         with suppress(Exception):  # one of them is why the restore failed
-            adapter.settled(obj)
+            adapter.on_restored(obj)
 
 
 class Restoration(WatchedRestore):
@@ -175,6 +175,10 @@ class Restoration(WatchedRestore):
         """The live object that took a node, or None."""
         return self._bound[node]
 
+    def exchange(self, others: Mapping[int, Any]) -> None:
+        """Has other objects stand for live ones that took nodes, given by the identity of these."""
+        self._bound.exchange(others)
+
     def first_key(self, node: int) -> str:
         """The key of a node's first value, or of the first value below it."""
         nodes, seen = [node], {node}
@@ -238,7 +242,7 @@ class Restoration(WatchedRestore):
                 adapter = adapter_of(obj)
                 if adapter is not None:
                     told.append((adapter, obj))
-                    adapter.settled(obj)
+                    adapter.on_restored(obj)
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
         self._supersede(match)
@@ -282,7 +286,7 @@ class Restoration(WatchedRestore):
                 positions.append(position)
                 adapter = adapter_of(holder)
                 if adapter is not None:
-                    adapter.watch(holder)
+                    adapter.on_deferred(holder)
 
     def _supersede(self, match: Match) -> None:
         """Tells older restores that wait on the same objects what this one has given these, or waits for."""
@@ -367,7 +371,7 @@ class Restoration(WatchedRestore):
                     key = tensor_key(live.paths[number], value.name)
                     # TensorFlow saves no trees of JAX's at all: text that such a tree holds was left out by its writer.
                     saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else private)
-                    foreign = not saved and (value.private or live.is_private(number))
+                    foreign = not saved and (value.skipped_by_tensorflow or live.is_skipped_by_tensorflow(number))
                     note = "TensorFlow saves no such values" if foreign else ""
                     entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, foreign))
         return entries

@@ -92,7 +92,7 @@ def plan_save(
     for number, path in enumerate(live.paths):
         saved: dict[SavedValue, None] = {}  # several values may be listed under one name
         for value, array in read[number]:
-            private = value.private or live.is_private(number)
+            private = value.skipped_by_tensorflow or live.is_skipped_by_tensorflow(number)
             listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed), private)
             saved[listed] = None
             writes.append(PlannedWrite(tensor_key(path, value.name), number, value.dtype, array.shape))

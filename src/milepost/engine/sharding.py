@@ -12,7 +12,22 @@ from milepost.tensor import TensorSlice
 
 
 class ShardingPolicy(Protocol):
-    """Decides which tensors, or pieces of them, go to which data file."""
+    """Decides which tensors, or pieces of them, go to which data file.
+
+    An object with this method can be given as ``CheckpointOptions(experimental_sharding_callback=...)``.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> class OneFileEach:
+        ...     def assign(self, writes):
+        ...         return len(writes), [(n, write._replace(shard=n)) for n, write in enumerate(writes)]
+        >>> options = milepost.CheckpointOptions(experimental_sharding_callback=OneFileEach())
+        >>> checkpoint = milepost.Checkpoint(a=milepost.Variable(1.0), b=milepost.Variable(2.0))
+        >>> path = checkpoint.write(tempfile.mkdtemp() + "/ckpt", options)
+        >>> import glob
+        >>> len(glob.glob(path + ".data-*"))
+        2
+    """
 
     def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
         """Places every tensor.

@@ -191,7 +191,7 @@ class CheckpointLoadStatus(_RestoredStatus):
 
     def exchange(self, others: Mapping[int, Any]) -> None:
         """Has other objects stand for live ones that took values, given by the identity of these."""
-        self._restoration._bound.exchange(others)
+        self._restoration.exchange(others)
 
     def saved_names(self) -> dict[str, list[str]]:
         """Names of the saved root's children, and of theirs."""

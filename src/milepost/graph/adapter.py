@@ -1,333 +1,118 @@
-"""The contract between milepost and the objects it saves.
+"""The contract between milepost and the objects it saves, and the registry of those who keep it.
 
-An adapter answers five questions about objects of one kind: what are its named children; what are its values, and
-how are they read and given back; by what other names may an edge be matched; which slot variables did it make; and
-how is one told that it has a new child. Adapters hold no state of their own: there is one instance of each.
+An `Adapter` says what milepost needs to know of one kind of object. Its parts are in `milepost.graph.contract`, one subject a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import Final
 
-import numpy as np
-
+from milepost.graph.contract import Arrays, Completeness, Contents, DeferredChildren, Matching, Slots
+from milepost.graph.contract.values import ANY_SHAPE as ANY_SHAPE
+from milepost.graph.contract.values import Array as Array
+from milepost.graph.contract.values import Shape as Shape
+from milepost.graph.contract.values import StoredTensor as StoredTensor
+from milepost.graph.contract.values import Value as Value
 from milepost.graph.frameworks import import_adapters, register_registry
-from milepost.graph.omissions import Accounted, Omission
-from milepost.tensor import DType, PiecewiseArray, TensorSlice, TensorSpec
-
-Array = np.ndarray[Any, Any]
-Shape = tuple[int | None, ...]
-ANY_SHAPE: Final[Shape] = (-1,)
-"""Of a value that takes any number of dimensions, of any lengths."""
 
 
-class StoredTensor(Protocol):
-    """A saved value of which boxes can be read, so that it is never in memory as a whole."""
+class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays):
+    """What milepost knows of one kind of object: derive from it, override what the objects have an answer to, and `register` it.
 
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
+    There is one instance for all objects of the kind, and it holds no state of theirs. Only `handles` must be overridden. Objects
+    with tensors override `values` and `assign`. Objects with parts override `children`. Everything else is for some kinds only; each
+    of the classes that this one inherits has one subject.
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
+    ``handles`` is called once for each type, and ``tracks`` whenever an object is met, if it is overridden. All other methods
+    are called in the order of the lists below. A line is carried out for all objects before the next line, and methods in one line
+    are called in this order for each object. "Nearest first" means breadth first from the root.
 
-    def read(self, box: TensorSlice) -> Array:
-        """Reads a box into a fresh array."""
-        ...
+    When an object becomes an attribute of a `Checkpoint` or `Module`:
 
+    - at once: ``on_attached``
 
-class Value:
-    """One tensor of an object, as its adapter presents it.
+    A save:
 
-    Attributes:
-        name: Local name, the last part of the key.
-        dtype: Element type; a saved value of another type does not fit.
-        shape: Dimensions; None where any length fits.
-        source: The array itself, or a function that makes it, called only when the value is saved. It may lie in pieces.
-        destination: Writable C-contiguous memory of exactly ``dtype`` and ``shape`` that a saved value may be read
-            straight into, or None if it must go through `Adapter.assign`.
-        full_name: The variable's own name, by which name-based (TensorFlow 1) checkpoints are matched.
-        accepts: Other element types of saved values that `Adapter.assign` converts without loss, or refuses.
-        listed: The name under which the object graph lists the value, if another than ``name``, as TensorFlow does for
-            iterators and tables; several values may be listed under one.
-        private: Whether TensorFlow would not save it, and its own assertions are not to be told of it.
-        in_boxes: Whether `Adapter.assign` may get a `StoredTensor` in the place of an array, to read boxes of it.
+    - the walk, each object, nearest first: ``children``, ``skipped_by_tensorflow``, ``unfinished``
+    - each object: ``has_slots``
+    - each optimizer: ``slot_names``, ``slot`` for each name and each leaf, and ``children`` of what that is, which must be none
+    - completeness, each object, if something above has not accounted for it: ``account``
+    - the values, each object, lower turns first: ``values_to_save``, then `Value.source` of each
+
+    An asynchronous save copies what it got from `Value.source` before it returns, and calls nothing after that.
+
+    A restore:
+
+    - the match, each object that has a saved counterpart, nearest first: ``values``, ``children``, ``aliases``, ``unwanted``
+    - each object of which saved children found none by any name: ``stand_ins``
+    - each saved slot variable: ``has_slots`` and ``slot``; if there is one, ``slot_fits``, else ``before_make_slot`` and ``make_slot``;
+      then ``values`` of it
+    - the check of types and shapes, which calls nothing
+    - each object that values are assigned to: ``may_refuse``
+    - the check of all bytes, which calls nothing; so far no value has changed
+    - each of these objects, those that may refuse first: ``before_assign``, ``assign``
+    - the holders, if anything has got a successor: ``children``, ``replace``
+    - each value that is deferred for a child or slot variable, its holder: ``on_deferred``
+    - each object of the match, nearest first: ``on_restored``
+    - each object for which anything is deferred: ``aliases``, to see what older restores have deferred there
+
+    ``children``, ``aliases`` and ``unwanted`` are not called for leaves, nor if nothing was saved below an object. Objects
+    whose values all have a `Value.destination` are not asked ``may_refuse``. Their values are read into memory when all others have
+    been assigned, and ``assign`` is called after that, without ``before_assign``. Of an object that may not refuse, ``before_assign``
+    is called only as long as there is room for old values.
+
+    A deferred restore, when a hook calls `milepost.adapters.restore_children` for an object:
+
+    - the object: ``stand_ins``, ``children``
+    - each new child for which a value is deferred: all lines of a restore, from the child on
+    - the object: ``replace`` if a child got a successor, and ``on_restored``
+
+    `milepost.adapters.restore_child` and `milepost.adapters.restore_slot` carry out the second of these lines alone.
+
+    A restore that fails after the check takes everything back, what was done last first:
+
+    - the holders get their old children: ``replace``
+    - the objects get their old values, by what ``before_assign`` returned, which calls ``assign`` if it is not overridden
+    - the slot variables that were made are removed, by what ``before_make_slot`` returned: ``drop_slot`` if that is not overridden
+    - each object for which it was called: ``on_restored``
+
+    A report or an assertion of the status:
+
+    - if anything is deferred, what has come since: a walk, and the lines of a deferred restore
+    - each object that was restored: ``exchanged``, ``slot``
+    - each object: ``has_slots``
+    - the first four lines of a save
+    - each object: ``values``
+
+    At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot`` in the place of
+    ``make_slot``, where one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and ``new_array`` wherever
+    milepost looks for arrays in lists and dicts.
+
+    Example:
+        >>> import milepost, numpy as np
+        >>> from milepost.adapters import Adapter, DType, Value, register
+        >>> class Dial:
+        ...     angle = 0.0
+        >>> class DialAdapter(Adapter):
+        ...     leaf = True
+        ...     def handles(self, kind):
+        ...         return kind is Dial
+        ...     def values(self, dial):
+        ...         return [Value("angle", DType.of("float64"), (), lambda: np.array(dial.angle))]
+        ...     def assign(self, dial, arrays):
+        ...         dial.angle = arrays["angle"].item()
+        ...         return dial
+        >>> register(DialAdapter())
+        >>> dial = Dial()
+        >>> dial.angle = 0.5
+        >>> path = milepost.Checkpoint(dial=dial).write("dials/ckpt")
+        >>> dial.angle = 0.75
+        >>> status = milepost.Checkpoint(dial=dial).read(path).assert_consumed()
+        >>> dial.angle
+        0.5
     """
-
-    __slots__ = (
-        "accepts",
-        "destination",
-        "dtype",
-        "full_name",
-        "in_boxes",
-        "listed",
-        "name",
-        "private",
-        "shape",
-        "source",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        dtype: DType,
-        shape: Shape,
-        source: Array | Callable[[], Array | PiecewiseArray],
-        destination: Array | None = None,
-        full_name: str = "",
-        accepts: frozenset[DType] = frozenset(),
-        listed: str = "",
-        private: bool = False,
-        in_boxes: bool = False,
-    ) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.shape = shape
-        self.source = source
-        self.destination = destination
-        self.full_name = full_name
-        self.accepts = accepts
-        self.listed = listed or name
-        self.private = private
-        self.in_boxes = in_boxes
-
-    def read(self) -> Array | PiecewiseArray:
-        """The value as an array, without a copy where the object has one."""
-        return self.source() if callable(self.source) else self.source
-
-    def taken(self, array: Array) -> Array:
-        """A saved value as `Adapter.assign` is to get it."""
-        return array
-
-
-class Adapter:
-    """What milepost knows of one kind of object. Subclasses override the questions their objects have answers to."""
-
-    def handles(self, kind: type) -> bool:
-        """Whether objects of exactly this type are this adapter's."""
-        raise NotImplementedError
-
-    def tracks(self, obj: Any) -> bool:
-        """Whether this very object takes part; asked only where `conditional` is set."""
-        return True
-
-    conditional: bool = False
-    """Set where some objects of a handled type take part and others do not, as with tuples."""
-
-    open_ended: bool = False
-    """Set where objects take whatever tensors were saved for them, of any name, shape and type."""
-
-    searched: bool = False
-    """Set where no framework says what of an object is saved, so that a save looks for what it holds and does not track."""
-
-    slots_are_children: bool = False
-    """Set where slot variables may be reached by ordinary edges too."""
-
-    leaf: bool = False
-    """Set where objects have values only and never children."""
-
-    functional: bool = False
-    """Set for values of a program without side effects, which are never changed but succeeded by others, together with
-    the containers that hold them (`milepost.graph.trees.places`). Two places that hold the same one are still two."""
-
-    hints: frozenset[str] = frozenset()
-    """Names of saved values that `assign` takes beside those of `values`, unless these are read straight into memory. They may
-    be there or not, and nothing is missing or left over for it."""
-
-    may_refuse: bool = True
-    """Cleared where `assign` runs nobody's code and cannot fail, so that no copy of the old value need be kept."""
-
-    array_type: str = ""
-    """The name that the object graph has for the type of arrays that a restore can make anew (`new_array`), if there are any."""
-
-    turn: int = 0
-    """Objects of a higher turn are saved, and restored, after those of a lower one; random state comes last."""
-
-    def refuses(self, obj: Any) -> bool:
-        """Whether `assign` may fail for this very object; asked only where `may_refuse` is set."""
-        return True
-
-    def omission(self, obj: Any) -> Omission | None:
-        """Why an object of a handled type does not take part, if its owner should know."""
-        return None
-
-    def unfinished(self, obj: Any) -> Omission | None:
-        """Why a save at this very moment would lose something, although ``obj`` itself is saved; not asked of leaves."""
-        return None
-
-    def attached(self, obj: Any) -> None:
-        """Called when ``obj`` becomes an attribute of a `Checkpoint` or `Module`; for what must be watched from then on."""
-
-    def account(self, obj: Any) -> Iterable[Accounted]:
-        """What the framework's own way of saving would hold of ``obj`` and all that it holds, as ``state_dict()`` does.
-
-        A save compares it with what it is about to write, and fails if that lacks a part. It is asked for objects that
-        are in no account of an object above them.
-        """
-        return ()
-
-    def is_value(self, obj: Any) -> bool:
-        """Whether this is an array as a program computes them, and no variable that holds one."""
-        return False
-
-    def is_new_array(self, obj: Any) -> bool:
-        """Whether `new_array` makes an array that is like this one but for its elements; asked where `array_type` is set."""
-        return False
-
-    def new_array(self, spec: TensorSpec) -> Any:
-        """Makes an array that takes a saved value of this element type and shape."""
-        raise NotImplementedError
-
-    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        """Everything the object holds under a name, in its own order; what is not trackable is left out later."""
-        return ()
-
-    def private(self, obj: Any) -> Collection[str]:
-        """Names of edges to what TensorFlow would not save, so that its own assertions are not told of it."""
-        return ()
-
-    def values(self, obj: Any) -> Sequence[Value]:
-        """The object's own tensors."""
-        return ()
-
-    def values_to_save(self, obj: Any) -> Sequence[Value]:
-        """The object's own tensors when it is saved, if only asking it tells what they are.
-
-        Then `values` gives as much as is known without asking, since reports and restores must change nothing.
-        """
-        return self.values(obj)
-
-    def undoing(self, obj: Any) -> Callable[[], object]:
-        """Called before `assign`, where that may fail; what it returns puts back the values that have no destination."""
-        try:
-            values = {value.name: value.read().copy() for value in self.values(obj) if value.destination is None}
-        except Exception:
-            # Whatever a user's own serialize() raises before it was ever used, the object can still be restored.
-            values = {}
-        return lambda: values and self.assign(obj, values)
-
-    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        """Takes saved values.
-
-        Args:
-            obj: The object.
-            arrays: Local name to value, of the dtype (or one that it accepts) and shape that `values` stated. A value that had a
-                `Value.destination` is in it already, and the array here is that destination.
-
-        Returns:
-            The object that is to stand where ``obj`` stood: ``obj``, or its successor if it cannot change.
-        """
-        return obj
-
-    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
-        """Puts successors in the place of children that cannot change.
-
-        Args:
-            obj: The object that holds them.
-            changes: Edge name to the successor.
-
-        Returns:
-            The object that is to stand where ``obj`` stood, as for `assign`.
-        """
-        raise NotImplementedError
-
-    def aliases(self, obj: Any) -> Mapping[str, str]:
-        """Other names that edges of a saved node may have, each with the name of the child it means."""
-        return {}
-
-    def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
-        """Children that saved edges are matched with although they are never saved under these names.
-
-        They are matched last, after all that can be reached by ordinary names, so that those decide.
-
-        Args:
-            obj: The object.
-            saved: The names of the saved edges, by which one tells who wrote them.
-        """
-        return ()
-
-    def exchanged(self, obj: Any) -> Collection[str]:
-        """Names of children for which the object puts others as it runs; each counts as the one that was restored."""
-        return ()
-
-    def has_slots(self, obj: Any) -> bool:
-        """Whether this object is an optimizer, that is, may make slot variables."""
-        return False
-
-    def refuse_slots(self, obj: Any, saved: Collection[str]) -> None:
-        """Called where slot variables were saved for an object that makes none; raises if they may not be passed over.
-
-        Args:
-            obj: The object.
-            saved: The names of the saved edges, by which one tells who wrote them.
-
-        Raises:
-            MismatchError: Without them, the object would not go on where it was.
-        """
-
-    def slot_names(self, obj: Any) -> Sequence[str]:
-        """Names of the slot variables that this optimizer has made, or may make."""
-        return ()
-
-    def slot(self, obj: Any, variable: Any, name: str) -> Any:
-        """The slot variable ``name`` that this optimizer made for ``variable``, or None."""
-        return None
-
-    def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
-        """Makes that slot variable now, or returns None if the optimizer will make it by itself later.
-
-        Args:
-            obj: The optimizer.
-            variable: The variable.
-            name: The slot's name.
-            saved: Element type and shape of each value that waits for the slot, by local name.
-        """
-        return None
-
-    def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
-        """Whether a slot variable that exists can take what was saved; if not, `make_slot` puts another in its place."""
-        return True
-
-    def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
-        """Makes the slot variable of another variable this one's too, for they were one when they were saved.
-
-        Args:
-            obj: The optimizer.
-            variable: The variable.
-            name: The slot's name.
-            slot: The other's.
-
-        Returns:
-            What undoes that, or None if it was not done.
-        """
-        return None
-
-    def undoing_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
-        """Called before `make_slot`; what it returns undoes that."""
-        return lambda: self.drop_slot(obj, variable, name)
-
-    def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
-        """Undoes `make_slot`, because the restore that asked for it failed."""
-
-    def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
-        """Saved edges that are not to be followed, because their writer meant something else by the names below them.
-
-        Args:
-            obj: The object.
-            saved: The names of the saved edges, by which one tells who wrote them.
-        """
-        return ()
-
-    def settled(self, obj: Any) -> None:
-        """Called after ``obj`` or something right below it got saved values; to compute what follows from them."""
-
-    def watch(self, obj: Any) -> None:
-        """Called when saved values begin to wait on ``obj``.
-
-        Objects that announce new children by themselves (`milepost.deferred.pending.admit`) need nothing; for others
-        this installs the framework's hook.
-        """
 
 
 saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots", default=False)
@@ -342,13 +127,42 @@ _MISSING: Final = object()
 def register(adapter: Adapter, *, last: bool = False) -> None:
     """Adds an adapter. One added later is asked first, so that it may refine an earlier one.
 
+    It holds for objects that were met before, too: adapters are asked for each save and restore. What lists and dicts a
+    `Checkpoint` or `Module` has wrapped, they have wrapped when they were assigned, so register before that.
+
     Args:
         adapter: The adapter.
         last: Whether it is asked after all others instead, as one of objects that nobody else knows.
+
+    Example:
+        >>> from milepost.adapters import Adapter, register
+        >>> class Gauge: ...
+        >>> class GaugeAdapter(Adapter):
+        ...     def handles(self, kind):
+        ...         return issubclass(kind, Gauge)
+        >>> register(GaugeAdapter())
+        >>> type(adapter_of(Gauge())).__name__
+        'GaugeAdapter'
     """
     _adapters.insert(len(_adapters) if last else 0, adapter)
     _forget_answers()
     _functional[0] |= adapter.functional
+
+
+def unregister(adapter: Adapter) -> None:
+    """Takes back `register`, as a test does at its end. What was bound to a restored value stays so.
+
+    Args:
+        adapter: The adapter, which was registered.
+
+    Raises:
+        ValueError: It is not registered.
+    """
+    if adapter not in _adapters:
+        raise ValueError(f"this {type(adapter).__name__} is not registered")
+    _adapters.remove(adapter)
+    _functional[0] = any(each.functional for each in _adapters)
+    _forget_answers()
 
 
 def is_anything_functional() -> bool:
@@ -375,7 +189,7 @@ def adapter_of_type(kind: type) -> Adapter | None:
 def adapter_of(obj: object) -> Adapter | None:
     """The adapter for an object, or None if it is not trackable."""
     adapter = adapter_of_type(type(obj))
-    if adapter is not None and adapter.conditional and not adapter.tracks(obj):
+    if adapter is not None and adapter.asks_each and not adapter.tracks(obj):
         return None
     return adapter
 

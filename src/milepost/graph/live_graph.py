@@ -23,7 +23,7 @@ class LiveGraph:
         edges: The named edges of each.
         paths: The escaped path of each from the root; for a slot variable, its slot path.
         slots: For each optimizer's node, its slot variables.
-        first_private: Id of the first object that only edges lead to which TensorFlow would not follow.
+        first_skipped: Id of the first object that only edges lead to which TensorFlow would not follow.
         first_slot: Id of the first slot variable; all from there on are slot variables.
         omissions: What a checkpoint of them would leave out, if the walk looked for that.
     """
@@ -33,13 +33,13 @@ class LiveGraph:
     edges: list[list[Edge]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     slots: dict[int, list[SlotReference]] = field(default_factory=dict)
-    first_private: int = 0
+    first_skipped: int = 0
     first_slot: int = 0
     omissions: list[Omitted] = field(default_factory=list)
 
-    def is_private(self, node: int) -> bool:
+    def is_skipped_by_tensorflow(self, node: int) -> bool:
         """Whether TensorFlow would not save this object."""
-        return self.first_private <= node < self.first_slot
+        return self.first_skipped <= node < self.first_slot
 
     def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
         """Every node that has values of its own, with them."""

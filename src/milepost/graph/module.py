@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from milepost.graph.numbers import NUMBERS
 from milepost.graph.traversal import reachable
 from milepost.graph.variable import Variable
 
-_UNTRACKED = "_milepost_untracked"
-_NOW_NUMBERS = "_milepost_now_numbers"
+UNTRACKED: Final = "_milepost_untracked"
+"""Where an object notes the names of attributes that were assigned as `NoDependency`."""
+NOW_NUMBERS: Final = "_milepost_now_numbers"
+"""Where it notes those that were tracked objects and are numbers now."""
 
 
 class _TrackedCachedProperty(cached_property[Any]):
@@ -58,27 +60,27 @@ class Tracked:
         attributes = self.__dict__
         if type(value) is NoDependency:
             value = value.value
-            attributes.setdefault(_UNTRACKED, set()).add(name)
+            attributes.setdefault(UNTRACKED, set()).add(name)
         else:
             value = wrap(value)
             adapter = adapter_of(value)
             if adapter is not None:
-                adapter.attached(value)
+                adapter.on_attached(value)
                 value = attach.deferral.admit(self, name, value)
                 if name in attributes and adapter_of(attributes[name]) is None:
                     # Edges are ordered by when they were first tracked, so `self.a = None` must not hold a place.
                     del attributes[name]
-                if _NOW_NUMBERS in attributes:
-                    attributes[_NOW_NUMBERS].discard(name)
+                if NOW_NUMBERS in attributes:
+                    attributes[NOW_NUMBERS].discard(name)
             elif type(value) in NUMBERS and name in attributes and adapter_of(attributes[name]) is not None:
-                attributes.setdefault(_NOW_NUMBERS, set()).add(name)
-            if _UNTRACKED in attributes:
-                attributes[_UNTRACKED].discard(name)
+                attributes.setdefault(NOW_NUMBERS, set()).add(name)
+            if UNTRACKED in attributes:
+                attributes[UNTRACKED].discard(name)
         object.__setattr__(self, name, value)
 
     def _now_numbers(self) -> list[str]:
         """Names of attributes that were tracked and are numbers now, which no module saves."""
-        names = self.__dict__.get(_NOW_NUMBERS, ())
+        names = self.__dict__.get(NOW_NUMBERS, ())
         return sorted(name for name in names if type(self.__dict__.get(name)) in NUMBERS)
 
 

@@ -9,33 +9,14 @@ from typing import Any, Final
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of_type, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
-from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.module import _UNTRACKED, Tracked
+from milepost.graph.module import UNTRACKED, Tracked
 from milepost.graph.plain.places import holds_state
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.state import PythonState, TensorState
 from milepost.graph.trees.structure import is_tuple, make_tuple, positions_beside_fields
-from milepost.graph.variable import Variable, as_array
+from milepost.graph.variable import VariableAdapter, as_array
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING
-
-
-class VariableAdapter(Adapter):
-    """`Variable`: one value, restored in place."""
-
-    leaf = True
-
-    def handles(self, kind: type) -> bool:
-        return issubclass(kind, Variable)
-
-    def values(self, obj: Variable) -> Sequence[Value]:
-        array = obj._array
-        in_place = not obj._dtype.is_bytes and None not in obj._shape
-        return (Value(VARIABLE_VALUE, obj._dtype, obj._shape, array, array if in_place else None, obj.name or ""),)
-
-    def assign(self, obj: Variable, arrays: Mapping[str, Array]) -> Variable:
-        array = arrays[VARIABLE_VALUE]
-        return obj if array is obj._array else obj.assign(array)
 
 
 class SlotAdapter(Adapter):
@@ -76,7 +57,7 @@ class AttributeAdapter(SlotAdapter):
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         attributes = vars(obj)
-        untracked = attributes.get(_UNTRACKED, _NOTHING) | getattr(type(obj), "_internal", _NOTHING)
+        untracked = attributes.get(UNTRACKED, _NOTHING) | getattr(type(obj), "_internal", _NOTHING)
         pairs: Iterable[tuple[str, Any]] = attributes.items()
         slots = _slots_of(type(obj))
         if slots:
@@ -210,7 +191,6 @@ class TupleAdapter(Adapter):
     """Tuples and named tuples that hold something trackable; fields of a named tuple have two edges."""
 
     searched = True
-    conditional = True
 
     def handles(self, kind: type) -> bool:
         return is_tuple(kind)

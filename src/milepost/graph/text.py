@@ -17,7 +17,7 @@ TEXTS: Final = frozenset({str, bytes})
 
 def text_value(text: str | bytes) -> Value:
     """Text as a value; ``str`` is stored in UTF-8."""
-    return Value(VARIABLE_VALUE, STRING, (), partial(as_array, text), private=True)
+    return Value(VARIABLE_VALUE, STRING, (), partial(as_array, text), skipped_by_tensorflow=True)
 
 
 def text_like(text: Any, array: Array) -> Any:

@@ -36,7 +36,7 @@ _TREES: Final = (Node, Tree)
 
 
 class _Unfollowed(NamedTuple):
-    """A private edge; followed last, so that only what no other edge leads to is private."""
+    """An edge that TensorFlow skips; followed last, so that objects are skipped only if no other edge leads to them."""
 
     holder: int
     name: str
@@ -57,7 +57,7 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
                 yield name, place
                 continue
             found = adapter_of_type(type(child))
-            if found is not None and (not found.conditional or found.tracks(child)):
+            if found is not None and (not found.asks_each or found.tracks(child)):
                 yield name, child if in_tree else placed(obj, name, child)
     except MilepostError:
         raise
@@ -108,7 +108,7 @@ def walk(
     number = 0
     while number < len(objects) or unfollowed:  # both grow while they are walked
         if number == len(objects):
-            graph.first_private = graph.first_private or number
+            graph.first_skipped = graph.first_skipped or number
             holder, name, child, its_adapter = unfollowed.pop(0)
             target = ids.get(id(child))
             if target is None:
@@ -123,7 +123,7 @@ def walk(
         try:
             is_state, in_tree = holds_state(obj), isinstance(obj, Node)
             children: Any = adapter.children(obj)
-            private = adapter.private(obj)
+            skipped = adapter.skipped_by_tensorflow(obj)
             if number == 0 and attached:
                 names = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in names), *attached]
@@ -131,7 +131,7 @@ def walk(
                 if is_state and (place := _plain_place(obj, name, child)) is not None:
                     child = place
                 found = adapter_of_type(type(child))
-                if found is None or (found.conditional and not found.tracks(child)):
+                if found is None or (found.asks_each and not found.tracks(child)):
                     if omissions and type(child) not in SETTINGS:
                         where = child_path(path, name, is_root=number == 0)
                         untaken.append(Untaken(child, where, is_state, type(obj) in _TREES, adapter.searched))
@@ -142,7 +142,7 @@ def walk(
                         child = own_place
                         found = adapter_of_type(type(child))
                         assert found is not None, "places have adapters"
-                if private and name in private:
+                if skipped and name in skipped:
                     unfollowed.append(_Unfollowed(number, name, child, found))
                     continue
                 identity = id(child)
@@ -170,7 +170,7 @@ def walk(
                 graph.omissions.append(Omitted(path, kind, unfinished.reason, unfinished.remedy, unfinished.doubtful))
         edges.append(own or _NO_EDGES)
         number += 1
-    graph.first_private = graph.first_private or len(objects)
+    graph.first_skipped = graph.first_skipped or len(objects)
     graph.first_slot = len(objects)
     if slots:
         _walk_slots(graph, ids, omissions=omissions)

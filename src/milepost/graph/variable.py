@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from milepost.errors import MismatchError
-from milepost.graph.adapter import ANY_SHAPE, Array, Shape
+from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Shape, Value
 from milepost.graph.conversion import converted
+from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
@@ -323,3 +324,21 @@ def shape_fits(found: Sequence[int], allowed: Shape) -> bool:
     return len(found) == len(allowed) and all(
         want is None or have == want for have, want in zip(found, allowed, strict=True)
     )
+
+
+class VariableAdapter(Adapter):
+    """`Variable`: one value, restored in place."""
+
+    leaf = True
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Variable)
+
+    def values(self, obj: Variable) -> Sequence[Value]:
+        array = obj._array
+        in_place = not obj._dtype.is_bytes and None not in obj._shape
+        return (Value(VARIABLE_VALUE, obj._dtype, obj._shape, array, array if in_place else None, obj.name or ""),)
+
+    def assign(self, obj: Variable, arrays: Mapping[str, Array]) -> Variable:
+        array = arrays[VARIABLE_VALUE]
+        return obj if array is obj._array else obj.assign(array)

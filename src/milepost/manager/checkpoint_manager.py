@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
@@ -41,31 +42,6 @@ from milepost.manager.whole_numbers import whole_number
 from milepost.retention import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE, Storage, anchored
 from milepost.storage.paths import check_local, plain_path
-
-
-class NumberedSaves(Protocol):
-    """What a manager needs of a `Checkpoint`."""
-
-    @property
-    def save_counter(self) -> Any:
-        """A variable that counts saves."""
-        ...
-
-    def restore(self, save_path: str, options: CheckpointOptions | None = None) -> Any:
-        """Restores all or nothing."""
-        ...
-
-    def sync(self) -> None:
-        """Waits for the save in flight, and raises what it raised."""
-        ...
-
-    def _exclusive(self) -> AbstractContextManager[None]:
-        """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
-        ...
-
-    def _write_numbered(self, save: ListedSave) -> str:
-        """Saves, perhaps later and on another thread."""
-        ...
 
 
 class CheckpointManager:
@@ -118,7 +94,7 @@ class CheckpointManager:
 
     def __init__(
         self,
-        checkpoint: NumberedSaves,
+        checkpoint: Checkpoint,
         directory: PathLike,
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
@@ -133,7 +109,7 @@ class CheckpointManager:
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval counts steps, so step_counter is needed too")
-        if not hasattr(checkpoint, "_write_numbered"):
+        if not isinstance(checkpoint, Checkpoint):
             raise UntrackableError(
                 "a manager manages a milepost.Checkpoint",
                 expected="a milepost.Checkpoint",
@@ -240,7 +216,7 @@ class CheckpointManager:
             whole_number(self._step_counter), check_interval
         ):
             return None
-        with self._checkpoint._exclusive():
+        with exclusive(self._checkpoint):
             return self._save(checkpoint_number, check_interval, options)
 
     def _save(self, checkpoint_number: Any, check_interval: bool, options: CheckpointOptions | None) -> str | None:
@@ -264,7 +240,7 @@ class CheckpointManager:
             path = f"{self._prefix}-{number}"
             save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
             claim_path(save.directory, save.options)
-            self._checkpoint._write_numbered(save)
+            write_numbered(self._checkpoint, save)
         except BaseException:
             if save is not None and save.is_committed:
                 self._last_checkpoint_step = step

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
-"""Contiguous bytes. Writable where it is a destination."""
+"""Contiguous bytes: also an array of any element type that lies in memory in one piece. Writable where it is a destination."""
 
 
 class ReadableFile(Protocol):
@@ -31,6 +31,10 @@ class ReadableFile(Protocol):
     def read(self, offset: int, length: int) -> bytes:
         """Reads exactly ``length`` bytes.
 
+        Args:
+            offset: Bytes from the beginning of the file. It may come from a damaged file, and be any number.
+            length: Bytes, also any number.
+
         Raises:
             CorruptCheckpointError: The file ends before.
             StorageError: The operating system could not read.
@@ -38,7 +42,11 @@ class ReadableFile(Protocol):
         ...
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
-        """Fills ``buffer`` with the bytes from ``offset`` on; errors as for `read`."""
+        """Fills ``buffer`` with the bytes from ``offset`` on; errors as for `read`.
+
+        Raises:
+            ValueError: The buffer does not lie in memory in one piece.
+        """
         ...
 
     def close(self) -> None:
@@ -55,7 +63,7 @@ class WritableFile(Protocol):
         ...
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Writes the buffers one after the other from ``offset`` on.
+        """Writes the buffers one after the other from ``offset`` on. Bytes before it that nobody wrote are zeros.
 
         Raises:
             StorageError: The operating system could not write, for example because the disk is full.
@@ -79,7 +87,29 @@ class WritableFile(Protocol):
 
 
 class Storage(Protocol):
-    """A tree of directories and files."""
+    """A tree of directories and files, as ``CheckpointOptions(storage=...)`` takes it.
+
+    Any class with these methods is one, and need not derive from this. All methods may be called from any thread. A system's
+    errors are raised as `StorageError`, with the path as its ``file`` and the system's number as its ``errno``.
+
+    What a save relies on: what `WritableFile.sync` and `sync_directory` have returned from survives a power cut, and `rename`
+    replaces a file as a whole. Nothing is assumed about the order of anything in between. An object store, in which a file
+    appears under its name as a whole and durably, may do nothing in `sync_directory`.
+
+    Example:
+        >>> from milepost.storage import LocalStorage, Storage
+        >>> class Counting(LocalStorage):
+        ...     created = 0
+        ...     def create(self, path):
+        ...         self.created += 1
+        ...         return super().create(path)
+        >>> import milepost, tempfile
+        >>> storage: Storage = Counting()
+        >>> options = milepost.CheckpointOptions(storage=storage)
+        >>> path = milepost.Checkpoint(w=milepost.Variable(1.0)).write(tempfile.mkdtemp() + "/ckpt", options)
+        >>> storage.created
+        2
+    """
 
     def open(self, path: str) -> ReadableFile:
         """Opens a file for reading.
@@ -91,27 +121,52 @@ class Storage(Protocol):
         ...
 
     def create(self, path: str) -> WritableFile:
-        """Creates a file that must not exist yet, and claims it as in use until it is closed."""
+        """Creates a file that must not exist yet, and claims it as in use until it is closed.
+
+        Raises:
+            CheckpointNotFoundError: There is no such directory; an object store, which has none, makes it.
+            StorageError: Something exists there, with ``errno`` EEXIST; or a file is where a directory should be, with ENOTDIR.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file, replacing the target if there is one. Atomic; durable after `sync_directory`."""
+        """Renames a file, replacing the target if there is one. Atomic; durable after `sync_directory`.
+
+        A reader that has the old target open reads on in it.
+
+        Raises:
+            CheckpointNotFoundError: There is no such file.
+            StorageError: The target is a directory, with ``errno`` EISDIR; the source stays.
+        """
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file; one that does not exist is no error. Durable after `sync_directory`."""
+        """Removes a file; one that does not exist is no error. Durable after `sync_directory`.
+
+        Raises:
+            StorageError: It is a directory.
+        """
         ...
 
     def make_directory(self, path: str) -> None:
-        """Makes a directory and its parents, durably; one that exists is no error."""
+        """Makes a directory and its parents, durably; one that exists is no error.
+
+        Raises:
+            StorageError: A file is in its place, or in that of a parent.
+        """
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Returns when the names in the directory survive a power cut."""
+        """Returns when the names in the directory survive a power cut.
+
+        Raises:
+            CheckpointNotFoundError: There is no such directory.
+            StorageError: The names may be lost. Unlike a file, the directory may be synced again.
+        """
         ...
 
     def list(self, directory: str) -> list[str]:
-        """The names in a directory, sorted; empty if it does not exist."""
+        """The names of files and directories right inside a directory, sorted; empty if it does not exist."""
         ...
 
     def is_file(self, path: str) -> bool:
@@ -127,7 +182,11 @@ class Storage(Protocol):
         ...
 
     def modified(self, path: str) -> float:
-        """When the file was last written, in seconds since the epoch."""
+        """When the file was last written, in seconds since the epoch. Renaming does not change it.
+
+        Raises:
+            CheckpointNotFoundError: There is no such file.
+        """
         ...
 
     def in_use(self, path: str) -> bool:

@@ -15,10 +15,12 @@ Array = np.ndarray[Any, Any]
 Box = tuple[slice, ...]
 
 
-class Source(Protocol):
-    """What gives the elements of a piece: an array, or an object that fetches them."""
+class PieceSource(Protocol):
+    """What gives the elements of a piece: an array, or an object that fetches them when they are written."""
 
-    def __getitem__(self, box: Box, /) -> Array: ...
+    def __getitem__(self, box: Box, /) -> Array:
+        """The elements of a box, given as one slice with bounds for each dimension."""
+        ...
 
 
 class Piece(NamedTuple):
@@ -32,7 +34,7 @@ class Piece(NamedTuple):
 
     start: tuple[int, ...]
     shape: tuple[int, ...]
-    source: Source
+    source: PieceSource
 
 
 class PiecewiseArray:

@@ -1,8 +1,26 @@
-"""Kits to test with: a storage that fails and crashes, and what every storage must do.
+"""Kits to test with: a storage that fails and crashes, what every storage must do, and what every adapter must do.
 
-`milepost.testing.storage_suite` needs pytest, and is imported by name.
+`FaultyStorage` records each `Operation` with the steps that it took on the disk (`Link`, `Rename`, `Remove`, `Write`, `Sync`).
+`Specimen` is what the adapters of a framework are tested with. `milepost.testing.storage_suite` and
+`milepost.testing.adapter_suite` need pytest, and are imported by name.
 """
 
+from milepost.testing.disk import Link, Remove, Rename, Step, Sync, Write
 from milepost.testing.faulty_storage import Effect, FaultyStorage, Operation
+from milepost.testing.specimen import Objects, Specimen, Values, differences
 
-__all__ = ["Effect", "FaultyStorage", "Operation"]
+__all__ = [
+    "Effect",
+    "FaultyStorage",
+    "Link",
+    "Objects",
+    "Operation",
+    "Remove",
+    "Rename",
+    "Specimen",
+    "Step",
+    "Sync",
+    "Values",
+    "Write",
+    "differences",
+]

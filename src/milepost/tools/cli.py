@@ -127,7 +127,7 @@ def _verify(options: argparse.Namespace) -> int:
             status = 1
         else:
             # Files of other libraries may have no checksums to be right.
-            found = "all readable" if isinstance(reader._bundle, ForeignReader) else "every checksum right"
+            found = "all readable" if reader.foreign else "every checksum right"
             prefix = printable(reader.prefix, one_line=True)
             print(f"{prefix}: {len(reader.get_variable_to_shape_map())} tensors, {found}")
     return status

@@ -29,7 +29,6 @@ class VariableAdapter(Adapter):
     """`nnx.Variable` of any type, `ref` and `hijax` ones included."""
 
     leaf = True
-    conditional = True
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, (nnx.Variable, nnx.variablelib.HijaxVariable))
@@ -59,11 +58,11 @@ class VariableAdapter(Adapter):
             value.source = partial(_read, obj, value.name)
         return values
 
-    def refuses(self, obj: Any) -> bool:
+    def may_refuse(self, obj: Any) -> bool:
         held = obj.get_raw_value()
         return not (_is_ref(held) or kind_of_place(held) is Leaf)
 
-    def undoing(self, obj: Any) -> Callable[[], object]:
+    def before_assign(self, obj: Any) -> Callable[[], object]:
         held = obj.get_raw_value()
         return lambda: obj.set_raw_value(held)
 

@@ -37,9 +37,9 @@ class HuggingFaceAdapter(StatefulAdapter):
             if isinstance(state, dict) and "epoch" in state and state["epoch"] != obj.epoch:
                 obj.set_epoch(state["epoch"])
 
-    def undoing(self, obj: Any) -> Callable[[], object]:
+    def before_assign(self, obj: Any) -> Callable[[], object]:
         if _STARTING not in vars(obj):
-            return super().undoing(obj)
+            return super().before_assign(obj)
         # A state is only noted for the next iterator, and asking for one would start an iterator.
         before, epoch = dict(vars(obj)), obj.epoch
 

@@ -47,10 +47,10 @@ class TorchdataAdapter(StatefulAdapter):
         super().load(obj, state)
         _keep_randomness(obj)
 
-    def undoing(self, obj: Any) -> Callable[[], object]:
+    def before_assign(self, obj: Any) -> Callable[[], object]:
         attributes = getattr(obj, "__dict__", {})
         if not any(name in attributes for name in _NEXT):
-            return super().undoing(obj)
+            return super().before_assign(obj)
         # A state is only noted for the next iterator, and asking for one would start an iterator.
         before = dict(attributes)
 

@@ -33,11 +33,13 @@ class ArrayAdapter(Adapter):
 
     leaf = True
     functional = True
-    may_refuse = False
     array_type = "jax.Array"
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, jax.Array)
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
 
     def is_value(self, obj: Any) -> bool:
         return True
@@ -78,10 +80,12 @@ class AbstractAdapter(Adapter):
 
     leaf = True
     functional = True
-    may_refuse = False
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, jax.ShapeDtypeStruct)
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
 
     def values(self, obj: Any) -> Sequence[Value]:
         sharding = placement(obj)  # refused here if there is none, before anything changes

@@ -26,12 +26,13 @@ _NODES: Final = jax.tree_util.default_registry
 class PytreeAdapter(Adapter):
     """Dataclasses, Flax's structs, Equinox's modules, and all other registered nodes that hold data."""
 
-    conditional = True
     functional = True
-    may_refuse = False
 
     def handles(self, kind: type) -> bool:
         return kind in PYTREE_TYPES and kind is not type(None) and not is_container(kind)
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
 
     def tracks(self, obj: Any) -> bool:
         return any(_is_data(leaf) for leaf in _leaves(obj))

@@ -114,7 +114,7 @@ class TrackedListAdapter(ListAdapter):
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
 
-    def watch(self, obj: Any) -> None:
+    def on_deferred(self, obj: Any) -> None:
         obj.__class__ = _WAITING.get(type(obj), type(obj))
 
 
@@ -127,7 +127,7 @@ class TrackedDictAdapter(DictAdapter):
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
 
-    def watch(self, obj: Any) -> None:
+    def on_deferred(self, obj: Any) -> None:
         obj.__class__ = _WAITING.get(type(obj), type(obj))
 
 

@@ -43,7 +43,7 @@ _MISSING: Final = object()
 class HookedAdapter(Adapter):
     """An adapter of objects that are told of new children by hooks."""
 
-    def watch(self, obj: Any) -> None:
+    def on_deferred(self, obj: Any) -> None:
         hook(obj)
         watch_attributes(obj)
 

@@ -61,13 +61,13 @@ class ObjectAdapter(AccountedAdapter):
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         return attributes(obj)
 
-    def private(self, obj: Any) -> Collection[str]:
+    def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
         # TensorFlow tracks no seed generators; those that are an argument of a checkpoint are no business of this.
         names = [name for name, value in attributes(obj) if isinstance(value, SeedGenerator)]
         return [*names, "_seed_generators"]
 
-    def watch(self, obj: Any) -> None:
-        super().watch(obj)
+    def on_deferred(self, obj: Any) -> None:
+        super().on_deferred(obj)
         watch_empty(obj)
 
 
@@ -91,8 +91,8 @@ class LayerAdapter(ObjectAdapter):
                 yield old, value
             yield name, value
 
-    def private(self, obj: Any) -> Collection[str]:
-        return [*super().private(obj), *_COMPILED]
+    def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
+        return [*super().skipped_by_tensorflow(obj), *_COMPILED]
 
 
 class NormalizationAdapter(LayerAdapter):
@@ -101,7 +101,7 @@ class NormalizationAdapter(LayerAdapter):
     def handles(self, kind: type) -> bool:
         return issubclass(kind, Normalization)
 
-    def settled(self, obj: Any) -> None:
+    def on_restored(self, obj: Any) -> None:
         if obj.built and obj.input_mean is None:
             with backend.eagerly():
                 obj.finalize_state()

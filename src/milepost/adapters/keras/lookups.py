@@ -29,10 +29,10 @@ class VocabularyAdapter(LayerAdapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         dtype = DType.of("string" if obj.vocabulary_dtype == "string" else "int64")
-        vocabulary = Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), private=True)
+        vocabulary = Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), skipped_by_tensorflow=True)
         if obj.output_mode != "tf_idf":
             return (*super().values(obj), vocabulary)
-        weights = Value("idf_weights", DType.of("float32"), (None,), lambda: _weights(obj), private=True)
+        weights = Value("idf_weights", DType.of("float32"), (None,), lambda: _weights(obj), skipped_by_tensorflow=True)
         return (*super().values(obj), vocabulary, weights)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
@@ -56,7 +56,10 @@ class DiscretizationAdapter(LayerAdapter):
         def source() -> Array:
             return np.array(obj.bin_boundaries or [], np.float64)
 
-        return (*super().values(obj), Value("bin_boundaries", DType.of("float64"), (None,), source, private=True))
+        return (
+            *super().values(obj),
+            Value("bin_boundaries", DType.of("float64"), (None,), source, skipped_by_tensorflow=True),
+        )
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         boundaries = arrays["bin_boundaries"].tolist()

@@ -35,8 +35,8 @@ class LayeredModelAdapter(LayerAdapter):
     def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
         return outvoted(list(saved), obj.layers, _likely_has_weights)
 
-    def watch(self, obj: Any) -> None:
-        super().watch(obj)
+    def on_deferred(self, obj: Any) -> None:
+        super().on_deferred(obj)
         for layer in obj.layers:
             if not layer.built:
                 hook(layer, obj)

@@ -94,8 +94,8 @@ class LossScaleOptimizerAdapter(OptimizerAdapter):
     def handles(self, kind: type) -> bool:
         return issubclass(kind, LossScaleOptimizer)
 
-    def watch(self, obj: Any) -> None:
-        super().watch(obj)
+    def on_deferred(self, obj: Any) -> None:
+        super().on_deferred(obj)
         positions = waiting_on(obj).get("dynamic_scale")
         if positions and not obj.built:
             # It scales the first loss before it is built, and must do so by the number that it will divide by.

@@ -41,7 +41,7 @@ def own_state(obj: Any) -> Sequence[Value]:
     """The value that holds what an object's own methods save, if its class has such methods."""
     if not any(_is_own(type(obj), name) for name in ("save_own_variables", "save_assets")):
         return ()
-    return (Value(_NAME, STRING, (), lambda: as_array(_saved(obj)), private=True),)
+    return (Value(_NAME, STRING, (), lambda: as_array(_saved(obj)), skipped_by_tensorflow=True),)
 
 
 def assign_own_state(obj: Any, arrays: Mapping[str, Array]) -> bool:

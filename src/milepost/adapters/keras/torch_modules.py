@@ -46,7 +46,14 @@ def _buffers(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _value(name: str, buffer: Any) -> Value:
     array = backend.read(buffer)
-    return Value(name, DType.of(array), array.shape, lambda: backend.read(buffer), backend.memory(buffer), private=True)
+    return Value(
+        name,
+        DType.of(array),
+        array.shape,
+        lambda: backend.read(buffer),
+        backend.memory(buffer),
+        skipped_by_tensorflow=True,
+    )
 
 
 register(TorchModuleAdapter())

@@ -36,7 +36,7 @@ class ContainerAdapter(TrackableAdapter):
         names = {name for name, _ in children}
         return [*children, *(pair for pair in _of_others(_members(obj)) if pair[0] not in names)]
 
-    def private(self, obj: Any) -> Collection[str]:
+    def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
         return [name for name, _ in _of_others(_members(obj))]
 
 

@@ -41,10 +41,10 @@ class RecurrentAdapter(LayerAdapter):
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         return [*super().children(obj), *_states(obj)]
 
-    def private(self, obj: Any) -> Collection[str]:
-        return [*super().private(obj), *(name for name, _ in _states(obj))]
+    def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
+        return [*super().skipped_by_tensorflow(obj), *(name for name, _ in _states(obj))]
 
-    def watch(self, obj: Any) -> None:
+    def on_deferred(self, obj: Any) -> None:
         hook(obj)
         watch_attributes(obj, ("_states",))
 
@@ -57,7 +57,7 @@ class VocabularyAdapter(LayerAdapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         dtype = DType.of("string" if obj.vocabulary_dtype == "string" else "int64")
-        return (Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), private=True),)
+        return (Value("vocabulary", dtype, (None,), lambda: _vocabulary(obj, dtype), skipped_by_tensorflow=True),)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         words = arrays["vocabulary"].tolist()
@@ -68,7 +68,7 @@ class VocabularyAdapter(LayerAdapter):
                 obj.set_vocabulary(tokens, False if obj.output_mode == "tf_idf" else None)
         return obj
 
-    def settled(self, obj: Any) -> None:
+    def on_restored(self, obj: Any) -> None:
         if obj.output_mode == "tf_idf":
             with tf.init_scope():
                 obj.idf_weights_const = obj.idf_weights.value()
@@ -84,7 +84,7 @@ class DiscretizationAdapter(LayerAdapter):
         def source() -> Array:
             return np.array([float(each) for each in obj.bin_boundaries or ()], np.float64)
 
-        return (Value("bin_boundaries", _FLOAT64, (None,), source, private=True),)
+        return (Value("bin_boundaries", _FLOAT64, (None,), source, skipped_by_tensorflow=True),)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         boundaries = arrays["bin_boundaries"].tolist()
@@ -107,7 +107,9 @@ class GeneratorAdapter(TrackableAdapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         seed = _seed(obj)
-        return () if seed is None else (Value("seed", _INT64, (), np.array(seed, np.int64), private=True),)
+        return (
+            () if seed is None else (Value("seed", _INT64, (), np.array(seed, np.int64), skipped_by_tensorflow=True),)
+        )
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         obj._seed = int(arrays["seed"])

@@ -104,7 +104,7 @@ class _BuildHook(_Hook):
             if holder is not None:
                 look_again(holder)
                 if (adapter := adapter_of(holder)) is not None:
-                    adapter.settled(holder)  # what is computed from the saved values is made in the middle of this
+                    adapter.on_restored(holder)  # what is computed from the saved values is made in the middle of this
         _unhook(self._owner(), self.holders)
 
 

@@ -29,8 +29,8 @@ class LayerAdapter(TrackableAdapter):
         children = super().children(obj)
         return [*children, (_GENERATOR, vars(obj)[_GENERATOR])] if _draws(obj) else children
 
-    def private(self, obj: Any) -> Collection[str]:
-        return [*super().private(obj), _GENERATOR]
+    def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
+        return [*super().skipped_by_tensorflow(obj), _GENERATOR]
 
     def account(self, obj: Any) -> Iterable[Accounted]:
         return account_of_variables(obj, "weights")
@@ -56,8 +56,8 @@ class LayeredModelAdapter(LayerAdapter):
     def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
         return [*super().unwanted(obj, saved), *outvoted(list(saved), obj.layers)]
 
-    def watch(self, obj: Any) -> None:
-        super().watch(obj)
+    def on_deferred(self, obj: Any) -> None:
+        super().on_deferred(obj)
         for layer in obj.layers:
             if not layer.built:
                 hook_until_built(layer, obj)
@@ -79,7 +79,7 @@ class NormalizationAdapter(LayerAdapter):
     def handles(self, kind: type) -> bool:
         return super().handles(kind) and is_keras_2(kind, "Normalization")
 
-    def settled(self, obj: Any) -> None:
+    def on_restored(self, obj: Any) -> None:
         if obj.built and obj.input_mean is None:
             with tf.init_scope():
                 obj.finalize_state()

@@ -132,12 +132,12 @@ class ListOptimizerAdapter(TrackableAdapter):
         refuse_slot(tracked_for(obj), name)
         return None  # the optimizer makes it when it is built
 
-    def settled(self, obj: Any) -> None:
+    def on_restored(self, obj: Any) -> None:
         # Nadam counts its steps twice, and multiplies its product again in each step in which the two differ.
         optimizer = tracked_for(obj)
         if hasattr(optimizer, _PRODUCTS) and tf.executing_eagerly():
             setattr(optimizer, _PRODUCTS, int(optimizer.iterations) + 1)
 
-    def watch(self, obj: Any) -> None:
-        super().watch(obj)
+    def on_deferred(self, obj: Any) -> None:
+        super().on_deferred(obj)
         hook_build(obj)

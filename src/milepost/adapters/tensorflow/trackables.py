@@ -28,8 +28,6 @@ _CONTAINERS: Final = (list, dict, set, frozenset, deque)
 class TrackableAdapter(SlotAdapter):
     """Objects that name their children and values by TensorFlow's own methods."""
 
-    conditional = True
-
     def handles(self, kind: type) -> bool:
         return issubclass(kind, Trackable) and not issubclass(kind, tf.Variable) and not is_of_keras_3(kind)
 
@@ -57,7 +55,7 @@ class TrackableAdapter(SlotAdapter):
             if isinstance(child, Trackable) and adapter_of_type(type(child)) is None
         ]
 
-    def private(self, obj: Any) -> Collection[str]:
+    def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
         return [name for name, _ in _untracked(obj)]
 
     def values(self, obj: Any) -> Sequence[Value]:
@@ -67,7 +65,7 @@ class TrackableAdapter(SlotAdapter):
         serialization.assign(obj, arrays)
         return obj
 
-    def watch(self, obj: Any) -> None:
+    def on_deferred(self, obj: Any) -> None:
         hook(obj)
         watch_attributes(obj)
 

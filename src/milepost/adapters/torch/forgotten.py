@@ -22,8 +22,6 @@ class Forgotten:
 class ForgottenAdapter(Adapter):
     """`Forgotten`."""
 
-    conditional = True
-
     def handles(self, kind: type) -> bool:
         return kind is Forgotten
 

@@ -87,7 +87,7 @@ class ModuleAdapter(Adapter):
     def exchanged(self, obj: Any) -> Collection[str]:
         return [name for name, _ in unwrapped(obj)._buffers.items()]  # a scripted module has no dict
 
-    def settled(self, obj: Any) -> None:
+    def on_restored(self, obj: Any) -> None:
         module = unwrapped(obj)
         if loads_otherwise(module) and not has_sharded(module):
             load_again(module)
@@ -96,7 +96,7 @@ class ModuleAdapter(Adapter):
         else:
             _name_buffers_without_memory(module)
 
-    def watch(self, obj: Any) -> None:
+    def on_deferred(self, obj: Any) -> None:
         watch_module(obj, unwrapped(obj))
 
 

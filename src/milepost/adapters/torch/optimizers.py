@@ -184,11 +184,11 @@ class OptimizerAdapter(Adapter):
         obj = unwrapped(obj)
         if _group_of(obj, variable) is None or not isinstance(slot, torch.Tensor):
             return None
-        undo = self.undoing_slot(obj, variable, name)
+        undo = self.before_make_slot(obj, variable, name)
         obj.state[variable][name] = slot
         return undo
 
-    def undoing_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
+    def before_make_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
         obj = unwrapped(obj)
         if variable not in obj.state or name not in obj.state[variable]:
             return lambda: self.drop_slot(obj, variable, name)
@@ -207,22 +207,22 @@ class OptimizerAdapter(Adapter):
                 del obj.state[variable]
         forget_view(obj, (id(variable), name))
 
-    def settled(self, obj: Any) -> None:
+    def on_restored(self, obj: Any) -> None:
         inside = unwrapped(obj)
         if _loads_otherwise(inside) and not _tells_otherwise(inside) and not waiting_on(obj):
             _load_again(inside)
         remember(inside)
         take_as_used(inside)
 
-    def attached(self, obj: Any) -> None:
+    def on_attached(self, obj: Any) -> None:
         if not is_watched(unwrapped(obj)):
             take_as_used(unwrapped(obj))
 
     def unfinished(self, obj: Any) -> Omission | None:
-        self.attached(obj)
+        self.on_attached(obj)
         return unused_gradients(unwrapped(obj))
 
-    def watch(self, obj: Any) -> None:
+    def on_deferred(self, obj: Any) -> None:
         watch_step(unwrapped(obj), obj)
 
 

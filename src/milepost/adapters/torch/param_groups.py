@@ -115,10 +115,10 @@ class ParamGroupsAdapter(Adapter):
         for position in range(len(optimizer.param_groups)):
             yield str(position), _group(optimizer, position)
 
-    def watch(self, obj: ParamGroups) -> None:
+    def on_deferred(self, obj: ParamGroups) -> None:
         watch_step(obj.optimizer, obj)
 
-    def settled(self, obj: ParamGroups) -> None:
+    def on_restored(self, obj: ParamGroups) -> None:
         remember(obj.optimizer)
 
 
@@ -160,7 +160,7 @@ class HyperparameterAdapter(Adapter):
             raise
         as_text = VARIABLE_VALUE not in packed
         return [
-            Value(name, DType.of(array), array.shape, array, private=name == TEXT and not as_text)
+            Value(name, DType.of(array), array.shape, array, skipped_by_tensorflow=name == TEXT and not as_text)
             for name, array in packed.items()
         ]
 

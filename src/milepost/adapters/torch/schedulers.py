@@ -21,8 +21,8 @@ class SchedulerAdapter(StatefulAdapter):
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.optim.lr_scheduler.LRScheduler)
 
-    def settled(self, obj: Any) -> None:
-        super().settled(obj)
+    def on_restored(self, obj: Any) -> None:
+        super().on_restored(obj)
         optimizer = getattr(obj, "optimizer", None)
         if isinstance(optimizer, torch.optim.Optimizer):
             recall(optimizer)

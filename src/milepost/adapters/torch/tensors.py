@@ -37,13 +37,14 @@ class TensorAdapter(Adapter):
     """`torch.Tensor`, `torch.nn.Parameter`, and subclasses that are made of several tensors."""
 
     leaf = True
-    conditional = True
-    may_refuse = False
     hints = frozenset({STRIDES})
     array_type = "torch.Tensor"
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.Tensor)
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
 
     def is_value(self, obj: Any) -> bool:
         return not isinstance(obj, torch.nn.Parameter) and not obj.requires_grad
@@ -68,7 +69,7 @@ class TensorAdapter(Adapter):
         values = self.values(obj)
         strides = strides_to_save(obj) if len(values) == 1 else None
         if strides is not None:
-            values = [*values, Value(STRIDES, _INT64, strides.shape, strides, private=True)]
+            values = [*values, Value(STRIDES, _INT64, strides.shape, strides, skipped_by_tensorflow=True)]
         return values
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:

@@ -16,10 +16,12 @@ class PlainLeafAdapter(Adapter):
     """The place of a plain value."""
 
     leaf = True
-    may_refuse = False
 
     def handles(self, kind: type) -> bool:
         return kind is PlainLeaf
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
 
     def values(self, obj: PlainLeaf) -> Sequence[Value]:
         return (plain_value(obj.value),)

@@ -73,15 +73,15 @@ def plain_value(value: Any) -> Value:
     if isinstance(value, np.generic):
         return Value(VARIABLE_VALUE, DType.of(value.dtype), (), lambda: np.array(value))
     if value is None:
-        return Value(VARIABLE_VALUE, _BOOL, (0,), _NOTHING, private=True)
+        return Value(VARIABLE_VALUE, _BOOL, (0,), _NOTHING, skipped_by_tensorflow=True)
     if kind is int and value not in _INT64:
         return _text(hex(value).encode())
     dtype = NUMBERS[kind]
-    return Value(VARIABLE_VALUE, dtype, (), lambda: np.array(value, dtype.numpy), private=True)
+    return Value(VARIABLE_VALUE, dtype, (), lambda: np.array(value, dtype.numpy), skipped_by_tensorflow=True)
 
 
 def _text(data: bytes) -> Value:
-    return Value(VARIABLE_VALUE, STRING, (), lambda: np.array(data, object), private=True)
+    return Value(VARIABLE_VALUE, STRING, (), lambda: np.array(data, object), skipped_by_tensorflow=True)
 
 
 def taken_value(value: Any, saved_as: str) -> Value:
@@ -97,7 +97,7 @@ def taken_value(value: Any, saved_as: str) -> Value:
     live = plain_value(value)
     if not saved_as and isinstance(value, np.generic):
         return live
-    return Value(VARIABLE_VALUE, live.dtype, shape, live.source, accepts=_SCALARS, private=True)
+    return Value(VARIABLE_VALUE, live.dtype, shape, live.source, accepts=_SCALARS, skipped_by_tensorflow=True)
 
 
 class NumberTaker(Value):

@@ -23,10 +23,11 @@ from milepost.graph.variable import own
 class NodeAdapter(Adapter):
     """The place of a container: its members' places are its children."""
 
-    may_refuse = False
-
     def handles(self, kind: type) -> bool:
         return kind is Node
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
 
     def children(self, obj: Node) -> Iterable[tuple[str, Any]]:
         return obj.children()
@@ -42,10 +43,12 @@ class LeafAdapter(Adapter):
     """The place of an array; the array's own adapter makes its successor."""
 
     leaf = True
-    may_refuse = False
 
     def handles(self, kind: type) -> bool:
         return kind is Leaf
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
 
     def values(self, obj: Place) -> Sequence[Value]:
         return _values(obj.value)
@@ -57,10 +60,11 @@ class LeafAdapter(Adapter):
 class CheckedLeafAdapter(LeafAdapter):
     """The place of a number or the like. It takes numbers of other types too, if they are equal in the live type."""
 
-    may_refuse = True
-
     def handles(self, kind: type) -> bool:
         return kind is CheckedLeaf
+
+    def may_refuse(self, obj: Any) -> bool:
+        return True
 
     def values(self, obj: Place) -> Sequence[Value]:
         if type(obj.value) in NUMBERS:
@@ -143,8 +147,6 @@ def _place_of(tree: Tree) -> Place | None:
 
 class DefaultDictAdapter(Adapter):
     """``defaultdict``, as a part of trees only."""
-
-    conditional = True
 
     def handles(self, kind: type) -> bool:
         return kind is defaultdict

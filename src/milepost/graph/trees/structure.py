@@ -103,7 +103,7 @@ def is_functional(value: Any) -> bool:
 
 def _is_functional_object(value: Any) -> bool:
     adapter = adapter_of_type(type(value))
-    return adapter is not None and adapter.functional and (not adapter.conditional or adapter.tracks(value))
+    return adapter is not None and adapter.functional and (not adapter.asks_each or adapter.tracks(value))
 
 
 def is_empty_tree(value: Any) -> bool:
@@ -117,7 +117,7 @@ def is_empty_tree(value: Any) -> bool:
     if is_container(type(value)):
         return type(value) is not defaultdict and not _leaves(value)
     adapter = adapter_of_type(type(value))
-    if adapter is None or not (adapter.functional and adapter.conditional):
+    if adapter is None or not (adapter.functional and adapter.asks_each):
         return False
     return not adapter.tracks(value) and adapter.omission(value) is None
 

@@ -1,0 +1,424 @@
+"""What every adapter must do, as pytest tests.
+
+Subclass `AdapterSuite` and give it a fixture ``specimen``: how objects of the framework are made, trained and read. Reading goes around
+the adapter, so that an adapter which saves and restores the same wrong values cannot vouch for itself::
+
+    class TestMyAdapters(AdapterSuite):
+        @pytest.fixture
+        def specimen(self):
+            return Specimen(make, read, train, unbuilt=unbuilt, build=build, slots={"velocity of kernel"})
+
+Each test is one fact. Those that need something which the specimen does not have are skipped, and say what.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final
+
+import pytest
+
+from milepost import Checkpoint, CheckpointOptions, CheckpointReader, LoadStatus, TrackableView, Variable
+from milepost.adapters import adapter_of
+from milepost.errors import MismatchError, RefusedError, UnmatchedError, UntrackableError
+from milepost.storage import MemoryStorage
+from milepost.testing.disturbances import Fuse, GatedStorage
+from milepost.testing.specimen import Objects, Specimen, differences
+
+_PATH: Final = "run/ckpt"
+_FUSE: Final = "zz_fuse"
+"""Sorted behind all other names, so that the fuse blows when everything else has been restored."""
+
+
+def _save(storage: MemoryStorage, objects: Objects, **options: Any) -> str:
+    return Checkpoint(**objects).write(_PATH, CheckpointOptions(storage=storage, **options))
+
+
+def _restore(storage: MemoryStorage, objects: Objects, **options: Any) -> tuple[Objects, LoadStatus]:
+    """Restores, and returns what the checkpoint then holds under the same names, and the status."""
+    checkpoint = Checkpoint(**objects)
+    status = checkpoint.read(_PATH, CheckpointOptions(storage=storage, **options))
+    return {name: getattr(checkpoint, name) for name in objects}, status
+
+
+def _keys(storage: MemoryStorage) -> set[str]:
+    return set(CheckpointReader(_PATH, storage).get_variable_to_shape_map())
+
+
+def _refuses_to(do: Callable[[], object]) -> bool:
+    try:
+        do()
+    except UnmatchedError:
+        return True
+    return False
+
+
+class AdapterSuite:
+    """Each test is one fact about the adapters of a framework; see `milepost.testing.adapter_suite`."""
+
+    # The specimen itself: without these facts, others would hold by chance.
+
+    def test_the_specimen_can_tell_values_apart(self, specimen: Specimen) -> None:
+        """Seeds differ in every value, equal seeds in none; training changes every value, and nothing that was read before."""
+        one, again, other = (specimen.values(specimen.make(seed)) for seed in (1, 1, 2))
+        assert one, "the specimen has no values"
+        assert differences(again, one) == [], "equal seeds give other values"
+        assert differences(other, one) == sorted(one), "other seeds give equal values"
+        objects = specimen.make(1)
+        read = specimen.read(objects)
+        assert differences(specimen.values(specimen.trained(objects)), one) == sorted(one), "training leaves values"
+        assert specimen.functional or differences(read, one) == [], "read() gives no copies"
+
+    def test_the_objects_have_adapters(self, specimen: Specimen) -> None:
+        """Each object that the specimen makes is one that milepost knows."""
+        without = [name for name, each in specimen.make(1).items() if adapter_of(each) is None]
+        assert without == [], f"no registered adapter handles {', '.join(without)}"
+
+    # Saving and restoring.
+
+    def test_values_come_back(self, specimen: Specimen) -> None:
+        """Every value is what it was when it was saved, bit for bit."""
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, saved)
+        held, _ = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(held), specimen.values(saved)) == []
+
+    def test_objects_stay_the_same(self, specimen: Specimen) -> None:
+        """A restore changes the program's objects, and does not put others in their place."""
+        if specimen.functional:
+            pytest.skip("the specimen's values cannot change")
+        storage, live = MemoryStorage(), specimen.make(2)
+        _save(storage, specimen.make(1))
+        held, _ = _restore(storage, live)
+        same = [name for name, each in live.items() if not isinstance(each, (list, dict))]  # these are wrapped
+        assert [name for name in same if held[name] is not live[name]] == []
+        assert differences(specimen.values(live), specimen.values(specimen.make(1))) == []
+
+    def test_saving_changes_nothing(self, specimen: Specimen) -> None:
+        """Objects that are saved, restored or reported on by somebody else have their values still."""
+        storage, live = MemoryStorage(), specimen.make(1)
+        before = specimen.values(live)
+        _save(storage, live)
+        assert differences(specimen.values(live), before) == []
+
+    def test_each_save_reads_anew(self, specimen: Specimen) -> None:
+        """A second save holds what the objects have then."""
+        storage, live = MemoryStorage(), specimen.make(1)
+        _save(storage, live)
+        trained = specimen.trained(live)
+        _save(storage, trained)
+        held, _ = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(held), specimen.values(trained)) == []
+
+    def test_restored_objects_can_be_trained_and_saved(self, specimen: Specimen) -> None:
+        """What was restored goes on like what was saved."""
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, saved)
+        held, _ = _restore(storage, specimen.make(2))
+        going_on = specimen.trained(held)
+        assert differences(specimen.values(going_on), specimen.values(specimen.trained(saved))) == []
+        _save(storage, going_on)
+        again, _ = _restore(storage, specimen.make(3))
+        assert differences(specimen.values(again), specimen.values(going_on)) == []
+
+    def test_names_are_the_same_in_every_run(self, specimen: Specimen) -> None:
+        """The keys of a checkpoint do not depend on values, on identities, or on what was made before."""
+        keys = []
+        for seed in (1, 2):
+            storage = MemoryStorage()
+            _save(storage, specimen.make(seed))
+            keys.append(_keys(storage))
+        assert keys[0] == keys[1]
+
+    def test_an_adapter_holds_nothing_of_its_objects(self, specimen: Specimen) -> None:
+        """Two of a kind in one checkpoint each have their own values."""
+        storage = MemoryStorage()
+
+        def two(first: int, second: int) -> tuple[Objects, Objects]:
+            pair = [specimen.make(seed) for seed in (first, second)]
+            return {f"a_{name}": each for name, each in pair[0].items()}, {
+                f"b_{name}": each for name, each in pair[1].items()
+            }
+
+        _save(storage, dict(item for each in two(1, 2) for item in each.items()))
+        held, _ = _restore(storage, dict(item for each in two(3, 4) for item in each.items()))
+        for start, seed in (("a_", 1), ("b_", 2)):
+            own = {name.removeprefix(start): each for name, each in held.items() if name.startswith(start)}
+            assert differences(specimen.values(own), specimen.values(specimen.make(seed))) == []
+
+    def test_an_object_with_two_names_is_saved_once(self, specimen: Specimen) -> None:
+        """`children` gives the same objects each time, so that milepost sees what is shared."""
+        if specimen.functional:
+            pytest.skip("the specimen's values cannot change, so each place is one of its own")
+        once, twice, objects = MemoryStorage(), MemoryStorage(), specimen.make(1)
+        checkpoint = Checkpoint(**objects)
+        found, again = (TrackableView(checkpoint).descendants() for _ in range(2))
+        assert [id(each) for each in again] == [id(each) for each in found], "children() gives other objects each time"
+        _save(once, objects)
+        _save(twice, {**objects, **{f"zz_{name}": each for name, each in objects.items()}})
+        assert _keys(twice) == _keys(once)
+
+    def test_an_asynchronous_save_is_of_the_moment(self, specimen: Specimen) -> None:
+        """What is trained while a save is written does not get into it."""
+        storage, live = GatedStorage(), specimen.make(1)
+        before = specimen.values(live)
+        checkpoint = Checkpoint(**live)
+        checkpoint.write(_PATH, CheckpointOptions(storage=storage, enable_async=True))
+        specimen.trained(live)
+        storage.gate.set()
+        checkpoint.sync()
+        held, _ = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(held), before) == []
+
+    # What reports and assertions say.
+
+    def test_a_whole_restore_is_reported(self, specimen: Specimen) -> None:
+        """All saved values are matched, no live value is missing, and every assertion passes."""
+        storage = MemoryStorage()
+        _save(storage, specimen.make(1))
+        _, status = _restore(storage, specimen.make(2))
+        counts = status.report().counts()
+        assert counts["matched"] > 0
+        assert {name: count for name, count in counts.items() if count and name != "matched"} == {}
+        status.assert_consumed().assert_existing_objects_matched()
+
+    def test_reports_change_nothing(self, specimen: Specimen) -> None:
+        """Asking for a report after training leaves the trained values."""
+        storage = MemoryStorage()
+        _save(storage, specimen.make(1))
+        held, status = _restore(storage, specimen.make(2))
+        if not specimen.functional:
+            held = specimen.trained(held)
+        before = specimen.values(held)
+        status.report()
+        status.assert_consumed()
+        assert differences(specimen.values(held), before) == []
+
+    def test_what_was_not_saved_is_missing(self, specimen: Specimen) -> None:
+        """From a checkpoint without them, objects get nothing, and the status says so."""
+        storage = MemoryStorage()
+        _save(storage, {"other": Variable(1.0)})
+        held, status = _restore(storage, {**specimen.make(2), "other": Variable(0.0)})
+        assert differences(specimen.values(held), specimen.values(specimen.make(2))) == []
+        assert status.report().counts()["missing"] >= len(specimen.values(held))
+        assert _refuses_to(status.assert_existing_objects_matched)
+        assert _refuses_to(status.assert_consumed)
+
+    def test_what_no_object_takes_is_left_over(self, specimen: Specimen) -> None:
+        """A checkpoint that holds more gives the objects what is theirs, and the status says that more is left."""
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, {**saved, "other": Variable(1.0)})
+        held, status = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(held), specimen.values(saved)) == []
+        status.assert_existing_objects_matched()
+        assert _refuses_to(status.assert_consumed)
+        status.expect_partial()
+
+    # Restores that fail.
+
+    def test_a_value_that_does_not_fit_changes_nothing(self, specimen: Specimen) -> None:
+        """One value of another shape or type, and no object gets anything."""
+        if specimen.misfit is None:
+            pytest.skip("the specimen has no misfit")
+        storage, live = MemoryStorage(), specimen.make(2)
+        _save(storage, specimen.misfit())
+        checkpoint = Checkpoint(**live)
+        with pytest.raises(MismatchError):
+            checkpoint.read(_PATH, CheckpointOptions(storage=storage))
+        held = {name: getattr(checkpoint, name) for name in live}
+        assert differences(specimen.values(held), specimen.values(specimen.make(2))) == []
+
+    def test_a_failed_restore_puts_everything_back(self, specimen: Specimen) -> None:
+        """If an object fails when all others have been restored, these are as they were, and can be restored again."""
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, {**saved, _FUSE: Fuse()})
+        for make in _makers(specimen):
+            live, expected = make(2), specimen.values(make(2))
+            held, blown = _blow(storage, live)
+            assert differences(specimen.values(held), expected) == []
+            if not specimen.functional:
+                assert differences(specimen.values(live), expected) == []
+            blown.blows = False
+            checkpoint = Checkpoint(**{**held, _FUSE: blown})
+            checkpoint.read(_PATH, CheckpointOptions(storage=storage)).expect_partial()
+            held = {name: getattr(checkpoint, name) for name in held}
+            _build(specimen, make, held)
+            assert differences(specimen.values(held), specimen.values(saved)) == []
+
+    def test_a_failed_restore_defers_nothing(self, specimen: Specimen) -> None:
+        """What objects make after a restore that failed has the program's values."""
+        unbuilt, build = _late(specimen)
+        storage = MemoryStorage()
+        _save(storage, {**specimen.make(1), _FUSE: Fuse()})
+        expected = unbuilt(2)
+        build(expected)
+        held, _ = _blow(storage, unbuilt(2))
+        build(held)
+        assert differences(specimen.values(held), specimen.values(expected)) == []
+
+    # Children and slot variables that are made later.
+
+    def test_deferred_values_come_by_themselves(self, specimen: Specimen) -> None:
+        """What is made after a restore has its saved value, although nobody asks the status."""
+        unbuilt, build = _late(specimen)
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, saved)
+        held, _status = _restore(storage, unbuilt(2))
+        build(held)
+        assert differences(specimen.values(held), specimen.values(saved)) == []
+
+    def test_deferred_values_are_reported(self, specimen: Specimen) -> None:
+        """The status tells what is deferred until it has come, and then that all has come."""
+        unbuilt, build = _late(specimen)
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, saved)
+        held, status = _restore(storage, unbuilt(2))
+        lacking = specimen.values(saved).keys() - specimen.values(held).keys()
+        counts = status.report().counts()
+        assert counts["deferred"] >= len(lacking)
+        assert counts["unexpected"] == 0
+        status.assert_existing_objects_matched()
+        if lacking:
+            assert _refuses_to(status.assert_consumed)
+        build(held)
+        status.assert_consumed()
+        assert status.report().counts()["deferred"] == 0
+
+    def test_a_save_keeps_what_is_deferred(self, specimen: Specimen) -> None:
+        """Objects that are restored and saved again before they are built lose nothing."""
+        unbuilt, _ = _late(specimen)
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, saved)
+        held, status = _restore(storage, unbuilt(2))
+        _save(storage, held)
+        again, _ = _restore(storage, specimen.make(3))
+        assert differences(specimen.values(again), specimen.values(saved)) == []
+        status.expect_partial()
+
+    def test_what_is_deferred_keeps_no_object_alive(self, specimen: Specimen) -> None:
+        """Objects for which values are deferred are gone when the program lets go of them."""
+        unbuilt, _ = _late(specimen)
+        storage = MemoryStorage()
+        _save(storage, specimen.make(1))
+        objects = dict(unbuilt(2))
+        references = {name: weakref.ref(each) for name, each in objects.items() if _takes_weak_references(each)}
+        checkpoint = Checkpoint(**objects)
+        checkpoint.read(_PATH, CheckpointOptions(storage=storage)).expect_partial()
+        del checkpoint
+        objects.clear()
+        gc.collect()
+        assert [name for name, each in references.items() if each() is not None] == []
+
+    # Slot variables.
+
+    def test_slots_are_saved_as_slots(self, specimen: Specimen) -> None:
+        """Slot variables have their own kind of key, so that they follow their variable wherever that is."""
+        slots = _slots(specimen)
+        storage = MemoryStorage()
+        _save(storage, specimen.make(1))
+        assert sum("/.OPTIMIZER_SLOT/" in key for key in _keys(storage)) >= len(slots)
+
+    def test_slots_can_be_left_out(self, specimen: Specimen) -> None:
+        """A restore without slot variables restores everything else."""
+        slots = _slots(specimen)
+        storage = MemoryStorage()
+        saved, live = specimen.values(specimen.make(1)), specimen.values(specimen.make(2))
+        _save(storage, specimen.make(1))
+        held, _ = _restore(storage, specimen.make(2), experimental_skip_slot_variables=True)
+        expected = {name: live[name] if name in slots else value for name, value in saved.items()}
+        assert differences(specimen.values(held), expected) == []
+
+    # Completeness.
+
+    def test_nothing_is_left_out(self, specimen: Specimen) -> None:
+        """A strict save, which fails for anything that it does not hold, succeeds."""
+        _save(MemoryStorage(), specimen.make(1), strict=True)
+
+    def test_what_cannot_be_saved_fails_the_save(self, specimen: Specimen) -> None:
+        """A save that would leave something out fails and names it, unless it is allowed to."""
+        if specimen.unsaveable is None:
+            pytest.skip("the specimen has nothing that cannot be saved")
+        with pytest.raises(UntrackableError) as caught:
+            _save(MemoryStorage(), specimen.unsaveable())
+        assert caught.value.key, "the error does not say where"
+        _save(MemoryStorage(), specimen.unsaveable(), allow_unsaved=[caught.value.key])
+
+    # What else programs do with their objects.
+
+    def test_objects_are_copied_as_before(self, specimen: Specimen) -> None:
+        """Whatever can be copied stays so when it is saved, restored, or values are deferred for it."""
+        self._check_copies(specimen, copy.deepcopy)
+
+    def test_objects_are_pickled_as_before(self, specimen: Specimen) -> None:
+        """Whatever can be pickled stays so when it is saved, restored, or values are deferred for it."""
+        self._check_copies(specimen, lambda objects: pickle.loads(pickle.dumps(objects)))
+
+    def _check_copies(self, specimen: Specimen, copied: Callable[[Any], Any]) -> None:
+        for make in _makers(specimen):
+            objects = dict(make(1))
+            try:
+                lost = differences(specimen.values(copied(objects)), specimen.values(objects))
+            except Exception as error:
+                pytest.skip(f"the specimen cannot be copied so: {type(error).__name__}: {error}")
+            if lost:
+                pytest.skip(f"the framework's copies lose values: {', '.join(lost)}")
+        storage, saved = MemoryStorage(), specimen.make(1)
+        _save(storage, saved)
+        values = specimen.values(saved)
+        assert differences(specimen.values(copied(dict(saved))), values) == []
+        for make in _makers(specimen):
+            held, status = _restore(storage, make(2))
+            there = specimen.values(held)
+            twins = copied(dict(held))
+            assert differences(specimen.values(twins), there) == []
+            specimen_of_twins = specimen.values(specimen.trained(copied(dict(saved))))
+            assert differences(specimen_of_twins, values) == sorted(values)
+            assert differences(specimen.values(held), there) == [], "what is done to a copy changes the original"
+            again, _ = _restore(storage, copied(dict(held)))
+            _build(specimen, make, again)
+            assert differences(specimen.values(again), values) == []
+            status.expect_partial()
+
+
+def _makers(specimen: Specimen) -> Iterator[Callable[[int], Objects]]:
+    yield specimen.make
+    if specimen.unbuilt is not None:
+        yield specimen.unbuilt
+
+
+def _late(specimen: Specimen) -> tuple[Callable[[int], Objects], Callable[[Objects], object]]:
+    if specimen.unbuilt is None or specimen.build is None:
+        pytest.skip("the specimen has nothing that is made late")
+    return specimen.unbuilt, specimen.build
+
+
+def _slots(specimen: Specimen) -> Collection[str]:
+    if not specimen.slots:
+        pytest.skip("the specimen has no slot variables")
+    return specimen.slots
+
+
+def _build(specimen: Specimen, make: Callable[[int], Objects], objects: Objects) -> None:
+    if make is specimen.unbuilt and specimen.build is not None:
+        specimen.build(objects)
+
+
+def _blow(storage: MemoryStorage, live: Objects) -> tuple[Objects, Fuse]:
+    """Restores beside a fuse, which makes it fail; returns what the checkpoint then holds, and the fuse."""
+    fuse = Fuse()
+    checkpoint = Checkpoint(**{**live, _FUSE: fuse})
+    with pytest.raises(RefusedError, match="the fuse has blown"):
+        checkpoint.read(_PATH, CheckpointOptions(storage=storage))
+    return {name: getattr(checkpoint, name) for name in live}, fuse
+
+
+def _takes_weak_references(obj: Any) -> bool:
+    try:
+        weakref.ref(obj)
+    except TypeError:
+        return False
+    return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 from typing import Final as _Final
+from typing import TypeVar as _TypeVar
 
 import jax as _jax
 import numpy as _np
@@ -22,6 +23,8 @@ from milepost.engine.status import CheckpointLoadStatus as _CheckpointLoadStatus
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UntrackableError as _UntrackableError
 from milepost.graph.adapter import adapter_of as _adapter_of
+from milepost.graph.description import kind_of as _kind_of
+from milepost.graph.description import of_file as _of_file
 from milepost.graph.frameworks import imported as _imported
 from milepost.graph.traversal import walk as _walk
 from milepost.graph.trees.leaves import with_leaves as _with_leaves
@@ -37,6 +40,7 @@ __all__ = ["TreeManager", "restore", "save"]
 _COUNTER: _Final = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
 
 PathLike = str | os.PathLike[str]
+_TreeT = _TypeVar("_TreeT")
 
 
 class _TreeCheckpoint(_Checkpoint):
@@ -161,7 +165,7 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
     return written
 
 
-def restore(path: PathLike, tree: Any, options: CheckpointOptions | None = None) -> tuple[Any, LoadStatus]:
+def restore(path: PathLike, tree: _TreeT, options: CheckpointOptions | None = None) -> tuple[_TreeT, LoadStatus]:
     """Makes a tree with saved values.
 
     Args:
@@ -245,6 +249,10 @@ class TreeManager:
             self._checkpoint, directory, max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, options=options
         )
 
+    def __repr__(self) -> str:
+        manager = self.__dict__.get("_manager")
+        return _of_file(self, None) if manager is None else repr(manager).replace(_kind_of(manager), _kind_of(self), 1)
+
     @property
     def checkpoints(self) -> list[str]:
         """Paths of the checkpoints, oldest first."""
@@ -283,7 +291,7 @@ class TreeManager:
             finally:
                 self._checkpoint.release()
 
-    def restore_latest(self, tree: Any) -> tuple[Any, LoadStatus]:
+    def restore_latest(self, tree: _TreeT) -> tuple[_TreeT, LoadStatus]:
         """Makes a tree with the values of the newest good checkpoint.
 
         Args:

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 import weakref
 
 import pytest
@@ -111,3 +112,32 @@ def test_a_manager_says_that_it_cannot_be_copied(duplicate, tmp_path):
 def test_a_manager_of_something_else_is_refused(tmp_path):
     with pytest.raises(UntrackableError, match=r"milepost\.Checkpoint"):
         milepost.CheckpointManager(model(1.0), tmp_path, max_to_keep=1)
+
+
+@pytest.mark.parametrize(("mistake", "meant"), [("restor", "restore"), ("stepp", "step")])
+def test_a_misspelt_name_says_what_may_be_meant(mistake, meant, capsys):
+    """As Python prints the error of a program that ends with it."""
+    checkpoint = Checkpoint(step=Variable(0))
+    with pytest.raises(AttributeError, match=mistake) as caught:
+        getattr(checkpoint, mistake)
+    sys.__excepthook__(caught.type, caught.value, None)
+    assert f"Did you mean: '{meant}'?" in capsys.readouterr().err
+
+
+def test_a_misspelt_method_of_a_variable_says_what_may_be_meant(capsys):
+    with pytest.raises(AttributeError, match="a Variable has no attribute 'asign'") as caught:
+        Variable(0).asign(1)
+    sys.__excepthook__(caught.type, caught.value, None)
+    assert "Did you mean: 'assign'?" in capsys.readouterr().err
+
+
+def test_a_typed_checkpoint_saves_and_restores_what_it_declares(tmp_path):
+    class Training(Checkpoint):
+        step: Variable
+        epoch: int
+
+    path = Training(step=Variable(3), epoch=2).save(tmp_path / "ckpt")
+    fresh = Training(step=Variable(0), epoch=0)
+    fresh.restore(path).assert_consumed()
+    assert (int(fresh.step), fresh.epoch) == (3, 2)
+    milepost.Checkpoint(step=Variable(0), epoch=0).restore(path).assert_consumed()

@@ -148,8 +148,7 @@ class SavedRun(Generation):
 
     def _resume(self, path: str, has_callbacks: bool) -> None:
         """Restores everything, and makes ``fit()`` go on from there."""
-        checkpoint = self._checkpoint
-        assert checkpoint is not None
+        checkpoint: Any = self._checkpoint
         self._build_optimizer()
         if not has_callbacks:  # as in the first form of such checkpoints
             del checkpoint.callbacks

@@ -11,6 +11,7 @@ from milepost.engine.load import read_object_graph
 from milepost.engine.saved_model import checkpoint_of
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_of
+from milepost.graph.description import counted, kind_of, of_file
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.storage import LOCAL_STORAGE, Storage
@@ -40,6 +41,10 @@ class TrackableView:
         if adapter_of(root) is None:
             raise UntrackableError("this object has no place in an object graph", found=f"a {type(root).__name__}")
         self.root = root
+
+    def __repr__(self) -> str:
+        root = self.__dict__.get("root")
+        return f"<{kind_of(self)}, not initialized>" if root is None else f"<{kind_of(self)} of a {kind_of(root)}>"
 
     @staticmethod
     def children(obj: Any) -> dict[str, Any]:
@@ -82,6 +87,11 @@ class CheckpointView:
                 remedy="use milepost.load_checkpoint to look at its tensors",
             )
         self._graph: ObjectGraph = graph
+        self._prefix = plain_path(save_path)
+
+    def __repr__(self) -> str:
+        path = self.__dict__.get("_prefix")
+        return of_file(self, None) if path is None else of_file(self, path, counted(len(self._graph.nodes), "object"))
 
     @property
     def graph(self) -> ObjectGraph:

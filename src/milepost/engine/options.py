@@ -74,6 +74,14 @@ class CheckpointOptions:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)
         _ = self.write_callbacks
 
+    def __repr__(self) -> str:
+        changed = [
+            f"{each.name}={value!r:.200}"
+            for each in fields(self)
+            if (value := getattr(self, each.name, each.default)) != each.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
     @property
     def is_async(self) -> bool:
         """Whether either name of the asynchronous option is set."""

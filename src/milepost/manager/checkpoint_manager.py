@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic
 
+from milepost.checkpoint import Checkpoint
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
@@ -35,6 +35,7 @@ from milepost.errors import (
     warn,
 )
 from milepost.forks import ForkableLock
+from milepost.graph.description import counted, of_file, shortened
 from milepost.graph.remedies import forgotten_init
 from milepost.manager.listing import Listing
 from milepost.manager.whole_numbers import whole_number
@@ -42,33 +43,19 @@ from milepost.retention import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE, Storage, anchored
 from milepost.storage.paths import check_local, plain_path
 
+if TYPE_CHECKING:
+    from typing_extensions import (
+        TypeVar,
+    )  # type checkers know it; a `CheckpointManager` without brackets is of any Checkpoint
 
-class NumberedSaves(Protocol):
-    """What a manager needs of a `Checkpoint`."""
+    CheckpointT = TypeVar("CheckpointT", bound=Checkpoint, default=Checkpoint, covariant=True)
+else:
+    from typing import TypeVar
 
-    @property
-    def save_counter(self) -> Any:
-        """A variable that counts saves."""
-        ...
-
-    def restore(self, save_path: str, options: CheckpointOptions | None = None) -> Any:
-        """Restores all or nothing."""
-        ...
-
-    def sync(self) -> None:
-        """Waits for the save in flight, and raises what it raised."""
-        ...
-
-    def _exclusive(self) -> AbstractContextManager[None]:
-        """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
-        ...
-
-    def _write_numbered(self, save: ListedSave) -> str:
-        """Saves, perhaps later and on another thread."""
-        ...
+    CheckpointT = TypeVar("CheckpointT")
 
 
-class CheckpointManager:
+class CheckpointManager(Generic[CheckpointT]):
     """Keeps a series of checkpoints in a directory: numbers them, records them, deletes old ones.
 
     Arguments, files and rules are those of ``tf.train.CheckpointManager``; each of the two can go on where the other
@@ -118,7 +105,7 @@ class CheckpointManager:
 
     def __init__(
         self,
-        checkpoint: NumberedSaves,
+        checkpoint: CheckpointT,
         directory: PathLike,
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
@@ -133,7 +120,7 @@ class CheckpointManager:
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval counts steps, so step_counter is needed too")
-        if not hasattr(checkpoint, "_write_numbered"):
+        if not isinstance(checkpoint, Checkpoint):
             raise UntrackableError(
                 "a manager manages a milepost.Checkpoint",
                 expected="a milepost.Checkpoint",
@@ -169,9 +156,21 @@ class CheckpointManager:
                 raise forgotten_init(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
+    def __repr__(self) -> str:
+        listing: Listing | None = self.__dict__.get("_listing")
+        policy: RetentionPolicy | None = self.__dict__.get("_policy")
+        if listing is None or policy is None:
+            return of_file(self, self.__dict__.get("_directory"))
+        managed = listing.managed
+        facts = [counted(len(managed), "checkpoint")]
+        if managed:
+            facts.append(f"the last {shortened(os.path.basename(managed[-1].path))}")
+        facts.append("keeps all" if policy.max_to_keep is None else f"keeps {policy.max_to_keep}")
+        return of_file(self, self._directory, *facts)
+
     @property
-    def checkpoint(self) -> Any:
-        """The `Checkpoint` that is managed."""
+    def checkpoint(self) -> CheckpointT:
+        """The `Checkpoint` that is managed, of the class that was given."""
         return self._checkpoint
 
     @property

@@ -423,7 +423,7 @@ class TestRefused:
 
     def test_is_another_kind_of_data(self):
         place = self.place(lambda: (X, X, None))
-        with pytest.raises(milepost.MismatchError, match="another kind"):
+        with pytest.raises(milepost.MismatchError, match="a different kind"):
             Run(Passes).feed.check(place)
 
     def test_is_data_that_holds_an_iterator(self):

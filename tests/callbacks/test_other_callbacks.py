@@ -97,7 +97,7 @@ def test_a_run_in_parts_ends_as_a_whole_one(trainer, make, last, tmp_path):  # n
 
     with pytest.raises(Interrupted):
         run("parts", 3, trainer.on("on_train_batch_end", count))
-    with pytest.warns(milepost.errors.MilepostWarning, match="the callbacks are others"):
+    with pytest.warns(milepost.errors.MilepostWarning, match="the callbacks have changed"):
         run("parts", 3)
     assert run("parts", 5) == run("whole", 5)
 

@@ -158,7 +158,7 @@ def test_other_trainable_variables_are_refused(trainer, tmp_path):  # noqa: F811
 
 def test_an_epoch_that_the_run_has_not_come_to_is_refused(trainer, tmp_path):  # noqa: F811
     trainer.fit(trainer.model(), trainer.callback(tmp_path), epochs=1)
-    with pytest.raises(milepost.MismatchError, match="has not come to"):
+    with pytest.raises(milepost.MismatchError, match="has not reached"):
         trainer.fit(trainer.model(), trainer.callback(tmp_path), epochs=4, initial_epoch=2)
 
 

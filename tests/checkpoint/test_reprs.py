@@ -65,7 +65,7 @@ def test_a_manager_names_its_directory_and_its_last_checkpoint(run):
 
 
 def test_readers_views_and_statuses_name_their_file(run):
-    manager, directory = run
+    manager, _ = run
     path = manager.latest_checkpoint
     assert repr(milepost.load_checkpoint(path)) == f"<milepost.CheckpointReader '{shown(path)}': 5 keys>"
     assert repr(milepost.CheckpointView(path)) == f"<milepost.CheckpointView '{shown(path)}': 6 objects>"
@@ -80,10 +80,10 @@ def test_looking_at_a_status_does_not_count_as_asking(run):
     """The warning of live values that were not saved comes all the same."""
     manager, _ = run
     live = Checkpoint(step=Variable(0), other=Variable(0.0))
+    statuses = [live.restore(manager.latest_checkpoint)]
+    assert "report()" in repr(statuses[0])
     with pytest.warns(milepost.UnrestoredWarning, match="other"):
-        status = live.restore(manager.latest_checkpoint)
-        repr(status)
-        del status
+        statuses.clear()
 
 
 def test_a_reader_of_a_damaged_index_has_a_repr(run):

@@ -61,7 +61,7 @@ class FitCheckpoints(SavedRun):
         super().__init__()
         taken = sorted(set(objects or ()) & {*_RESERVED, "save_counter"})
         if taken:
-            raise ValueError(f"objects are saved under names that are in use: {', '.join(taken)}")
+            raise ValueError(f"these names in objects= are reserved: {', '.join(taken)}")
         if learning_rate not in CHOICES:
             raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
         self._directory = plain_path(directory)
@@ -134,7 +134,7 @@ class FitCheckpoints(SavedRun):
     def manager(self) -> CheckpointManager:
         """The manager of the run's checkpoints; there is one once ``fit()`` has begun."""
         if self._manager is None:
-            raise UnsupportedError("there is no manager yet", remedy="call fit() first")
+            raise UnsupportedError("the manager does not exist before fit()", remedy="call fit() first")
         return self._manager
 
     @property
@@ -169,11 +169,11 @@ class FitCheckpoints(SavedRun):
             self._leave_epoch_to_fit()
             if epoch != self._expected_epoch:
                 raise MismatchError(
-                    "fit() does not begin with the epoch at which its run was saved",
+                    "fit() does not start at the epoch at which this run was saved",
                     file=self.manager.latest_checkpoint,
                     expected=self._expected_epoch,
                     found=epoch,
-                    remedy="leave initial_epoch to the callback, or start in another directory",
+                    remedy="do not pass initial_epoch, or use another directory",
                 )
             self._expected_epoch = None
         self._give_back_history()
@@ -258,11 +258,11 @@ class FitCheckpoints(SavedRun):
                 self._compiled = {**self._compiled, "rates": self._rates}
         if given.get("initial_epoch", 0) > epoch and self._path is not None:
             raise MismatchError(
-                "fit() is to begin with an epoch that this run has not come to; nothing was trained",
+                "fit() would start at an epoch that this run has not reached; nothing was trained",
                 file=self._path,
                 expected=f"initial_epoch of at most {epoch}",
                 found=given["initial_epoch"],
-                remedy="leave initial_epoch to the callback, or train this phase in another directory",
+                remedy="do not pass initial_epoch, or train this phase in another directory",
             )
         self._monitor = None
         if self._best is not None:

@@ -68,10 +68,11 @@ def make_feed(
         source: Source = ArraySource(arrays, batch_size, shuffle, seed)
     elif data[1] is not None or data[2] is not None:
         raise UnsupportedError(
-            "y and sample_weight go with arrays",
+            "y and sample_weight can be passed only with arrays",
             key="data",
             expected="x that yields tuples (x, y) or (x, y, sample_weight)",
             found=f"a {type(x).__name__} with y or sample_weight",
+            remedy="let x yield the targets and weights too",
         )
     elif is_dataset(x):
         from milepost.callbacks import tensorflow_data
@@ -87,7 +88,7 @@ def make_feed(
         source = TrackedSource(x, copy)
     elif hasattr(x, "shape") or _is_numbers(x):
         raise UnsupportedError(
-            "this is neither dense arrays nor batches",
+            "this is neither a dense array nor an iterable of batches",
             key="data",
             expected="arrays of one length, or an iterable of batches",
             found=f"a {type(x).__name__}" + (" of numbers or text" if _is_numbers(x) else ""),

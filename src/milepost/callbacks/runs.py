@@ -182,7 +182,7 @@ class SavedRun(Generation):
         if self._has_ended and epoch < epochs:
             warn(
                 f"another callback ended this run after epoch {epoch} of {epochs}, so fit() trains nothing and returns its "
-                "history: to go on, pass continue_ended=True to CheckpointCallback, or begin a run in another directory"
+                "history: to continue, pass continue_ended=True to CheckpointCallback, or start a run in another directory"
             )
             self.model.stop_training = True
             self._continue_at_epoch(_FAR)
@@ -229,7 +229,7 @@ class SavedRun(Generation):
 
         return attach
 
-    def _require_data(self, what: str, problem: str = "fit() was not given data whose place can be saved") -> None:
+    def _require_data(self, what: str, problem: str = "fit() was not given data whose position can be saved") -> None:
         if self._data is None or problem.startswith("fit() does not"):
             raise UnsupportedError(
                 f"cannot {what}: {problem}",

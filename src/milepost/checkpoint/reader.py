@@ -1,4 +1,4 @@
-"""Looking at the tensors of a checkpoint without any objects."""
+"""Reading the tensors of a checkpoint without live objects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CheckpointReader:
 
     Args:
         prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned, or a SavedModel.
-        storage: Where the files live; by default on this machine.
+        storage: Where the files are; by default on this machine.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
@@ -83,18 +83,18 @@ class CheckpointReader:
         return sorted(self._bundle.keys())
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Every key and the lengths of its tensor's dimensions."""
+        """The shape of each tensor, as a list, by key."""
         return {key: list(self._bundle.spec(key).shape) for key in self._bundle.keys()}  # noqa: SIM118 - a reader is no mapping
 
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
-        """Every key and its tensor's element type."""
+        """The element type of each tensor, by key."""
         return {key: self._bundle.spec(key).dtype for key in self._bundle.keys()}  # noqa: SIM118 - a reader is no mapping
 
     def objects(self) -> dict[str, str]:
-        """Objects in a file of another library that only running its code could make: key and class of each.
+        """Key and class of each object in a file of another library that only code from the file could make.
 
-        They have no tensor and are not among the keys. What such an object holds is, where it holds tensors or is a kind of list
-        or dict. `get_tensor` of their keys raises `UnsupportedError`. In checkpoints there are none.
+        milepost does not run such code. These objects are not among the keys, and `get_tensor` of their keys raises
+        `UnsupportedError`. Tensors, lists and dicts inside them are read. Checkpoints have no such objects.
 
         Example:
             >>> import milepost, tempfile
@@ -136,26 +136,26 @@ class CheckpointReader:
         Raises:
             KeyNotFoundError: There is no such tensor, or several have this short name.
             CorruptCheckpointError: Its bytes are damaged or missing.
-            UnsupportedError: The tensor is not stored as a plain block of memory: strings, slices, foreign byte order,
-                an offset that its element type forbids.
+            UnsupportedError: The tensor is not stored as one block that can be mapped: it is of strings, in slices, of another
+                byte order, or at an offset that its element type does not allow.
         """
         try:
             return self._bundle.map(self._key_of(key))
         except UnsupportedError as error:
-            error.remedy = "use get_tensor(), which reads it into memory of its own"
+            error.remedy = "use get_tensor(), which reads the tensor into new memory"
             raise
 
     def verify(self) -> None:
-        """Reads everything and verifies every checksum.
+        """Reads all data and verifies every checksum.
 
         Raises:
             CheckpointNotFoundError: A data file is missing.
-            CorruptCheckpointError: Some bytes are damaged; the error names key, file and offset.
+            CorruptCheckpointError: Some bytes are damaged. The error names key, file and offset.
         """
         self._bundle.verify()
 
     def debug_string(self) -> bytes:
-        """One line for each tensor: key, TensorFlow's name of the type, shape."""
+        """One line for each tensor: key, TensorFlow's name of its type, shape."""
         lines = [
             f"{key} (DT_{spec.dtype.name.upper().replace('FLOAT32', 'FLOAT').replace('FLOAT64', 'DOUBLE')}) "
             f"[{format_shape(spec.shape)}]\n"
@@ -194,13 +194,13 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
     """Opens a checkpoint for reading.
 
     Args:
-        ckpt_dir_or_file: A checkpoint's path, or a directory, of which the latest checkpoint is opened; of a SavedModel
-            the checkpoint of its variables.
-        storage: Where the files live; by default on this machine.
+        ckpt_dir_or_file: The path of a checkpoint, of a directory, whose latest checkpoint is opened, or of a SavedModel, whose
+            variables are opened.
+        storage: Where the files are; by default on this machine.
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
-        CorruptCheckpointError: It is damaged.
+        CorruptCheckpointError: The checkpoint is damaged.
     """
     files, path = storage or LOCAL_STORAGE, plain_path(ckpt_dir_or_file)
     for _ in range(_MOST_ATTEMPTS):
@@ -218,7 +218,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
 
 
 def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
-    """Lists key and shape of every tensor of a checkpoint, sorted by key; arguments and errors as `load_checkpoint`.
+    """Lists key and shape of every tensor of a checkpoint, sorted by key. Arguments and errors are those of `load_checkpoint`.
 
     Example:
         >>> import milepost, tempfile
@@ -230,8 +230,8 @@ def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -
     objects = reader.objects()
     if objects:
         warn(
-            f"{reader.prefix}: {len(objects)} objects in this file are not listed, since only running code that the file names "
-            f"could make them (load_checkpoint(path).objects() lists them):{_named(objects)}",
+            f"{reader.prefix}: this file holds {len(objects)} objects that are not listed, because making them would run code that the "
+            f"file names; load_checkpoint(path).objects() lists them:{_named(objects)}",
             UnrestoredWarning,
         )
     return sorted(reader.get_variable_to_shape_map().items())
@@ -244,7 +244,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
         ckpt_dir_or_file: As for `load_checkpoint`.
         name: Its key or its short name, as for `CheckpointReader.get_tensor`. A ``:0`` at the end, as in the name of a
             TensorFlow 1 variable, is dropped.
-        storage: Where the files live; by default on this machine.
+        storage: Where the files are; by default on this machine.
 
     Returns:
         As `CheckpointReader.get_tensor`.

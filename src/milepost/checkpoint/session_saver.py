@@ -1,8 +1,8 @@
 """A checkpoint in the place of TensorFlow 1's ``Saver``, as `tf.compat.v1.train.Scaffold` takes one.
 
-Estimators and monitored sessions ask their saver for `build`, `saver_def`, ``save(session, path, global_step=...)``,
-``restore(session, path)`` and `recover_last_checkpoints`. What they get is an object-based checkpoint under the same
-names, ``<path>-<global step>``, of which the newest five are kept.
+Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session, path)``
+and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the same names,
+``<path>-<global step>``, and keep the newest five.
 
 Source of the protocol: TensorFlow 2.15, ``session_manager.py``, ``basic_session_run_hooks.py``.
 """
@@ -63,15 +63,15 @@ class SessionSaver:
 
         Args:
             session: The session.
-            save_path: Path of the files, without number and ending.
+            save_path: The path of the files, without number and extension.
             global_step: The number: an integer, or a tensor or variable of the session.
             latest_filename: Name of the state file, ``checkpoint`` unless given.
-            meta_graph_suffix: Ending of the file that holds the graph.
+            meta_graph_suffix: Extension of the file that holds the graph.
             write_meta_graph: Whether to write the graph beside the values.
-            write_state: Whether to record it as the latest of its directory, and to delete what is older than the
-                newest five.
-            strip_default_attrs: As for TensorFlow; concerns the graph only.
-            save_debug_info: As for TensorFlow; concerns the graph only.
+            write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the newest
+                five.
+            strip_default_attrs: As in TensorFlow. Affects only the file of the graph.
+            save_debug_info: As in TensorFlow. Affects only the file of the graph.
             options: How to save.
 
         Returns:
@@ -112,7 +112,7 @@ class SessionSaver:
         return path
 
     def restore(self, session: Any, save_path: str | os.PathLike[str], options: CheckpointOptions) -> LoadStatus:
-        """Gives the variables of a session their saved values, initialised or not.
+        """Assigns saved values to the variables of a session, initialized or not.
 
         Raises:
             UnmatchedError: A variable that can be reached was not saved.
@@ -124,5 +124,5 @@ class SessionSaver:
             return load_into(plain_path(save_path), self._view, options).assert_existing_objects_matched()
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Takes over the list of an earlier run, whose checkpoints are then deleted in their turn."""
+        """Continues the list of an earlier run. Its checkpoints are deleted in turn, as the oldest."""
         self.last_checkpoints = list(checkpoint_paths)

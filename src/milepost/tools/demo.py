@@ -76,32 +76,34 @@ def run(directory: str | None = None) -> int:
     home = Path(directory or tempfile.mkdtemp(prefix="milepost-demo-"))
     if (home / "tf_ckpts").exists():
         raise milepost.CheckpointExistsError(
-            "an earlier demo was run here", file=home / "tf_ckpts", remedy="name another directory, or delete this one"
+            "this directory holds an earlier demo",
+            file=home / "tf_ckpts",
+            remedy="choose another directory, or delete this one",
         )
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise milepost.StorageError(
-            "the demo has no directory to write to", errno=error.errno, file=home, remedy="name another directory"
+            "cannot make a directory for the demo", errno=error.errno, file=home, remedy="choose another directory"
         ) from error
     print(f"Everything is written to {home}\n")
-    print(f"Training {STEPS} steps without a disturbance ...")
+    print(f"Training {STEPS} steps without an interruption ...")
     _, undisturbed = run_training(home / "undisturbed")
 
     interrupted: dict[int, str] = {}
     for kill_at in (*_KILLED_AT, None):
         start, losses = run_training(home / "tf_ckpts", kill_at)
         interrupted.update(losses)
-        began = f"from step {start}" + (f", out of {home.name}/tf_ckpts/ckpt-{start // 10}" if start else "")
+        began = f"from step {start}" + (f", restored from {home.name}/tf_ckpts/ckpt-{start // 10}" if start else "")
         print(
             f"Training {began}" + (f" ... killed with SIGKILL after step {kill_at}" if kill_at else " ... to the end")
         )
     equal = sum(interrupted.get(step) == loss for step, loss in undisturbed.items())
-    print(f"\nLosses of both trainings: {equal} of {STEPS} equal bit for bit")
+    print(f"\nLosses of the two runs: {equal} of {STEPS} are equal bit for bit")
 
-    print("\nThe three checkpoints that are kept:")
+    print("\nThe three checkpoints that were kept:")
     print("  " + "  ".join(sorted(path.name for path in (home / "tf_ckpts").glob("*.index"))))
-    print("\nWhat the last one holds:")
+    print("\nThe last one holds:")
     latest = milepost.latest_checkpoint(home / "tf_ckpts")
     assert latest is not None
     reader = milepost.load_checkpoint(latest)
@@ -109,17 +111,17 @@ def run(directory: str | None = None) -> int:
     for key, spec in sorted(specs.items()):
         print(f"  {key}  {spec}")
 
-    print("\nOnly the bias, then the kernel when it comes to be:")
+    print("\nRestoring only the bias, then the kernel when it is made:")
     layer, status = guide_numpy.load_bias(str(home / "tf_ckpts"))
     guide_numpy.restore_kernel_late(layer)
     print(f"\n{status.expect_partial().report()}")
 
-    print("\nLists and dicts, and a model alone:")
+    print("\nRestoring lists and dicts, and a model alone:")
     guide_numpy.track_lists_and_dicts(str(home))
     checkpoint, manager = guide_numpy.create(str(home / "tf_ckpts"))
     manager.restore_or_initialize()
     guide_numpy.save_weights(str(home / "easy"), checkpoint.net)
-    print("all values restored")
+    print("All values were restored.")
 
     picture = home / "graph.svg"
     picture.write_text(to_svg(picture_of(milepost.CheckpointView(latest).graph, specs), "The demo's object graph"))

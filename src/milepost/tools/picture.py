@@ -137,7 +137,9 @@ def find_node(graph: ObjectGraph, path: str) -> int:
                     seen.add(place)
                     places.add(place)
     children = ", ".join(edge.name for edge in graph.nodes[0].children)
-    raise KeyNotFoundError("no path of this name leads anywhere", key=path, remedy=f"begin with one of: {children}")
+    raise KeyNotFoundError(
+        "the checkpoint has no object at this path", key=path, remedy=f"start the path with one of: {children}"
+    )
 
 
 def _reach(graph: ObjectGraph, start: int) -> tuple[dict[int, int], dict[int, int]]:

@@ -24,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Args:
-        arguments: What follows the command's name; by default that of this process.
+        arguments: The arguments of the command; by default those of this process.
 
     Returns:
-        The exit status: 0 if all is well, 1 if not.
+        The exit status: 0 for success, 1 for an error.
     """
     options = parser().parse_args(arguments)
     try:
@@ -38,14 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read the output has seen enough; Python must not try to write the rest at exit.
+        # The reader of the output has closed it; Python must not try to write the rest at exit.
         sys.stdout = None
         return 0
     return status
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    # Without the line of code that warns, which means nothing to whoever typed a command.
+    # Without the line of code, which does not help the user of a command.
     print(f"warning: {printable(str(message))}", file=sys.stderr)
 
 
@@ -93,7 +93,7 @@ def _list(options: argparse.Namespace) -> int:
         rows = []
         for key in sorted(bundle.keys()):
             spec = bundle.spec(key)
-            # The shape does not tell how long strings are.
+            # The size of strings does not follow from their shape.
             size = bundle.entry(key).size if spec.dtype.is_bytes else spec.nbytes
             rows.append({"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), "bytes": size})
         objects = bundle.objects if isinstance(bundle, ForeignReader) else {}
@@ -164,7 +164,10 @@ def _add_graph(commands: Any) -> None:
         help="draw only the object at this path and those below it, such as net/l1",
     )
     command.add_argument(
-        "--depth", type=_natural, metavar="N", help="draw only objects that are at most N edges from the root"
+        "--depth",
+        type=_natural,
+        metavar="N",
+        help="draw only objects that are at most N edges below the root, or below PATH",
     )
 
 

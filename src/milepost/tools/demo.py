@@ -1,7 +1,7 @@
-"""The demo: a training that is killed twice, and ends exactly where an undisturbed one does.
+"""The demo: a training run that is killed twice and ends with exactly the losses of an uninterrupted run.
 
-The training is the guide's (`milepost.tools.guide_numpy`), with shuffled batches. It runs in processes of its own, which
-are killed with SIGKILL between two saves, so that they get no chance to clean up.
+The training is that of the guide (`milepost.tools.guide_numpy`), with shuffled batches. It runs in separate processes, which are
+killed with SIGKILL between two saves, so that they cannot clean up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KILLED_AT: Final = (37, 73)
 
 
 def train(directory: str) -> None:
-    """Trains up to step `STEPS` and prints every loss exactly; what a demo process does."""
+    """Trains up to step `STEPS` and prints every loss exactly. This runs in the processes of the demo."""
     checkpoint, manager = guide_numpy.create(directory)
     manager.restore_or_initialize()
     print(f"start {int(checkpoint.step)}", flush=True)
@@ -38,10 +38,10 @@ def train(directory: str) -> None:
 
 
 def run_training(directory: str | os.PathLike[str], kill_at: int | None = None) -> tuple[int, dict[int, str]]:
-    """Runs `train` in a process, and kills it when it reports step ``kill_at``.
+    """Runs `train` in a new process, and kills it when it reports step ``kill_at``.
 
     Returns:
-        The step that it started from, and the losses that it reported, by step, in hexadecimal.
+        The step at which it started, and the losses that it reported, by step, in hexadecimal.
     """
     command = [sys.executable, "-m", "milepost.tools.demo", os.fspath(directory)]
     start, losses = 0, {}
@@ -61,13 +61,13 @@ def run_training(directory: str | os.PathLike[str], kill_at: int | None = None) 
 
 
 def run(directory: str | None = None) -> int:
-    """Runs the demo and tells what happens.
+    """Runs the demo and prints what happens.
 
     Args:
-        directory: Where to write; by default a new temporary directory. It must not hold a demo already.
+        directory: The directory to write to, without an earlier demo; by default a new temporary one.
 
     Returns:
-        0 if the interrupted training ended exactly as the undisturbed one, 1 if not.
+        0 if the interrupted run has exactly the losses of the uninterrupted one, 1 if not.
 
     Raises:
         CheckpointExistsError: The directory holds an earlier demo.
@@ -130,7 +130,7 @@ def run(directory: str | None = None) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs one training process of the demo."""
+    """Runs one process of the demo."""
     train(*arguments)
 
 

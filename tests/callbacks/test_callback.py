@@ -324,7 +324,7 @@ class TestKeras2:
         fit(net, callbacks2.CheckpointCallback(directory), epochs=1)
 
     def test_is_warned_of_random_numbers_that_nobody_can_save(self, keras2, tmp_path):
-        with pytest.warns(milepost.MilepostWarning, match="other random numbers in dropout"):
+        with pytest.warns(milepost.MilepostWarning, match="different random numbers in dropout"):
             self.run(keras2, tmp_path)
 
     def test_is_not_warned_of_those_that_are_saved(self, keras2, tmp_path):

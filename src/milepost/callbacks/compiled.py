@@ -89,7 +89,7 @@ def must_train_the_same(saved: Mapping[str, Any], program: Mapping[str, Any], pa
     Raises:
         MismatchError: They differ.
     """
-    for name, what in (("optimizer", "another optimizer"), ("trainable", "other trainable variables")):
+    for name, what in (("optimizer", "a different optimizer"), ("trainable", "different trainable variables")):
         if saved[name] != program[name] and None not in (saved[name], program[name]):
             raise MismatchError(
                 f"the model is compiled with {what} than when this run began",

@@ -15,10 +15,10 @@ from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, sta
 from milepost.errors import MismatchError, UnsupportedError
 
 _NAMES: Final = {
-    "length": "another number of batches",
-    "batch_size": "another batch_size",
-    "shuffle": "another shuffle",
-    "arrays": "other values, types or shapes",
+    "length": "a different number of batches",
+    "batch_size": "a different batch_size",
+    "shuffle": "a different shuffle",
+    "arrays": "different values, types or shapes",
 }
 
 

@@ -43,11 +43,12 @@ test-jax: .venv-jax/.made  ## that JAX, Flax and Optax need no other framework
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
 	MILEPOST_TESTS=core .venv-core/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-lint: .venv-lint/.made  ## style, format, strict types, import layers
+lint: .venv-lint/.made  ## style, format, strict types, import layers, types of programs
 	.venv-lint/bin/ruff check
 	.venv-lint/bin/ruff format --check
 	.venv-lint/bin/mypy
 	.venv-lint/bin/lint-imports
+	.venv-lint/bin/python -m pytest -q tests/test_types.py
 
 format: .venv-lint/.made  ## put the code into the format that lint asks for
 	.venv-lint/bin/ruff check --fix

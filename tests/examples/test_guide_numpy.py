@@ -134,7 +134,7 @@ def test_saved_again_right_after_a_restore_it_resumes_the_same(tmp_path, undistu
 
 def test_the_demo_ends_well(tmp_path, capsys):
     assert demo.run(str(tmp_path)) == 0
-    assert "100 of 100 equal bit for bit" in capsys.readouterr().out
+    assert "100 of 100 are equal bit for bit" in capsys.readouterr().out
     assert (tmp_path / "graph.svg").exists()
     with pytest.raises(FileExistsError, match="earlier demo"):
         demo.run(str(tmp_path))

@@ -110,7 +110,9 @@ class TestTheLatestOfADirectory:
 
     def test_is_not_a_managers(self, saved, tmp_path):
         shutil.copytree(saved / "model", tmp_path / "model")
-        with pytest.warns(milepost.MilepostWarning, match="is a SavedModel, and a manager restores none"):
+        with pytest.warns(
+            milepost.MilepostWarning, match="is a SavedModel, which a CheckpointManager does not restore"
+        ):
             manager = milepost.CheckpointManager(milepost.Checkpoint(), tmp_path / "model", 3)
         assert manager.restore_or_initialize() is None
 

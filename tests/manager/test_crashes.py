@@ -22,7 +22,7 @@ from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 
 
-def open_run(storage: Any, keep: int | None = 2) -> tuple[Checkpoint, CheckpointManager]:
+def open_run(storage: Any, keep: int | None = 2) -> tuple[Any, CheckpointManager]:
     checkpoint = Checkpoint(v=Variable(np.zeros(10)))
     return checkpoint, CheckpointManager(checkpoint, "run", keep, options=CheckpointOptions(storage=storage))
 

@@ -80,8 +80,8 @@ class StatefulSource(Source):
         if not self._was_at_the_end:
             self._was_at_the_end = True
             warn(
-                f"this {type(self._data).__name__} gave nothing after the end of a pass, so each further pass begins with the state "
-                "that it had before the first one: if it shuffles, every pass has the same order"
+                f"this {type(self._data).__name__} returned no batch after the end of a pass, so each further pass starts from the "
+                "state before the first pass: if the data is shuffled, every pass has the same order"
             )
         self._put(self._initial)
         self._iterator = iter(self._data)
@@ -281,12 +281,12 @@ class ReplayedSource(Source):
             count += 1
         if count != index or (index and checksum(self._last) != last):
             raise MismatchError(
-                "the data did not come out again as it was when this checkpoint was saved",
+                "the data did not produce the same batches as when this checkpoint was saved",
                 key="data",
                 expected=f"the same first {index} batches",
-                found=f"{count} batches" if count != index else f"another batch {index - 1}",
-                remedy="make it deterministic given the random state of Python, NumPy and PyTorch, or have it save its "
-                "own state: get_state() and set_state(), or state_dict() and load_state_dict()",
+                found=f"{count} batches" if count != index else f"a different batch {index - 1}",
+                remedy="make the data depend only on the random state of Python, NumPy and PyTorch, or give it "
+                "get_state() and set_state(), or state_dict() and load_state_dict()",
             )
 
 
@@ -307,8 +307,8 @@ def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
     if own is not None:
         if is_graph_of_nodes(data):
             warn(
-                "after a resume, later passes over a Loader of torchdata.nodes may come in another order, because its samplers do not "
-                "tell the state of their generators: use a StatefulDataLoader, or a sampler that follows from the number of the pass"
+                "after a resume, later passes over a Loader of torchdata.nodes may be in a different order, because its samplers do not "
+                "save the state of their generators: use a StatefulDataLoader, or a sampler that depends only on the number of the pass"
             )
         return LoaderSource(data, own) if is_of_torchdata(data) else StatefulSource(data, own)
     if hasattr(data, "__next__"):

@@ -43,7 +43,7 @@ def _warn_of_stateful_random_numbers(model: Any) -> None:
     ]
     if names:
         warn(
-            f"a resumed run draws other random numbers in {', '.join(names)}: call "
+            f"a resumed run draws different random numbers in {', '.join(names)}: call "
             "keras.backend.experimental.enable_tf_random_generator() before making these layers"
         )
 

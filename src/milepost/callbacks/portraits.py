@@ -169,4 +169,6 @@ def _made(saved: Any) -> Any:
 
 
 def _no_data(value: Any) -> UnsupportedError:
-    return UnsupportedError("this is not data", found=f"a {type(value).__module__}.{type(value).__qualname__}")
+    return UnsupportedError(
+        "this object is not plain data", found=f"a {type(value).__module__}.{type(value).__qualname__}"
+    )

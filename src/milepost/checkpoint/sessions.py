@@ -5,9 +5,9 @@ Everything that a `Checkpoint` has for sessions is here: the methods that only a
 
 Variables of graphs that are restored without a session wait for `run_restore_ops` or `initialize_or_restore` of the status.
 
-Estimators and monitored sessions ask their saver for `build`, `saver_def`, ``save(session, path, global_step=...)``,
-``restore(session, path)`` and `recover_last_checkpoints`. What they get is an object-based checkpoint under the same
-names, ``<path>-<global step>``, of which the newest five are kept.
+Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session, path)``
+and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the same names,
+``<path>-<global step>``, and keep the newest five.
 
 Source of the protocol: TensorFlow 2.15, ``session_manager.py``, ``basic_session_run_hooks.py``.
 """
@@ -69,15 +69,15 @@ class SessionSaver:
 
         Args:
             session: The session.
-            save_path: Path of the files, without number and ending.
+            save_path: The path of the files, without number and extension.
             global_step: The number: an integer, or a tensor or variable of the session.
             latest_filename: Name of the state file, ``checkpoint`` unless given.
-            meta_graph_suffix: Ending of the file that holds the graph.
+            meta_graph_suffix: Extension of the file that holds the graph.
             write_meta_graph: Whether to write the graph beside the values.
-            write_state: Whether to record it as the latest of its directory, and to delete what is older than the
-                newest five.
-            strip_default_attrs: As for TensorFlow; concerns the graph only.
-            save_debug_info: As for TensorFlow; concerns the graph only.
+            write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the newest
+                five.
+            strip_default_attrs: As in TensorFlow. Affects only the file of the graph.
+            save_debug_info: As in TensorFlow. Affects only the file of the graph.
             options: How to save.
 
         Returns:
@@ -120,7 +120,7 @@ class SessionSaver:
     def restore(
         self, session: Any, save_path: str | os.PathLike[str], options: CheckpointOptions | None = None
     ) -> LoadStatus:
-        """Gives the variables of a session their saved values, initialised or not.
+        """Assigns saved values to the variables of a session, initialized or not.
 
         Raises:
             UnmatchedError: A variable that can be reached was not saved.
@@ -132,7 +132,7 @@ class SessionSaver:
             return load_into(plain_path(save_path), self._view, resolved(options)).assert_existing_objects_matched()
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Takes over the list of an earlier run, whose checkpoints are then deleted in their turn."""
+        """Continues the list of an earlier run. Its checkpoints are deleted in turn, as the oldest."""
         self.last_checkpoints = list(checkpoint_paths)
 
 

@@ -135,6 +135,14 @@ class TestSources:
         lengths = {relative(source): len(source.read_text().splitlines()) for source in SOURCES}
         assert {name: length for name, length in lengths.items() if length > 500} == {}
 
+    def test_no_file_is_a_symbolic_link(self) -> None:
+        """Git on Windows makes a text file of one."""
+        tops = [
+            path for path in ROOT.iterdir() if not path.name.startswith((".venv", ".git")) or path.name == ".github"
+        ]
+        links = [path for top in tops for path in (top, *top.rglob("*")) if path.is_symlink()]
+        assert [relative(path) for path in links] == []
+
     def test_no_file_is_a_drawer_for_everything(self) -> None:
         """Every module's name says what is in it."""
         drawers = {"utils", "util", "common", "helpers", "helper", "types", "core", "misc"}

@@ -33,10 +33,6 @@ def undisturbed(tmp_path_factory):
     return losses
 
 
-def test_the_example_is_the_code_that_the_demo_runs():
-    assert EXAMPLE.resolve() == pathlib.Path(guide_numpy.__file__).resolve()
-
-
 def test_it_prints_the_guides_lines(ran):
     lines = ran[1].splitlines()
     assert lines[0] == "Initializing from scratch."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 
 _NOT_ON_MACOS = [
     "O_TMPFILE",
@@ -33,7 +34,6 @@ _NOT_ON_WINDOWS = [
     "fdatasync",
     "fork",
     "forkpty",
-    "getuid",
     "link",
     "lockf",
     "mkfifo",
@@ -44,7 +44,6 @@ _NOT_ON_WINDOWS = [
     "statvfs",
     "sync",
     "sysconf",
-    "uname",
     "writev",
 ]
 _MODULES_NOT_ON_WINDOWS = ["fcntl", "grp", "pwd", "resource", "termios"]
@@ -61,14 +60,14 @@ def take_away() -> None:
         import platform
         import shutil
         import subprocess
-        import tempfile
 
         import google.protobuf.text_format
         import ml_dtypes
         import numpy.random
 
         platform.platform()
-        del google, ml_dtypes, numpy, pathlib, shutil, subprocess, tempfile
+        del google, ml_dtypes, numpy, pathlib, shutil, subprocess
+    tempfile._O_TMPFILE_WORKS = False  # type: ignore[attr-defined]  # it has looked already
     for name in {"macos": _NOT_ON_MACOS, "windows": _NOT_ON_WINDOWS}[SYSTEM]:
         if hasattr(os, name):
             delattr(os, name)

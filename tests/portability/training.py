@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 
-importlib.import_module("tests.portability.bare_system")
+import tests.portability.bare_system  # noqa: F401  # before milepost is imported
+
+# isort: split
 
 import numpy as np
 
@@ -39,7 +40,11 @@ class Killed(LocalStorage):
 
 def training() -> milepost.Checkpoint:
     return milepost.Checkpoint(
-        step=milepost.Variable(0), weights=milepost.Variable(values(0)), history=[], name="a run", text=milepost.Variable("")
+        step=milepost.Variable(0),
+        weights=milepost.Variable(values(0)),
+        history=[],
+        name="a run",
+        text=milepost.Variable(""),
     )
 
 

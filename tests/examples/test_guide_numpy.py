@@ -3,7 +3,6 @@
 import os
 import pathlib
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -109,7 +108,7 @@ def test_killed_at_a_random_moment_it_resumes(tmp_path, undisturbed, seed):
             starts.append(int(process.stdout.readline()))
             if kill:
                 time.sleep(luck.uniform(0, 0.15))
-                process.send_signal(signal.SIGKILL)
+                process.kill()
             for line in process.stdout:
                 if line.endswith("\n"):
                     step, loss = line.split()

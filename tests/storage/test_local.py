@@ -18,6 +18,7 @@ import pytest
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
 from milepost.storage import LocalStorage
+from tests.systems import needs_proc
 
 fcntl = pytest.importorskip("fcntl", reason="these tests make POSIX systems do things by halves")
 
@@ -228,6 +229,7 @@ def test_reading_a_closed_file(tmp_path):
             read()
 
 
+@needs_proc
 def test_dropped_files_are_closed(tmp_path):
     """Files that nobody refers to any more give their descriptors back."""
     gc.collect()  # what other tests left in circles
@@ -502,6 +504,7 @@ class TestForkedChildren:
         file.close()
         assert (tmp_path / "f").read_bytes() == (tmp_path / "other").read_bytes() == b""
 
+    @needs_proc
     def test_forking_while_other_threads_create_files(self, tmp_path):
         """No child comes by a lock in the moment when a file is created or closed."""
         stop = threading.Event()

@@ -31,7 +31,7 @@ import milepost
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "milepost"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(milepost.__path__, "milepost.")
@@ -238,8 +238,9 @@ class TestPackages:
         with tarfile.open(sdist) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
         needed = {"LICENSE", "README.md", "pyproject.toml", "Makefile", ".ci/run", "src/milepost/py.typed"}
+        needed |= {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github/workflows/tests.yml"}
         assert needed | {relative(Path(__file__)), *map(relative, SOURCES)} <= names
-        allowed = {"LICENSE", "README.md", "PKG-INFO", "pyproject.toml", "Makefile", ".gitignore"}
-        folders = {".ci", "benchmarks", "docs", "examples", "src", "tests"}
+        allowed = needed | {"PKG-INFO", ".gitignore"}
+        folders = {".ci", ".github", "benchmarks", "docs", "examples", "src", "tests"}
         assert [name for name in names - allowed if name.partition("/")[0] not in folders] == []
         assert [name for name in names if "__pycache__" in name or name.startswith("benchmarks/results")] == []

@@ -20,6 +20,7 @@ import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Module, Variable
 from milepost.engine.leftovers import sweep_leftovers
 from milepost.errors import MilepostWarning, StorageError
+from milepost.storage import MemoryStorage
 from milepost.testing import WindowsStorage
 
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
@@ -53,8 +54,8 @@ def own_os(request, monkeypatch):
 
 
 @pytest.fixture
-def storage():
-    return WindowsStorage()
+def storage(request):
+    return getattr(request, "param", WindowsStorage)()
 
 
 @pytest.fixture
@@ -70,6 +71,7 @@ def names(storage, directory, ending=""):
     return [name for name in storage.list(directory) if name.endswith(ending)]
 
 
+@pytest.mark.parametrize("storage", [WindowsStorage, MemoryStorage], indirect=True)
 @pytest.mark.parametrize(
     "directory", ["C:\\runs\\first", "C:/runs/first", "runs\\first", "runs/first", "\\\\server\\share\\run"]
 )
@@ -91,7 +93,7 @@ class TestPaths:
         assert again.restore_or_initialize() == saved
         assert int(fresh.v) == 4
         assert again.save() == own_os.path.join(directory, "ckpt-5")
-        assert storage.open_files() == []
+        assert isinstance(storage, MemoryStorage) or storage.open_files() == []
 
     def test_plain_saves(self, directory, storage, options, own_os):
         if own_os.sep == "/" and "\\" in directory:

@@ -147,6 +147,11 @@ class WindowsStorage:
         """Places of directories, and their names."""
         self._make(CURRENT_DIRECTORY)
 
+    def open_files(self) -> list[str]:
+        """The names of files that somebody reads or writes."""
+        with self._lock:
+            return sorted(file.name for file in self._files.values() if _is_open(file))
+
     def open(self, path: str) -> _Reader:
         with self._lock:
             place = _existing(path)
@@ -246,11 +251,6 @@ class WindowsStorage:
         with self._lock:
             file = self._files.get(_existing(path) or "")
             return file is not None and file.writers > 0
-
-    def open_files(self) -> list[str]:
-        """The names of files that somebody reads or writes."""
-        with self._lock:
-            return sorted(file.name for file in self._files.values() if _is_open(file))
 
     def _make(self, whole: str) -> None:
         place = ntpath.normcase(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 for success, 1 for an error.
     """
+    _escape_what_cannot_be_shown()
     options = parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
@@ -42,6 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None
         return 0
     return status
+
+
+def _escape_what_cannot_be_shown() -> None:
+    """Keeps names that a terminal's encoding lacks, as on Windows, from ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

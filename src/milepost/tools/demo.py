@@ -7,7 +7,6 @@ killed with SIGKILL between two saves, so that they cannot clean up.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -54,7 +53,7 @@ def run_training(directory: str | os.PathLike[str], kill_at: int | None = None) 
                 continue
             losses[int(step)] = value
             if int(step) == kill_at:
-                process.send_signal(signal.SIGKILL)
+                process.kill()
     if kill_at is None and process.returncode:
         raise RuntimeError(f"the training process ended with status {process.returncode}")
     return start, losses
@@ -124,7 +123,9 @@ def run(directory: str | None = None) -> int:
     print("All values were restored.")
 
     picture = home / "graph.svg"
-    picture.write_text(to_svg(picture_of(milepost.CheckpointView(latest).graph, specs), "The demo's object graph"))
+    picture.write_text(
+        to_svg(picture_of(milepost.CheckpointView(latest).graph, specs), "The demo's object graph"), encoding="utf-8"
+    )
     print(f"\nThe object graph is drawn in {picture}")
     return 0 if equal == STEPS else 1
 

@@ -135,7 +135,7 @@ class TestThreadThatCannotBeStarted:
         checkpoint = Checkpoint(v=Variable(np.ones(10)))
         before = checkpoint.write(tmp_path / "x")
         for save in (checkpoint.save, checkpoint.write):
-            with pytest.raises(StorageError, match="could not get a thread"):
+            with pytest.raises(StorageError, match="cannot start its thread"):
                 save(tmp_path / "ckpt", ASYNC)
         assert int(checkpoint.save_counter) == 0
         checkpoint.sync()
@@ -150,7 +150,7 @@ class TestThreadThatCannotBeStarted:
         """Nothing of the failed save is left in the directory, and the next one has its number."""
         checkpoint = Checkpoint(v=Variable(np.ones(10)))
         manager = CheckpointManager(checkpoint, tmp_path, 3, options=ASYNC)
-        with pytest.raises(StorageError, match="could not get a thread"):
+        with pytest.raises(StorageError, match="cannot start its thread"):
             manager.save()
         assert os.listdir(tmp_path) == []
         refused.undo()

@@ -155,7 +155,7 @@ class TestVersions:
         for call in calls:
             with pytest.raises(CheckpointNotFoundError, match=r"versions/10'.*versions/9'") as caught:
                 call(f"{saved}/versions")
-            assert "has versions of a SavedModel in it" in str(caught.value)
+            assert "contains versions of a SavedModel" in str(caught.value)
 
     def test_each_is_a_saved_model(self, saved):
         assert value_after(lambda live: milepost.load_weights(live, saved / "versions" / "10")) == [7, 2]

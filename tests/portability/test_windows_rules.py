@@ -239,7 +239,7 @@ class TestOpenFiles:
         """Who reads only data keeps that alive; the next save removes what the first could not."""
         path = Checkpoint(v=Variable(1)).write("run/best", options)
         data = storage.open("run/best.data-00000-of-00001")
-        with pytest.warns(MilepostWarning, match="data of the checkpoint that it replaces is left"):
+        with pytest.warns(MilepostWarning, match="data of the checkpoint that it replaced cannot be removed"):
             Checkpoint(v=Variable(2)).write("run/best", options)
         assert value(path, storage) == 2
         data.close()

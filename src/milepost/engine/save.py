@@ -59,7 +59,7 @@ def plan_save(
     unasked = late_below(root, attached)
     if unasked:
         raise UntrackableError(
-            "saved values wait for these objects, which came after the restore, and may have been trained or changed since: "
+            "saved values wait for these objects, which were made after the restore and may have been trained or changed since: "
             f"{_some(unasked)}; nothing was saved, and nothing was changed",
             key=unasked[0],
             remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "

@@ -108,7 +108,7 @@ def _refuse_versions(storage: Storage, path: str) -> None:
     versions = versions_in(storage, path) if storage.is_directory(path) else []
     if versions and not _is_listed(storage, path):
         raise CheckpointNotFoundError(
-            "this directory has versions of a SavedModel in it, and is none itself",
+            "this directory contains versions of a SavedModel, and is not a SavedModel itself",
             file=path,
             expected="one SavedModel",
             found=f"{len(versions)} versions" if len(versions) > 1 else "1 version",

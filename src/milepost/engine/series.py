@@ -191,7 +191,7 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
         file=os.path.join(directory, STATE_FILE),
         expected=", ".join((missing or named)[:_MOST_LISTED]),
         found=there,
-        remedy="put the files back that it names, or name another checkpoint by its prefix",
+        remedy="restore the files that it names from a copy, or pass the prefix of another checkpoint",
     )
 
 

@@ -124,7 +124,7 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
     """
     if data[:1] in _MAPS:
         raise StateFileError(
-            "this file is no state file of checkpoints, but one of Orbax or Flax, in MessagePack",
+            "this is not a state file of checkpoints, but a MessagePack file of Orbax or Flax",
             file=file,
             expected="text that names checkpoints",
             found=f"bytes that begin with {data[:8]!r}",
@@ -286,7 +286,7 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
     """
     path = _state_path(directory, latest_filename)
     if storage.is_directory(path):
-        warn(f"{path} is a directory, where a state file would be: it counts as none, and no save can be listed here")
+        warn(f"{path} is a directory and not a state file: checkpoints in it cannot be listed")
         return None
     try:
         file = storage.open(path)
@@ -426,5 +426,5 @@ def _state_path(directory: str, latest_filename: str | None) -> str:
 def _not_understood(file: str, line: int | None, expected: str, found: str) -> StateFileError:
     where = "" if line is None else f", line {line}"
     return StateFileError(
-        f"the state file is not understood{where}", file=file, expected=expected, found=found, remedy=_REMEDY
+        f"the state file is malformed{where}", file=file, expected=expected, found=found, remedy=_REMEDY
     )

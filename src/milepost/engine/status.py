@@ -285,7 +285,7 @@ class InitializationOnlyStatus(LoadStatus):
     def assert_consumed(self) -> Self:
         raise UnmatchedError(
             "no checkpoint was restored: the path given was None",
-            remedy="check the path before asserting: milepost.latest_checkpoint() returns None where there is none",
+            remedy="check the path before the assertion: milepost.latest_checkpoint() returns None if there is no checkpoint",
         )
 
     assert_existing_objects_matched = assert_consumed

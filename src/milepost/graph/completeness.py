@@ -65,7 +65,9 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
     if is_state and (omission is None or omission.doubtful):
         if isinstance(value, _STATELESS) or is_empty_tree(value):
             return
-        omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
+        omission = Omission(
+            f"a {kind} in a checkpoint is state, but cannot be written to a file", remedy_for_state(value)
+        )
     elif adapter is None or is_tuple(type(value)):
         held = find_trackable(value, within_objects=searched, known=known if searched else ())
         if held is not None:

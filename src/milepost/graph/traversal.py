@@ -218,7 +218,7 @@ def _walk_slots_of(
                 raise UnsupportedError(
                     "a slot variable is also reachable as an ordinary child, or has children",
                     key=path,
-                    remedy="let only get_slot() lead to it: hold it in no attribute, list or dict but one in NoDependency",
+                    remedy="let only get_slot() return it, or wrap it in NoDependency where an attribute, list or dict holds it",
                 )
             ids[id(slot)] = len(objects)
             references.append(SlotReference(variable, name, len(objects)))

@@ -1,4 +1,4 @@
-"""A save takes along values that still wait for their objects."""
+"""A save writes deferred values again."""
 
 import os
 import pathlib

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from milepost import Checkpoint, MismatchError, Module, UnrestoredWarning, Variable
-from milepost.deferred import pending
+from milepost.deferred import table
 from tests.objects import module
 
 
@@ -210,14 +210,14 @@ def test_what_waits_goes_with_the_object_it_waits_on(prefix):
 
 
 def test_nothing_is_left_in_the_table_when_all_is_restored(prefix):
-    before = len(pending._entries)
+    before = len(table._entries)
     path = Checkpoint(v=Variable(1.0), l=[Variable(1.0)]).write(prefix)
     live = Checkpoint(l=[])
     live.read(path).expect_partial()
-    assert len(pending._entries) == before + 2
+    assert len(table._entries) == before + 2
     live.v = Variable(0.0)
     live.l.append(Variable(0.0))
-    assert len(pending._entries) == before
+    assert len(table._entries) == before
 
 
 def test_values_never_used_are_warned_of_when_nobody_can_use_them_any_more(prefix):

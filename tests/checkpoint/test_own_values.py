@@ -224,7 +224,7 @@ class TestWithoutTypes:
         path = Checkpoint(memory=[array(0), array(1)]).write(prefix, WITHOUT_TYPES)
         fresh = Checkpoint(memory=[])
         fresh.read(path).expect_partial()
-        with pytest.warns(UnrestoredWarning, match=r"2 saved values waited \(memory/0, memory/1\)") as caught:
+        with pytest.warns(UnrestoredWarning, match=r"2 saved values were deferred \(memory/0, memory/1\)") as caught:
             fresh.memory.extend([array(7), array(8)])
         assert len(caught) == 1
         assert [each[0] for each in fresh.memory] == [7, 8]

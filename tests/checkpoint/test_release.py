@@ -18,7 +18,7 @@ from milepost import (
     UnrestoredWarning,
     Variable,
 )
-from milepost.deferred import pending
+from milepost.deferred import table
 from milepost.storage import LocalStorage
 from tests.bundle import bundles
 from tests.objects import module
@@ -136,10 +136,10 @@ def test_a_newer_restore_of_the_same_object_takes_over_what_waits(prefix, tmp_pa
     for number in (1, 2):
         Checkpoint(m=module(v=Variable(float(number)))).write(f"{prefix}{number}")
     live = Checkpoint(m=Module())
-    before = len(pending._entries)
+    before = len(table._entries)
     live.read(prefix + "1")
     live.read(prefix + "2")
-    assert len(pending._entries) == before + 1
+    assert len(table._entries) == before + 1
     assert [file for file in open_files(tmp_path) if "ckpt1" in file] == []
     live.m.v = Variable(0.0)
     assert live.m.v == 2

@@ -351,7 +351,7 @@ def test_slots_wait_for_optimizers_that_make_them_later(prefix):
     live = Checkpoint(net=module(w=Variable([0.0])), optimizer=Lazy())
     status = live.read(path)
     assert [entry.outcome.value for entry in status.report() if "SLOT" in entry.key] == ["deferred"]
-    from milepost.deferred.pending import admit
+    from milepost.deferred.table import admit
 
     live.optimizer.slots[id(live.net.w)] = admit(live.optimizer, (id(live.net.w), "m"), Variable([0.0]))
     status.assert_consumed()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from milepost import Checkpoint, Module
-from milepost.deferred.pending import admit
+from milepost.deferred.table import admit
 from milepost.errors import UntrackableError, UntrackedWarning
 from milepost.graph import adapter as contract
 from milepost.graph import frameworks

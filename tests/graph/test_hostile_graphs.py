@@ -7,7 +7,7 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, CorruptCheckpointError, Module, UntrackableError
-from milepost.deferred.pending import waiting_on
+from milepost.deferred.table import deferred_on
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.graph.traversal import walk
 from milepost.storage import LocalStorage
@@ -84,7 +84,7 @@ class TestManyNodes:
         root = Module()
         target = milepost.Checkpoint(root=root)
         assert target.read(prefix).report().entries == ()
-        assert not waiting_on(root)
+        assert not deferred_on(root)
         target.write(tmp_path / "again")
 
     def test_an_object_that_lacks_100000_saved_values_says_so(self, tmp_path):

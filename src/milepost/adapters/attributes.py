@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Collection
 from typing import Any, Final, cast
 
-from milepost.deferred.pending import waiting_on
 from milepost.deferred.rescan import look_again
+from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError
 from milepost.graph.adapter import adapter_of_type
 
@@ -39,7 +39,7 @@ class _Watch:
                 own(obj, name, value)
             else:
                 super(cast("Any", watched()), obj).__setattr__(name, value)
-            edges = waiting_on(obj)
+            edges = deferred_on(obj)
             if edges and (name in unseen or (name in edges and not _is_announced(value))):
                 try:
                     look_again(obj)
@@ -57,7 +57,7 @@ class _Watch:
 
     def end(self) -> None:
         """Gives the class its own method back once nothing waits any more."""
-        if any((holder := reference()) is not None and waiting_on(holder) for reference in self.holders):
+        if any((holder := reference()) is not None and deferred_on(holder) for reference in self.holders):
             return
         kind = self._kind()
         if kind is None or vars(kind).get(_METHOD) is not self._installed:

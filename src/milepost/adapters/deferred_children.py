@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.deferred.pending import admit
 from milepost.deferred.rescan import look_again
+from milepost.deferred.table import admit
 from milepost.graph import attach
 
 

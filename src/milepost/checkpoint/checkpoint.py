@@ -13,7 +13,7 @@ import numpy as np
 from milepost.checkpoint.names import check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced, refuse_restore_if_traced
-from milepost.deferred.pending import admit
+from milepost.deferred.table import admit
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore

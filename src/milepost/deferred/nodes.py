@@ -1,4 +1,4 @@
-"""Counting what of a restore waits, so that its files are closed when nothing needs them any more."""
+"""Counts the deferred nodes of a restore, so that its files are closed when no node needs them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from milepost.bundle import BundleReader
 
 
-class WaitingNodes:
-    """The saved nodes of a restore that wait.
+class DeferredNodes:
+    """The deferred nodes of a restore.
 
     Args:
         reader: The checkpoint, whose files are closed when the last node is gone that needs them.
@@ -25,11 +25,11 @@ class WaitingNodes:
 
     @property
     def any_superseded(self) -> bool:
-        """Whether some wait for what a newer restore gives."""
+        """Whether a newer restore gives the values of some of them."""
         return self._superseded > 0
 
     def add(self, node: int) -> None:
-        """Counts a new position; one node may wait in several places."""
+        """Counts a new position; one node may be deferred in several places."""
         self._counts[node] = self._counts.get(node, 0) + 1
         self._needing += 1
 

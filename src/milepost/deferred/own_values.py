@@ -1,6 +1,6 @@
 """Telling what a program makes as it goes on from what it builds again.
 
-Saved values wait for what a program builds again after a restore. What tells the two apart is what comes, and where:
+Saved values are deferred for what a program builds again after a restore. What comes, and where, tells the two apart:
 
 ====================================================  ===================================================================
 what comes                                            whose value it has then
@@ -15,7 +15,7 @@ a longer tree in the place of one that was restored   its own, if a `Checkpoint`
 ====================================================  ===================================================================
 
 What lies in the dicts, lists and tuples of a `Checkpoint` is the `Checkpoint`'s.
-Whenever something keeps its own value although a saved one waited for it, a warning says so, and nothing waits there any more.
+Whenever something keeps its own value although a saved one was deferred there, a warning says so, and nothing is deferred there any more.
 An array here is also a list, dict or tuple of arrays and plain values.
 """
 
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 
 
 class Saved(Protocol):
-    """A saved value that waits or was taken; see `milepost.deferred.pending.Position`."""
+    """A saved value that is deferred or was taken; see `milepost.deferred.table.Position`."""
 
     @property
     def file(self) -> str:
@@ -61,7 +61,7 @@ class Saved(Protocol):
 
 
 class Waiting(Saved, Protocol):
-    """A saved value that waits."""
+    """A deferred value."""
 
     @property
     def was_passed(self) -> bool:
@@ -70,23 +70,23 @@ class Waiting(Saved, Protocol):
 
     @property
     def is_late(self) -> bool:
-        """Whether what it waits on came after the restore."""
+        """Whether the object that lacks it came after the restore itself."""
         ...
 
     @property
     def superseded(self) -> bool:
-        """Whether a newer restore gives what is waited for."""
+        """Whether a newer restore gives this value."""
         ...
 
 
 def is_own(holder: Any, name: Any, child: Any, saved: Collection[Waiting]) -> bool:
-    """Whether a child keeps its own value although saved ones wait for it.
+    """Whether a child keeps its own value although saved ones are deferred for it.
 
     Args:
         holder: The object that gets the child.
         name: The name of the edge.
         child: The child.
-        saved: What waits for it.
+        saved: The values that are deferred for it.
     """
     saved = [each for each in saved if not each.superseded]
     in_list = isinstance(holder, list) and isinstance(holder, StateHolder)
@@ -101,10 +101,10 @@ def is_own(holder: Any, name: Any, child: Any, saved: Collection[Waiting]) -> bo
 
 
 def warn_of_own(saved: Sequence[Saved], *, in_list: bool) -> None:
-    """Warns that the program's own value stands where saved ones waited.
+    """Warns that the program's own value stands where saved ones were deferred.
 
     Args:
-        saved: What waited there.
+        saved: The values that were deferred there.
         in_list: Whether for the next members of a list.
     """
     where = "a list got a new member" if in_list else "the program put a new value"
@@ -114,8 +114,8 @@ def warn_of_own(saved: Sequence[Saved], *, in_list: bool) -> None:
         else "to have it in this place, assign it, or let the program hold something there when it restores"
     )
     warn(
-        f"{saved[0].file}: {where} where {_count(saved)} waited ({_keys(saved)}). The new value stays, and the next save does not take "
-        f"along what was saved. load_checkpoint({saved[0].file!r}).get_tensor(key) reads it; {remedy}",
+        f"{saved[0].file}: {where} where {_count(saved)} {'was' if len(saved) == 1 else 'were'} deferred ({_keys(saved)}). The new value stays, and the next save drops "
+        f"what was saved. load_checkpoint({saved[0].file!r}).get_tensor(key) reads it; {remedy}",
         UnrestoredWarning,
     )
 

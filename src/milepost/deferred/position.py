@@ -1,4 +1,4 @@
-"""A saved node that waits for its object, as one restore of an object-based checkpoint leaves it."""
+"""A deferred node of one restore of an object-based checkpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from milepost.bundle import BundleReader
-from milepost.deferred.nodes import WaitingNodes
+from milepost.deferred.nodes import DeferredNodes
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.tensor import TensorSpec
 
@@ -18,7 +18,7 @@ class Restore(Protocol):
     uid: int
     reader: BundleReader
     graph: ObjectGraph
-    waiting: WaitingNodes
+    deferred: DeferredNodes
     partial_expected: bool
     is_watched: bool
 
@@ -48,7 +48,7 @@ class Restore(Protocol):
 
 
 class RestoredPosition:
-    """A saved node that waits for its object; see `milepost.deferred.pending`."""
+    """A saved node whose object does not exist yet; see `milepost.deferred.table`."""
 
     __slots__ = ("is_late", "node", "restoration", "siblings", "superseded", "variable", "was_passed")
 
@@ -57,19 +57,19 @@ class RestoredPosition:
         self.node = node
         self.siblings = siblings
         self.is_late = is_late
-        self.variable = variable  # kept: a slot waits under its variable's identity, which must stay its own
+        self.variable = variable  # kept: a slot is deferred under its variable's identity, which must stay its own
         self.superseded = False
         self.was_passed = False
-        restoration.waiting.add(node)
+        restoration.deferred.add(node)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing():  # or the names of modules may be gone
-            self.restoration.waiting.remove(self.node, superseded=self.superseded)
+            self.restoration.deferred.remove(self.node, superseded=self.superseded)
 
     def supersede(self) -> bool:
         if not self.superseded:
             self.superseded = True
-            self.restoration.waiting.supersede()
+            self.restoration.deferred.supersede()
         return self.restoration.is_watched
 
     @property
@@ -82,7 +82,7 @@ class RestoredPosition:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a save is to take along what waits."""
+        """Whether a save writes the value again."""
         return not self.superseded and not self.restoration.partial_expected
 
     @property

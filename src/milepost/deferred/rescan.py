@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from milepost.deferred.pending import ANY, admit, forget_settled, is_anything_waiting, waiting_on
+from milepost.deferred.table import ANY, admit, deferred_on, forget_settled, is_anything_deferred
 from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import child_path
 from milepost.graph.traversal import live_children, walk
 
 
 def look_again(holder: Any) -> list[str]:
-    """Gives what waits on an object to those of its children and slot variables that are there by now.
+    """Gives deferred values to those children and slot variables of an object that exist by now.
 
     Args:
         holder: Any trackable object.
@@ -21,9 +21,9 @@ def look_again(holder: Any) -> list[str]:
         Names of the children that have got something.
 
     Raises:
-        MismatchError: A waiting value does not fit; it goes on waiting.
+        MismatchError: A deferred value does not fit. It stays deferred.
     """
-    edges = waiting_on(holder)
+    edges = deferred_on(holder)
     adapter = adapter_of(holder)
     if not edges or adapter is None:
         return []
@@ -57,19 +57,19 @@ def look_again(holder: Any) -> list[str]:
 
 
 def late_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
-    """Paths of children that came without a word, and for which values wait.
+    """Paths of children that were not announced, and for which values are deferred.
 
     Args:
         root: The object to start from.
         attached: More edges of the root.
     """
-    if not is_anything_waiting():
+    if not is_anything_deferred():
         return []
     live = walk(root, attached, slots=False)
     return [
         child_path(live.paths[node], name, is_root=node == 0)
         for node, obj in enumerate(live.objects)
-        if (edges := waiting_on(obj))
+        if (edges := deferred_on(obj))
         for name, _ in live_children(live.adapters[node], obj)
         if not all(each.superseded or each.is_settled() for each in edges.get(name, ()))
     ]
@@ -86,16 +86,16 @@ def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> lis
         Paths of the objects that have got something, themselves or below.
 
     Raises:
-        MismatchError: A waiting value does not fit; it goes on waiting.
+        MismatchError: A deferred value does not fit. It stays deferred.
     """
     given: list[str] = []
-    again = is_anything_waiting()
+    again = is_anything_deferred()
     while again:
         live = walk(root, attached, slots=False)
         found = [
             child_path(live.paths[node], name, is_root=node == 0)
             for node, obj in enumerate(live.objects)
-            if waiting_on(obj)
+            if deferred_on(obj)
             for name in look_again(obj)
         ]
         given += found

@@ -2,7 +2,7 @@
 
 Names decide, never keys: keys are shortest paths and may differ between the program that saved and the one that
 restores. A node is bound to the first live object that reaches it. Children in the checkpoint that a live object does
-not have (yet) wait on it under their name, if there are values anywhere below them.
+not have (yet) are deferred on it under their name, if there are values anywhere below them.
 
 Source of the rules: TensorFlow 2.21, observed.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.deferred.pending import SlotKey
+from milepost.deferred.table import SlotKey
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
@@ -39,8 +39,8 @@ SAVE_COUNTER: Final = "save_counter"
 """What a checkpoint makes beside what it is given; a file without it lacks nothing."""
 
 
-class Wait(NamedTuple):
-    """A saved node that waits on a live object.
+class Deferred(NamedTuple):
+    """A saved node whose object a live object lacks.
 
     Attributes:
         holder: The live object.
@@ -64,7 +64,7 @@ class Match:
     Attributes:
         bindings: Saved node to live object.
         takes: The objects that take values.
-        waits: The nodes that will wait.
+        deferred: The nodes whose objects do not exist yet.
         made_slots: What takes back each slot variable that optimizers made, or shared, to be matched.
         unused: For bound nodes, names of saved values that the live object does not hold.
         missing: For bound nodes, names of live values that were not saved.
@@ -79,7 +79,7 @@ class Match:
 
     bindings: dict[int, Any] = field(default_factory=dict)
     takes: list[Take] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
+    deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
     unused: dict[int, set[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class Matcher:
 
     def _match_below(self, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]) -> None:
         queue = deque([(node, obj)])
-        homeless: deque[tuple[_StandIns, Wait]] = deque()
+        homeless: deque[tuple[_StandIns, Deferred]] = deque()
         while queue or homeless:
             if not queue:
                 self._match_stand_in(match, *homeless.popleft(), queue)
@@ -200,7 +200,7 @@ class Matcher:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
-                    homeless.append((stand_ins, Wait(obj, name, child_node, siblings=len(names))))
+                    homeless.append((stand_ins, Deferred(obj, name, child_node, siblings=len(names))))
             if not found.issuperset(live):
                 match.may_lack = True
                 is_whole = is_list and saved.python == "list"
@@ -216,21 +216,21 @@ class Matcher:
         self,
         match: Match,
         stand_ins: _StandIns,
-        wait: Wait,
+        deferred: Deferred,
         queue: deque[tuple[int, Any]],
     ) -> None:
-        """Finds another child for a saved edge, now that everything has been matched by name; else lets it wait."""
-        if wait.node in match.bindings:
+        """Finds another child for a saved edge, now that everything has been matched by name; else defers it."""
+        if deferred.node in match.bindings:
             return
-        child = stand_ins.get(wait.name)
+        child = stand_ins.get(deferred.name)
         if child is not None:
-            match.bindings[wait.node] = child
-            queue.append((wait.node, child))
+            match.bindings[deferred.node] = child
+            queue.append((deferred.node, child))
             return
-        key = (id(wait.holder), wait.name, wait.node)
+        key = (id(deferred.holder), deferred.name, deferred.node)
         if key not in match._waiting:  # two saved names may mean one child
             match._waiting.add(key)
-            match.waits.append(wait)
+            match.deferred.append(deferred)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
         values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
@@ -356,7 +356,7 @@ class Matcher:
                 match.made_slots.append(undo)
         slot_adapter = adapter_of(slot)
         if slot_adapter is None:
-            match.waits.append(Wait(owner, (id(variable), name), node, variable))
+            match.deferred.append(Deferred(owner, (id(variable), name), node, variable))
             return
         match.bindings[node] = slot
         self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from milepost.bundle import BundleReader
-from milepost.deferred.pending import ANY, wait, withdraw
 from milepost.deferred.rescan import look_again_below
+from milepost.deferred.table import ANY, defer, withdraw
 from milepost.engine.deliver import Take, check, deliver, live_spec
 from milepost.engine.identity import last_restore, remember_restore, undo_remembering
 from milepost.engine.match import SAVE_COUNTER
@@ -103,20 +103,22 @@ class NameBasedRestoration(WatchedRestore):
             undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))
             for taker in takers:
                 remember_restore(taker, self.uid)
-            self._let_wait(live, path, successors, positions)
+            self._defer_rest(live, path, successors, positions)
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
         self._matched |= bool(takes)
         return successors
 
-    def _let_wait(self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]) -> None:
+    def _defer_rest(
+        self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]
+    ) -> None:
         for number, obj in enumerate(live.objects):
             adapter = adapter_of(obj)
             if adapter is not None and not adapter.leaf:
                 own_path = "/".join(filter(None, (path, live.paths[number])))
                 holder = successors.get(id(obj), obj)
                 positions.append(_Anything(self, own_path))
-                if wait(holder, ANY, positions[-1]):
+                if defer(holder, ANY, positions[-1]):
                     adapter.on_deferred(holder)
 
     def _forget(self, before: Sequence[tuple[Any, int]], positions: list[_Anything]) -> None:
@@ -130,7 +132,7 @@ class NameBasedRestoration(WatchedRestore):
 
 
 class _Anything:
-    """Waits for every new child of an object; see `milepost.deferred.pending`."""
+    """Waits for every new child of an object; see `milepost.deferred.table`."""
 
     key = ""
     was_passed = False

@@ -17,7 +17,7 @@ class Outcome(Enum):
     MATCHED = "matched"
     """Saved, and given to a live object."""
     DEFERRED = "deferred"
-    """Saved, and waiting for the object that will take it."""
+    """Saved, and deferred until its object exists."""
     MISSING = "missing"
     """A live value that the checkpoint has nothing for."""
     UNEXPECTED = "unexpected"
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def deferred(self) -> list[Entry]:
-        """Saved values that wait for their objects."""
+        """Saved values whose objects do not exist yet."""
         return self.of(Outcome.DEFERRED)
 
     @property
@@ -158,7 +158,7 @@ def sorted_report(prefix: str, entries: Iterable[Entry]) -> Report:
 
 _EXPLAINED = {
     Outcome.MATCHED: "with something to say",
-    Outcome.DEFERRED: "saved values that wait for their objects",
+    Outcome.DEFERRED: "saved values whose objects do not exist yet",
     Outcome.MISSING: "live values that the checkpoint does not have",
     Outcome.UNEXPECTED: "saved values that no live object takes",
     Outcome.WRONG_SHAPE: "saved values whose shape the live object does not accept",

@@ -1,4 +1,4 @@
-"""What restores of all kinds of checkpoints have in common: until when they wait, and who asks about them."""
+"""What restores of all kinds of checkpoints have in common: until when values are deferred, and who asks about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milepost.bundle import BundleReader
-from milepost.deferred.pending import stop_waiting
+from milepost.deferred.table import stop_waiting
 from milepost.engine import unasked
 from milepost.engine.identity import Reference, next_uid, weak_reference_to
 from milepost.engine.report import Entry, Report
@@ -15,7 +15,7 @@ from milepost.errors import user_place
 
 
 class WatchedRestore(abc.ABC):
-    """One restore, for as long as anybody asks about it or waits for it.
+    """One restore, for as long as anybody asks about it or something of it is deferred.
 
     Args:
         reader: The open checkpoint.

@@ -1,11 +1,11 @@
 """One restore of an object-based checkpoint: match, check, deliver, remember.
 
 The first two steps change nothing, and what fails after them is taken back (`milepost.engine.undo`), so a restore that
-fails has changed nothing. What no live object takes waits (`milepost.deferred.pending`) on the object that will hold it, and
+fails has changed nothing. What no live object takes is deferred (`milepost.deferred.table`) on the object that will hold it, and
 goes through the same four steps when it comes.
 
-Files are open for as long as something waits that no newer restore gives. Nothing here refers in a circle, so that a
-restore that nobody asks about any more, and that nothing waits for, is gone at once.
+Files are open for as long as something is deferred that no newer restore gives. Nothing here refers in a circle, so that a
+restore that nobody asks about any more, and of which nothing is deferred, is gone at once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
-from milepost.deferred.nodes import WaitingNodes
-from milepost.deferred.pending import SlotKey, stop_waiting, supersede, wait, waiting_on, withdraw
+from milepost.deferred.nodes import DeferredNodes
 from milepost.deferred.position import RestoredPosition
 from milepost.deferred.rescan import look_again_below
+from milepost.deferred.table import SlotKey, defer, deferred_on, stop_waiting, supersede, withdraw
 from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import check, deliver, live_spec
@@ -60,7 +60,7 @@ def _settle_again(told: Sequence[tuple[Adapter, Any]]) -> None:
 
 
 class Restoration(WatchedRestore):
-    """One restore of an object-based checkpoint, for as long as anybody asks about it or waits for it.
+    """One restore of an object-based checkpoint, for as long as anybody asks about it or something of it is deferred.
 
     Args:
         reader: The open checkpoint.
@@ -70,7 +70,7 @@ class Restoration(WatchedRestore):
 
     Attributes:
         graph: Its object graph.
-        waiting: The saved nodes that wait.
+        deferred: The deferred nodes.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Restoration(WatchedRestore):
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
         self._allow_unsaved = options.allow_unsaved
-        self.waiting = WaitingNodes(reader)
+        self.deferred = DeferredNodes(reader)
         self._bound = Bindings()
         self._kept = Kept(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
@@ -96,7 +96,7 @@ class Restoration(WatchedRestore):
 
     @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
-        """Restores everything reachable from ``root``, which stands for node 0, and lets the rest wait.
+        """Restores everything reachable from ``root``, which stands for node 0, and defers the rest.
 
         Args:
             root: The live root.
@@ -117,11 +117,11 @@ class Restoration(WatchedRestore):
                 error.report = error.report and self._report_of_refused(error.report, match, root, attached)
             raise
         self.may_lack = match.may_lack or bool(match.missing)
-        self.waiting.release_if_unneeded()
+        self.deferred.release_if_unneeded()
 
     @places_in_use()
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
-        """Restores a late object from the node that waited for it; errors as for `restore`.
+        """Restores a late object from the node that was deferred for it; errors as for `restore`.
 
         Args:
             node: The node.
@@ -146,7 +146,7 @@ class Restoration(WatchedRestore):
             match.undo()
             for take in match.takes:
                 match.unused[take.node] = {value.name for value, _ in take.values}
-            match.takes, match.waits = [], []
+            match.takes, match.deferred = [], []
             self._remember(match, {})
             return child
         successor = self._run(match).get(id(child), child)
@@ -168,7 +168,7 @@ class Restoration(WatchedRestore):
 
     def unwatch(self) -> None:
         super().unwatch()
-        if self.waiting.any_superseded:
+        if self.deferred.any_superseded:
             stop_waiting(self.uid, superseded_only=True)
 
     def bound(self, node: int) -> Any:
@@ -204,7 +204,7 @@ class Restoration(WatchedRestore):
         nodes, seen = [node], {node}
         for number in nodes:
             if self.bound(number) is not None:
-                continue  # what waits below it waits on that object
+                continue  # what is deferred below it is deferred on that object
             saved = self.graph.nodes[number]
             if saved.values or saved.slots:
                 return False
@@ -228,7 +228,7 @@ class Restoration(WatchedRestore):
         undo.add(match.undo)
         try:
             check(self.reader, match.takes)
-            if match.waits:
+            if match.deferred:
                 self.reader.hold()
             successors = deliver(self.reader, match.takes, list(match.bindings.values()), undo, match.growth)
             before = [(obj, last_restore(obj)) for obj in self._takers(match, successors)]
@@ -237,7 +237,7 @@ class Restoration(WatchedRestore):
             told: list[tuple[Adapter, Any]] = []
             undo.add_last(partial(_settle_again, told))
             self._remember(match, successors)
-            self._let_wait(match, successors, positions)
+            self._defer_rest(match, successors, positions)
             for obj in match.bindings.values():
                 adapter = adapter_of(obj)
                 if adapter is not None:
@@ -274,24 +274,24 @@ class Restoration(WatchedRestore):
         for obj in match.lacking:
             self._lacking.pop(id(obj), None)
 
-    def _let_wait(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
+    def _defer_rest(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
         # All are made first: files are closed when none is left.
         made = [
             RestoredPosition(self, each.node, each.variable, each.siblings, is_late=match.is_late)
-            for each in match.waits
+            for each in match.deferred
         ]
-        for waiting, position in zip(match.waits, made, strict=True):
-            holder = successors.get(id(waiting.holder), waiting.holder)
-            if wait(holder, waiting.name, position):
+        for each, position in zip(match.deferred, made, strict=True):
+            holder = successors.get(id(each.holder), each.holder)
+            if defer(holder, each.name, position):
                 positions.append(position)
                 adapter = adapter_of(holder)
                 if adapter is not None:
                     adapter.on_deferred(holder)
 
     def _supersede(self, match: Match) -> None:
-        """Tells older restores that wait on the same objects what this one has given these, or waits for."""
+        """Tells older restores that defer values on the same objects what this one has given these, or defers."""
         for node, obj in match.bindings.items():
-            if waiting_on(obj):
+            if deferred_on(obj):
                 saved = self.graph.nodes[node]
                 adapter = adapter_of(obj)
                 aliases = adapter.aliases(obj) if adapter is not None else {}
@@ -305,7 +305,7 @@ class Restoration(WatchedRestore):
         """An account of every saved value, and of every live value reachable from ``root`` now."""
         look_again_below(root, attached)
         self._follow_exchanges()
-        entries = [*self._account_of_saved(self._waiting_nodes()), *self._account_of_live(root, attached)]
+        entries = [*self._account_of_saved(self._deferred_nodes()), *self._account_of_live(root, attached)]
         return sorted_report(self.reader.prefix, entries)
 
     def _follow_exchanges(self) -> None:
@@ -392,9 +392,9 @@ class Restoration(WatchedRestore):
             if id(live.objects[edge.node]) not in bound and not self._is_lacking(live.objects[edge.node])
         )
 
-    def _waiting_nodes(self) -> set[int]:
-        """Nodes that an object may still take: those that wait, what lies below them, and slots of both."""
-        waiting = self._with_below(self.waiting)
+    def _deferred_nodes(self) -> set[int]:
+        """Nodes that an object may still take: deferred ones, what lies below them, and slots of both."""
+        waiting = self._with_below(self.deferred)
         for variable, slots in self._matcher.slots_of_variable.items():
             for owner, _, slot in slots:
                 may_come = owner in waiting or self._may_make_slots(owner)
@@ -403,7 +403,7 @@ class Restoration(WatchedRestore):
         return waiting
 
     def _with_below(self, waiting: Iterable[int]) -> set[int]:
-        """Nodes that wait, and those below them that no object has taken."""
+        """Deferred nodes, and those below them that no object has taken."""
         nodes = list(waiting)
         found = set(nodes)
         for node in nodes:
@@ -427,7 +427,7 @@ class Restoration(WatchedRestore):
         before = [(take.obj, last_restore(take.obj)) for take in match.takes]
         self._remember(match, {})
         try:
-            saved = self._account_of_saved(self._with_below(each.node for each in match.waits))
+            saved = self._account_of_saved(self._with_below(each.node for each in match.deferred))
             live = self._account_of_live(root, attached)
         finally:
             self._forget(match, before, [])

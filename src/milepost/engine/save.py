@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle import BundleWriter
-from milepost.deferred.carried import carry_over
 from milepost.deferred.rescan import late_below, look_again_below
+from milepost.deferred.saving import deferred_parts
 from milepost.engine.announcement import Announcement
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
@@ -51,15 +51,15 @@ def plan_save(
         The plan, and for each of its writes the array, or the part of one, to be written.
 
     Raises:
-        UntrackableError: Something cannot be saved as it is held, or may have been trained although saved values wait for it.
+        UntrackableError: Something cannot be saved as it is held, or may have been trained although saved values are deferred for it.
         UnsupportedError: A value has an element type that files cannot hold.
-        CorruptCheckpointError: A value that still waits for its object, and is to be taken along, is damaged.
-        MismatchError: A value that still waits does not fit its object, which has come since.
+        CorruptCheckpointError: A value that is still deferred, and is written again, is damaged.
+        MismatchError: A deferred value does not fit its object, which has come since.
     """
     unasked = late_below(root, attached)
     if unasked:
         raise UntrackableError(
-            "saved values wait for these objects, which were made after the restore and may have been trained or changed since: "
+            "saved values are deferred for these objects, which were made after the restore and may have been trained or changed since: "
             f"{_some(unasked)}; nothing was saved, and nothing was changed",
             key=unasked[0],
             remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
@@ -75,7 +75,7 @@ def plan_save(
     finally:
         saving_legacy_slots.reset(token)
     refuse_omissions(live.omissions, options)
-    carried = carry_over(live)
+    deferred = deferred_parts(live)
     read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
         try:
@@ -97,13 +97,13 @@ def plan_save(
             saved[listed] = None
             writes.append(PlannedWrite(tensor_key(path, value.name), number, value.dtype, array.shape))
             arrays.append(array)
-        edges = (*live.edges[number], *carried.edges.get(number, ()))
-        slots = (*live.slots.get(number, ()), *carried.slots.get(number, ()))
+        edges = (*live.edges[number], *deferred.edges.get(number, ()))
+        slots = (*live.slots.get(number, ()), *deferred.slots.get(number, ()))
         nodes.append(Node(edges, tuple(saved), slots, python=python.get(number, "")))
-    for number, node in enumerate(carried.nodes, start=len(live.objects)):
+    for number, node in enumerate(deferred.nodes, start=len(live.objects)):
         writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]
-        nodes.append(Node(tuple(node.edges), node.values, tuple(carried.slots.get(number, ())), python=node.python))
+        nodes.append(Node(tuple(node.edges), node.values, tuple(deferred.slots.get(number, ())), python=node.python))
     shards, placed = (options.experimental_sharding_callback or ShardByTaskPolicy()).assign(writes)
     plan = SavePlan(ObjectGraph(tuple(nodes)), tuple(write for _, write in placed), shards)
     return plan, [

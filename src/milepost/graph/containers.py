@@ -1,7 +1,7 @@
 """Lists, dicts and tuples whose members are tracked.
 
 A plain list or dict that becomes an attribute of a tracked object is replaced by a `ListWrapper`, `DictWrapper` or
-`OrderedDictWrapper`: a subclass that behaves like the original in every way, and tells waiting values of new members.
+`OrderedDictWrapper`: a subclass that behaves like the original in every way, and asks for deferred values before it gets new members.
 Tuples cannot change, so they stay what they are; only lists and dicts inside them are replaced. Trees of values that
 never change, such as JAX's arrays, stay what they are too (`milepost.graph.trees.places`).
 
@@ -88,7 +88,7 @@ class _Wrapper(StateHolder):
         return source.changed()
 
     def _enter(self, name: str | None, value: Any) -> Any:
-        """Wraps a new member and gives it what waited for it."""
+        """Wraps a new member and gives it its deferred value."""
         if type(value) is NoDependency:
             self.__dict__.setdefault("_untracked", []).append(value.value)
             return value.value
@@ -187,7 +187,7 @@ class ListWrapper(_Wrapper, list[Any]):
         return f"ListWrapper({super().__repr__()})"
 
     def _change(self, members: list[Any]) -> ListWrapper:
-        """Takes new members, or stays as it is if a value that waited for one of them does not fit."""
+        """Takes new members, or stays as it is if a deferred value does not fit one of them."""
         if attach.deferral.expects(self):
             members = [attach.deferral.admit(self, str(position), item) for position, item in enumerate(members)]
         super().__setitem__(slice(None), members)

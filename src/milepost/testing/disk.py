@@ -159,12 +159,12 @@ _S = TypeVar("_S")
 
 
 @dataclass(slots=True)
-class _Pending(Generic[_S]):
+class _Table(Generic[_S]):
     step: _S
     fate: Literal["open", "sure", "doomed"] = "open"
 
 
-def _settle(pending: list[_Pending[_S]]) -> list[_S]:
+def _settle(pending: list[_Table[_S]]) -> list[_S]:
     """Takes note of a sync that succeeded; returns the steps that are durable now and that nothing open comes before."""
     for each in pending:
         if each.fate == "open":
@@ -186,13 +186,13 @@ class _Crash:
         self._chance = chance
         self._names = {node: dict(names) for node, names in before.names.items()}
         self._files = dict(before.files)
-        self._writes: dict[int, list[_Pending[Write]]] = defaultdict(list)
-        pending: dict[int, list[_Pending[NameStep]]] = defaultdict(list)
+        self._writes: dict[int, list[_Table[Write]]] = defaultdict(list)
+        pending: dict[int, list[_Table[NameStep]]] = defaultdict(list)
         for step in steps:
             if isinstance(step, Write):
-                self._writes[step.node].append(_Pending(step))
+                self._writes[step.node].append(_Table(step))
             elif not isinstance(step, Sync):
-                pending[step.directory].append(_Pending(step))
+                pending[step.directory].append(_Table(step))
                 if isinstance(step, Link):
                     if step.is_directory:
                         self._names[step.node] = {}
@@ -305,7 +305,7 @@ def _apply_write(content: bytes, write: Write) -> bytes:
     return content[: write.offset].ljust(write.offset, b"\0") + write.data + content[end:]
 
 
-def _variants(synced: bytes, writes: Sequence[_Pending[Write]], chance: random.Random) -> list[_Variant]:
+def _variants(synced: bytes, writes: Sequence[_Table[Write]], chance: random.Random) -> list[_Variant]:
     """What can be in a file: first all that was written, then as little as possible, then others."""
     optional = [n for n, each in enumerate(writes) if each.fate != "sure"]
 

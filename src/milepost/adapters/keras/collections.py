@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 from milepost.adapters.keras.attributes import is_state
 from milepost.adapters.keras.private import TrackedDict, TrackedList, TrackedOrderedDict, register_tree_node_class
-from milepost.deferred.pending import admit, waiting_on
 from milepost.deferred.rescan import look_again
+from milepost.deferred.table import admit, deferred_on
 from milepost.graph.adapter import adapter_of_type, register
 from milepost.graph.by_identity import ByIdentity
 from milepost.graph.native import DictAdapter, ListAdapter
@@ -94,7 +94,7 @@ def _ask_holder(obj: Any) -> None:
 
 def _stop_waiting(obj: Any, kind: type) -> None:
     holder = _holder_of(obj)
-    if not waiting_on(obj) and (holder is None or not waiting_on(holder)):
+    if not deferred_on(obj) and (holder is None or not deferred_on(holder)):
         _holders.pop(obj)
         obj.__class__ = kind
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.own_state import give_own_state, is_own_state_waiting
-from milepost.deferred.pending import waiting_on
 from milepost.deferred.rescan import look_again
+from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter
 from milepost.graph.by_identity import ByIdentity
@@ -77,7 +77,7 @@ def deliver(obj: Any) -> None:
     Raises:
         MismatchError: A waiting value does not fit; it goes on waiting.
     """
-    if waiting_on(obj):
+    if deferred_on(obj):
         try:
             look_again(obj)
         except MilepostError as error:
@@ -89,7 +89,7 @@ def deliver(obj: Any) -> None:
         model = reference()
         if model is not None:
             deliver(model)
-    if not waiting_on(obj) and not is_own_state_waiting(obj):
+    if not deferred_on(obj) and not is_own_state_waiting(obj):
         _unhook(obj)
 
 
@@ -120,7 +120,7 @@ def _wrapper(
 def _unhook(obj: Any) -> None:
     known = _wrapped.get(obj)
     if known is None or (
-        not getattr(obj, "built", True) and any((model := each()) and waiting_on(model) for each in known.models)
+        not getattr(obj, "built", True) and any((model := each()) and deferred_on(model) for each in known.models)
     ):
         return
     _wrapped.pop(obj)

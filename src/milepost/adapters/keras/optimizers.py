@@ -28,7 +28,7 @@ from milepost.adapters.keras_optimizers import (
     slot_lists,
     warn_of_another_class,
 )
-from milepost.deferred.pending import waiting_on
+from milepost.deferred.table import deferred_on
 from milepost.graph.adapter import register, saving_legacy_slots
 from milepost.tensor import TensorSpec
 
@@ -96,7 +96,7 @@ class LossScaleOptimizerAdapter(OptimizerAdapter):
 
     def on_deferred(self, obj: Any) -> None:
         super().on_deferred(obj)
-        positions = waiting_on(obj).get("dynamic_scale")
+        positions = deferred_on(obj).get("dynamic_scale")
         if positions and not obj.built:
             # It scales the first loss before it is built, and must do so by the number that it will divide by.
             scale = max(positions, key=lambda position: position.uid).peek()

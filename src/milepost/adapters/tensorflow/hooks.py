@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from milepost.adapters.layer_names import has_weights_now
 from milepost.adapters.tensorflow.private import DelegatingTrackableMixin, Trackable
-from milepost.deferred.pending import admit, waiting_on
 from milepost.deferred.rescan import look_again
+from milepost.deferred.table import admit, deferred_on
 from milepost.errors import MilepostError
 from milepost.graph.adapter import adapter_of
 
@@ -56,7 +56,7 @@ class _Hook:
             if holder is not None:
                 admit(holder, name, child)
         for model, layer in [(model(), layer()) for model, layer in self.models]:
-            if model is not None and layer is not None and waiting_on(model):
+            if model is not None and layer is not None and deferred_on(model):
                 if isinstance(child, tf.Variable):
                     has_weights_now(layer)
                 look_again(model)
@@ -153,7 +153,7 @@ def tracked_for(obj: Any) -> Any:
 
 def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
     """Gives an object its own methods back once nothing waits any more."""
-    if any((holder := reference()) is not None and waiting_on(holder) for reference in holders):
+    if any((holder := reference()) is not None and deferred_on(holder) for reference in holders):
         return
     for name in (*_KINDS, _BUILD):
         if isinstance(getattr(owner, name, None), _Hook):

@@ -14,7 +14,7 @@ import torch
 
 from milepost.adapters.torch.private import UninitializedTensorMixin, load_from_state_dict, save_to_state_dict
 from milepost.adapters.torch.views import Part
-from milepost.deferred.pending import waiting_on
+from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, UntrackableError
 
 STATE_DICT: Final = "state_dict"
@@ -154,7 +154,7 @@ def loads_otherwise(module: Any) -> bool:
 def load_again(module: Any) -> None:
     """Lets a module load what it holds already, so that what its class or its hooks do then is done."""
     members = list(module.modules())
-    if any(waiting_on(each) for each in members):
+    if any(deferred_on(each) for each in members):
         return
     if any(isinstance(each, UninitializedTensorMixin) for each in (*module.parameters(), *module.buffers())):
         return

@@ -20,8 +20,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from milepost.adapters.torch.private import UninitializedTensorMixin, hide_from_compilers, registration
-from milepost.deferred.pending import Position, admit, wait, waiting_on
 from milepost.deferred.rescan import look_again
+from milepost.deferred.table import Position, admit, defer, deferred_on
 from milepost.errors import UnmatchedError
 from milepost.graph.adapter import adapter_of
 
@@ -133,11 +133,11 @@ def watch_module(obj: Any, module: Any) -> None:
         module: The same, or the module that it wraps, which will get the children.
     """
     if obj is not module:
-        for name, positions in waiting_on(obj).items():
-            present = waiting_on(module).get(name, ())
+        for name, positions in deferred_on(obj).items():
+            present = deferred_on(module).get(name, ())
             for position in positions:
                 if position not in present:
-                    wait(module, name, position)
+                    defer(module, name, position)
     watch = _pending.get(module)
     if watch is None:
         watch = _pending[module] = _Watch()
@@ -203,10 +203,10 @@ def _on_registration(module: Any, name: str, child: Any) -> Any:
 
 @_untraced
 def _admit(module: Any, name: str, child: Any) -> Any:
-    if child is None or name not in waiting_on(module):
+    if child is None or name not in deferred_on(module):
         return None
     watch = _pending[module]
-    position = max(waiting_on(module)[name], key=lambda each: each.uid)
+    position = max(deferred_on(module)[name], key=lambda each: each.uid)
     successor = admit(module, name, child)
     if isinstance(successor, torch.Tensor):
         mode = watch.mode or (_modes[-1] if _modes else None)
@@ -251,7 +251,7 @@ def _after_initialization(module: Any, arguments: Any) -> None:
         for tensor, value in watch.kept:
             tensor.copy_(value)
     watch.kept = []
-    if not waiting_on(module):
+    if not deferred_on(module):
         for generator, state in watch.random:
             generator.set_state(state)
     _release(module)
@@ -313,7 +313,7 @@ def _after_call(module: Any, arguments: Any, output: Any) -> None:
 def _end_call(module: Any) -> None:
     _leave(module)
     lost = _overwritten(module, torch.nn.Parameter)  # a call may change buffers for good reasons
-    late = [name for name in waiting_on(module) if _is_made(module._parameters.get(name))]
+    late = [name for name in deferred_on(module) if _is_made(module._parameters.get(name))]
     if late:
         deliver(module)
     _release(module)
@@ -366,7 +366,7 @@ def deliver(module: Any) -> None:
 
 def _release(module: Any) -> None:
     """Takes the hooks away from a module that nothing waits on any more, and those of PyTorch after the last."""
-    if waiting_on(module) or module in _unverified:
+    if deferred_on(module) or module in _unverified:
         return
     _containers.pop(module, None)
     watch = _pending.pop(module, None)

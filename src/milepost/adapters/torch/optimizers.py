@@ -36,7 +36,7 @@ from milepost.adapters.torch.shared_parts import shares_between_parts
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
 from milepost.adapters.torch.views import Part, forget_view, view_of
-from milepost.deferred.pending import waiting_on
+from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, register
 from milepost.graph.keys import VARIABLE_VALUE
@@ -209,7 +209,7 @@ class OptimizerAdapter(Adapter):
 
     def on_restored(self, obj: Any) -> None:
         inside = unwrapped(obj)
-        if _loads_otherwise(inside) and not _tells_otherwise(inside) and not waiting_on(obj):
+        if _loads_otherwise(inside) and not _tells_otherwise(inside) and not deferred_on(obj):
             _load_again(inside)
         remember(inside)
         take_as_used(inside)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from milepost.adapters.torch.views import view_of
-from milepost.deferred.pending import waiting_on
 from milepost.deferred.rescan import look_again
+from milepost.deferred.table import deferred_on
 
 
 def watch_step(optimizer: Any, holder: Any) -> None:
@@ -44,5 +44,5 @@ def _look_again(optimizer: Any, arguments: Any, keywords: Any) -> None:
         holder = reference()
         if holder is not None:
             look_again(holder)
-        if holder is None or not waiting_on(holder):
+        if holder is None or not deferred_on(holder):
             holders.remove(reference)

@@ -1,8 +1,8 @@
-"""Values that still wait for their objects when a save comes.
+"""Values that are still deferred when a save comes.
 
 A layer that was restored but not yet called has no variables, and a save at that moment would lose their values. So the
-waiting parts of restored graphs are taken along: they hang on the live objects that they wait on, under the names that
-they wait for, as if the objects were there already. A restore that was declared partial (`expect_partial`) is not: what
+deferred parts of restored graphs are written again: as children of the live objects that lack them, under the names at which
+they are deferred, as if the objects existed already. A restore that was declared partial (`expect_partial`) is not: what
 it leaves over is not wanted.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from milepost.deferred.pending import Position, is_anything_waiting, waiting_on
 from milepost.deferred.position import Restore, RestoredPosition
+from milepost.deferred.table import Position, deferred_on, is_anything_deferred
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
@@ -22,7 +22,7 @@ from milepost.graph.object_graph import Edge, SavedValue, SlotReference
 from milepost.tensor import DType
 
 
-class CarriedTensor(NamedTuple):
+class DeferredTensor(NamedTuple):
     """A tensor that is written again."""
 
     key: str
@@ -31,7 +31,7 @@ class CarriedTensor(NamedTuple):
 
 
 @dataclass(slots=True)
-class CarriedNode:
+class DeferredNode:
     """A saved node that no live object stands for.
 
     Attributes:
@@ -44,13 +44,13 @@ class CarriedNode:
 
     path: str
     values: tuple[SavedValue, ...]
-    tensors: list[CarriedTensor]
+    tensors: list[DeferredTensor]
     python: str
     edges: list[Edge] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Carried:
+class DeferredParts:
     """What a save takes along.
 
     Attributes:
@@ -59,28 +59,28 @@ class Carried:
         slots: For live and new nodes, slot variables beside those they have.
     """
 
-    nodes: list[CarriedNode] = field(default_factory=list)
+    nodes: list[DeferredNode] = field(default_factory=list)
     edges: dict[int, list[Edge]] = field(default_factory=dict)
     slots: dict[int, list[SlotReference]] = field(default_factory=dict)
 
 
-def carry_over(live: LiveGraph) -> Carried:
-    """Collects what waits on the objects of a live graph.
+def deferred_parts(live: LiveGraph) -> DeferredParts:
+    """Collects what is deferred on the objects of a live graph.
 
     Raises:
-        CorruptCheckpointError: A waiting value is damaged.
+        CorruptCheckpointError: A deferred value is damaged.
         StorageError: It cannot be read.
     """
-    carried = Carried()
-    if is_anything_waiting():
-        collector = _Collector(live, carried)
+    deferred = DeferredParts()
+    if is_anything_deferred():
+        collector = _Collector(live, deferred)
         collector.collect_nodes()
         collector.collect_slots()
-    return carried
+    return deferred
 
 
 class _Step(NamedTuple):
-    """An edge to a node that waits; edges are taken by their distance from the root, so that paths are shortest."""
+    """An edge to a deferred node; edges are taken by their distance from the root, so that paths are shortest."""
 
     depth: int
     number: int
@@ -91,19 +91,19 @@ class _Step(NamedTuple):
 
 
 class _Collector:
-    def __init__(self, live: LiveGraph, carried: Carried) -> None:
+    def __init__(self, live: LiveGraph, deferred: DeferredParts) -> None:
         self._live = live
-        self._carried = carried
+        self._deferred = deferred
         self._ids = {id(obj): node for node, obj in enumerate(live.objects)}
         self._new: dict[tuple[int, int], int] = {}
         self._restorations: dict[int, Restore] = {}
 
     def collect_nodes(self) -> None:
-        """Hangs what waits on the live nodes, and all that lies below it."""
+        """Adds what is deferred on the live nodes, and all that lies below it."""
         steps: list[_Step] = []
         for holder, obj in enumerate(self._live.objects):
             depth = self._live.paths[holder].count("/") + (holder > 0)
-            for name, positions in list(waiting_on(obj).items()):
+            for name, positions in list(deferred_on(obj).items()):
                 for position in positions:
                     if isinstance(position, RestoredPosition):
                         position.was_passed = True
@@ -141,13 +141,13 @@ class _Collector:
                     taken.add((owner_id, variable_id, name))
                     path = slot_path(self._path(variable_id), self._path(owner_id), name)
                     reference = SlotReference(variable_id, name, self._add(restoration, slot, path))
-                    self._carried.slots.setdefault(owner_id, []).append(reference)
+                    self._deferred.slots.setdefault(owner_id, []).append(reference)
 
     def _add(self, restoration: Restore, saved: int, path: str) -> int:
         key = (restoration.uid, saved)
         if key not in self._new:
-            self._new[key] = len(self._live.objects) + len(self._carried.nodes)
-            self._carried.nodes.append(_carried_node(restoration, saved, path))
+            self._new[key] = len(self._live.objects) + len(self._deferred.nodes)
+            self._deferred.nodes.append(_deferred_node(restoration, saved, path))
         return self._new[key]
 
     def _id(self, restoration: Restore, saved: int) -> int | None:
@@ -156,11 +156,11 @@ class _Collector:
 
     def _edges(self, node: int) -> list[Edge]:
         count = len(self._live.objects)
-        return self._carried.edges.setdefault(node, []) if node < count else self._carried.nodes[node - count].edges
+        return self._deferred.edges.setdefault(node, []) if node < count else self._deferred.nodes[node - count].edges
 
     def _path(self, node: int) -> str:
         count = len(self._live.objects)
-        return self._live.paths[node] if node < count else self._carried.nodes[node - count].path
+        return self._live.paths[node] if node < count else self._deferred.nodes[node - count].path
 
 
 def _newest(positions: Sequence[Position]) -> RestoredPosition | None:
@@ -168,7 +168,7 @@ def _newest(positions: Sequence[Position]) -> RestoredPosition | None:
     return max(wanted, key=lambda position: position.uid, default=None)
 
 
-def _carried_node(restoration: Restore, saved: int, path: str) -> CarriedNode:
+def _deferred_node(restoration: Restore, saved: int, path: str) -> DeferredNode:
     reader = restoration.reader
     listed = restoration.graph.nodes[saved].values
 
@@ -181,9 +181,9 @@ def _carried_node(restoration: Restore, saved: int, path: str) -> CarriedNode:
     keys = [value.key for value in listed]
     if any(key not in reader for key in keys):
         keys = restoration.stored_keys(listed[0])
-    return CarriedNode(
+    return DeferredNode(
         path,
         tuple(value._replace(key=renamed(value.key)) for value in listed),
-        [CarriedTensor(renamed(key), reader.spec(key).dtype, reader.read(key)) for key in keys],
+        [DeferredTensor(renamed(key), reader.spec(key).dtype, reader.read(key)) for key in keys],
         restoration.graph.nodes[saved].python,
     )

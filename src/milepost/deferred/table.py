@@ -1,14 +1,14 @@
-"""Saved values that wait for objects that do not exist yet.
+"""The table of deferred values: saved values of objects that do not exist yet.
 
 A restore may reach a live object whose saved counterpart has more children. Each such edge leaves a *position* here,
 under the live object and the edge's name. When an object is about to become that child, `admit` hands it to the
 positions, newest restore first, so that it has its value before anyone can use it.
 
-A position is superseded when a newer restore waits for the same child of the same object, or has found it. It gives
+A position is superseded when a newer restore defers the same child of the same object, or has found it. It gives
 nothing any more. It stays for as long as somebody may ask the older restore what became of its values.
 
 Positions are held beside the objects, by identity, so that pickling, copying and comparing objects never meets them.
-They vanish with the object they wait on.
+They vanish with the object that lacks the child.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Position(Protocol):
 
     @property
     def variable(self) -> Any:
-        """The variable, if it is a slot variable that is waited for."""
+        """The variable, if a slot variable is deferred."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Position(Protocol):
 
     @property
     def key(self) -> str:
-        """The key of the value that waits, or of the first of several."""
+        """The key of the deferred value, or of the first of several."""
         ...
 
     @property
@@ -67,11 +67,11 @@ class Position(Protocol):
 
     @property
     def superseded(self) -> bool:
-        """Whether a newer restore gives what is waited for."""
+        """Whether a newer restore gives this value."""
         ...
 
     def supersede(self) -> bool:
-        """Says that a newer restore gives what is waited for.
+        """Says that a newer restore gives this value.
 
         Returns:
             Whether the position is still to be told when the object comes.
@@ -79,11 +79,11 @@ class Position(Protocol):
         ...
 
     def peek(self) -> Any:
-        """The value that is waiting, if it is a single one, as an array; else None."""
+        """The deferred value, if it is a single one, as an array; else None."""
         ...
 
     def specs(self) -> Mapping[str, TensorSpec]:
-        """Element type and shape of each value that is waiting for this very object, by local name."""
+        """Element type and shape of each value that is deferred for this very object, by local name."""
         ...
 
     def is_settled(self) -> bool:
@@ -103,18 +103,18 @@ class Position(Protocol):
 
 
 SlotKey = tuple[int, str]
-"""A slot variable that waits on its optimizer: identity of its variable, and the slot's name."""
+"""A slot variable that is deferred on its optimizer: identity of its variable, and the slot's name."""
 
 ANY: Final = None
-"""Stands for every edge name: a position that waits for any new child, and goes on waiting after it got one."""
+"""Stands for every edge name: a position for any new child, which stays after one has come."""
 
 _Edges = dict[Any, list[Position]]
 _entries: Final[ByIdentity[_Edges]] = ByIdentity()
 _lock: Final = ForkableLock()
 
 
-def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
-    """Lets a position wait until ``holder`` gets a child called ``name``.
+def defer(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
+    """Defers a position until ``holder`` gets a child called ``name``.
 
     Returns:
         False if it cannot, because the object gives no sign of its end (as plain lists and dicts do not), or is held by
@@ -142,14 +142,14 @@ def _not_superseded(positions: list[Position], uid: int) -> list[Position]:
 
 
 def supersede(holder: Any, names: Collection[str | SlotKey], uid: int) -> None:
-    """Says that a newer restore has given an object these children, or has nothing to wait for there.
+    """Says that a newer restore has given an object these children, or defers nothing there.
 
     Args:
         holder: The object.
         names: The names of the edges, and the keys of slot variables.
         uid: Number of the newer restore.
     """
-    edges = waiting_on(holder)
+    edges = deferred_on(holder)
     with _lock:
         for name in [name for name in edges if name in names]:
             edges[name] = _not_superseded(edges[name], uid)
@@ -188,32 +188,32 @@ def _tidy(holder: Any, edges: _Edges) -> None:
         _entries.pop(holder)
 
 
-def is_anything_waiting() -> bool:
-    """Whether any position waits anywhere, which is seldom."""
+def is_anything_deferred() -> bool:
+    """Whether anything is deferred anywhere, which is seldom."""
     return bool(_entries)
 
 
-def waiting_on(holder: Any) -> _Edges:
-    """The positions that wait on an object, by edge name; not to be changed."""
+def deferred_on(holder: Any) -> _Edges:
+    """The positions that are deferred on an object, by edge name; not to be changed."""
     edges = _entries.get(holder)
     return {} if edges is None else edges
 
 
 def admit(holder: Any, name: str | SlotKey, child: Any, *, asked: bool = False) -> Any:
-    """Gives an object what waited for it; to be called before it becomes the child ``name`` of ``holder``.
+    """Gives an object its deferred values; to be called before it becomes the child ``name`` of ``holder``.
 
     Args:
         holder: The object that is about to get a child.
         name: Name of the new edge, or the `SlotKey` of a new slot variable.
         child: The object that is about to become the child; one that is not trackable passes untouched.
-        asked: Whether somebody has asked for it by now, so that the child gets what waits in any case, and not only if it is one
+        asked: Whether somebody has asked for it by now, so that the child gets the deferred values in any case, and not only if it is one
             that the program builds again (`milepost.deferred.own_values`).
 
     Returns:
         The object to be held: ``child``, or its successor if it cannot change.
 
     Raises:
-        MismatchError: A waiting value does not fit. It goes on waiting, and the child must not be put in place.
+        MismatchError: A deferred value does not fit. It stays deferred, and the child must not be put in place.
     """
     if not _entries:
         return child
@@ -228,8 +228,8 @@ def admit(holder: Any, name: str | SlotKey, child: Any, *, asked: bool = False) 
 
 
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
-    """Whether a child is the program's own, and not built again; then nothing waits in its place any more."""
-    edges = waiting_on(holder)
+    """Whether a child is the program's own, and not built again; then nothing is deferred in its place any more."""
+    edges = deferred_on(holder)
     if not is_own(holder, name, child, edges.get(name, ())):
         return False
     in_list = isinstance(holder, list)
@@ -240,7 +240,7 @@ def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
 
 
 def _admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
-    edges = waiting_on(holder)
+    edges = deferred_on(holder)
     positions = [*edges.get(name, ()), *edges.get(ANY, ())]
     adapter = adapter_of(child) if positions else None
     if adapter is None:
@@ -263,13 +263,13 @@ def _admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
 
 
 def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
-    """Gives a tree of values that never change what waited for it, or for more of the tree that it takes the place of.
+    """Gives a tree of values that never change what is deferred for it, or for more of the tree that it replaces.
 
     Returns:
         The tree to be held.
     """
-    edges, former = waiting_on(holder), nodes_of_former_tree(holder, name)
-    if not (name in edges or ANY in edges or any(waiting_on(node) for node in former)):
+    edges, former = deferred_on(holder), nodes_of_former_tree(holder, name)
+    if not (name in edges or ANY in edges or any(deferred_on(node) for node in former)):
         return tree
     with places_in_use():
         place = placed(holder, name, tree, attached=False)
@@ -277,7 +277,7 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
         below, own = [place], []
         for node in below:
             if type(node) is Node:
-                waiting = waiting_on(node)
+                waiting = deferred_on(node)
                 for edge, child in node.children():
                     if edge in waiting and holds_state(holder):
                         own += waiting[edge]
@@ -292,8 +292,8 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
 
 
 def _admit_plain(holder: Any, name: str, child: Any) -> Any:
-    """Gives a plain value, or anything else that a holder of state is about to hold, what waited for it."""
-    edges = waiting_on(holder)
+    """Gives a plain value, or anything else that a holder of state is about to hold, its deferred value."""
+    edges = deferred_on(holder)
     if name not in edges and ANY not in edges:
         return child
     with places_in_use():
@@ -307,21 +307,21 @@ def _admit_plain(holder: Any, name: str, child: Any) -> Any:
 
 def forget_settled(holder: Any) -> None:
     """Drops positions whose values have come by other names."""
-    edges = waiting_on(holder)
+    edges = deferred_on(holder)
     with _lock:
         for name, positions in edges.items():
             edges[name] = [position for position in positions if not position.is_settled()]
         _tidy(holder, edges)
 
 
-class _Pending(attach.Deferral):
+class _Table(attach.Deferral):
     """What objects ask before they get a child."""
 
     def admit(self, holder: Any, name: str | SlotKey, child: Any) -> Any:
         return admit(holder, name, child) if _entries else child
 
     def expects(self, holder: Any, name: str | None = None) -> bool:
-        edges = waiting_on(holder)
+        edges = deferred_on(holder)
         return bool(edges) if name is None else name in edges
 
     def before_append(self, members: list[Any]) -> None:
@@ -330,4 +330,4 @@ class _Pending(attach.Deferral):
             warn_of_more(members.__dict__.pop("_taken"))
 
 
-attach.defer_with(_Pending())
+attach.defer_with(_Table())

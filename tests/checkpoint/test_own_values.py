@@ -308,7 +308,7 @@ class TestArraysUnderNames:
         fresh = Checkpoint(d={})
         fresh.read(path)
         assert saved(fresh.write(prefix + "2"), key) == [1, 1]
-        with pytest.warns(UnrestoredWarning, match=rf"one saved value waited \({key}\)"):
+        with pytest.warns(UnrestoredWarning, match=rf"one saved value was deferred \({key}\)"):
             put(fresh)
         assert saved(fresh.write(prefix + "3"), key) == [7, 7]
 

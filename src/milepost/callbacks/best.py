@@ -42,7 +42,8 @@ class Best:
             metrics: The metrics of the model. Some of them define whether higher or lower is better.
 
         Raises:
-            UnsupportedError: The metric is not in the logs, or its name does not tell whether higher or lower is better.
+            UnsupportedError: The metric is not in the logs, or its name does not tell whether higher or lower is
+                better.
         """
         if self.monitor not in logs:
             raise UnsupportedError(

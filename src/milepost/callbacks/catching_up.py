@@ -1,7 +1,7 @@
 """Counting through the steps of an epoch that were trained before the interruption.
 
-In each of these steps, a function that trains nothing replaces the train function of the model. It is set right before the step and
-removes itself when it is called. So a ``fit()`` that ends with an exception leaves the model unchanged.
+In each of these steps, a function that trains nothing replaces the train function of the model. It is set right before
+the step and removes itself when it is called. So a ``fit()`` that ends with an exception leaves the model unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings with which a model was compiled when its run began, so that a changed program is not silently overruled.
 
-A run saves and restores the learning rate, because other callbacks change it. The rate that the program compiled is saved too. If that is
-different at the next ``fit()``, the user must choose one of the two.
+A run saves and restores the learning rate, because other callbacks change it. The rate that the program compiled is
+saved too. If that is different at the next ``fit()``, the user must choose one of the two.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _left: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionar
 def compiled(model: Any) -> dict[str, Any]:
     """The settings with which a model is compiled, as plain data: ``optimizer``, ``rates`` and ``trainable``.
 
-    ``rates`` are the saved settings of the optimizer. ``trainable`` are the shapes of the trainable variables, or None if there are none
-    yet.
+    ``rates`` are the saved settings of the optimizer. ``trainable`` are the shapes of the trainable variables, or None
+    if there are none yet.
     """
     optimizer = getattr(model, "optimizer", None)
     shapes = None

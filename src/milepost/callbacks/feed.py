@@ -1,7 +1,7 @@
 """`Feed`: passes batches to ``fit()``, and knows the position after the last trained batch.
 
-A trainer may read batches ahead. In that case the position after each batch is recorded before the next one is read. Otherwise nothing
-is recorded, and a save asks the source.
+A trainer may read batches ahead. In that case the position after each batch is recorded before the next one is read.
+Otherwise nothing is recorded, and a save asks the source.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Feed:
     Args:
         source: The source of the batches.
         placeholders: Whether the trainer reads batches for steps that it skips.
-        one_iterator: Whether the trainer reads all epochs from one iterator if epochs and passes differ in length, and ends the run
-            at the end of that iterator.
+        one_iterator: Whether the trainer reads all epochs from one iterator if epochs and passes differ in length, and
+            ends the run at the end of that iterator.
     """
 
     def __init__(self, source: Source, placeholders: bool = False, one_iterator: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Detects changes of plain data without a copy of it.
 
-Fingerprints are compared only within one process. Of an array of more than `_LONG` bytes, `_SAMPLES` evenly spaced elements are used. So a
-new order is detected, but a change of a few elements may not be.
+Fingerprints are compared only within one process. Of an array of more than `_LONG` bytes, `_SAMPLES` evenly spaced
+elements are used. So a new order is detected, but a change of a few elements may not be.
 """
 
 from __future__ import annotations

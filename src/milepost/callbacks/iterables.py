@@ -97,8 +97,8 @@ class StatefulSource(Source):
 class LoaderSource(StatefulSource):
     """A loader of torchdata, which saves its position, with a data set and samplers that may have state of their own.
 
-    Data set and samplers get their state at the start of the pass before the loader is restored, because the loader may read the pass
-    again up to the position. Then they get their state at the position.
+    Data set and samplers get their state at the start of the pass before the loader is restored, because the loader may
+    read the pass again up to the position. Then they get their state at the position.
     """
 
     def __init__(self, data: Any, own: tuple[Callable[[], Any], Callable[[Any], Any]]) -> None:
@@ -131,7 +131,8 @@ class LoaderSource(StatefulSource):
 class Iterators:
     """The iterators of a data set and their number, on which the order of shuffles depends.
 
-    A restored iterator comes from a copy of the data set, because a restore advances the shuffles of the data set that made it.
+    A restored iterator comes from a copy of the data set, because a restore advances the shuffles of the data set that
+    made it.
 
     Args:
         data: The data set.
@@ -209,8 +210,8 @@ class TrackedSource(Source):
 class ReplayedSource(Source):
     """An iterable that returns the same batches when it is read again from the same state.
 
-    The state is the random state of the program and the state in the iterable itself, both at the start of the pass. If the iterators of
-    the iterable have state, they get it, and nothing is read again.
+    The state is the random state of the program and the state in the iterable itself, both at the start of the pass. If
+    the iterators of the iterable have state, they get it, and nothing is read again.
     """
 
     def __init__(self, data: Any, own: OwnState) -> None:

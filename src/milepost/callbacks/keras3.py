@@ -19,8 +19,8 @@ from milepost.callbacks.running import FirstEpoch
 class PassLength(int):
     """The number of batches in a pass, which checks with the feed whether that many were read.
 
-    To find the end of a pass, Keras counts batches from the start of ``fit()``. But ``fit()`` may start in the middle of a pass, and steps
-    after the end of the pass would fail.
+    To find the end of a pass, Keras counts batches from the start of ``fit()``. But ``fit()`` may start in the middle
+    of a pass, and steps after the end of the pass would fail.
     """
 
     _feed: Feed

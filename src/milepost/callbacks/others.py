@@ -1,8 +1,8 @@
 """The state of the other callbacks of a run.
 
-A callback with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``, defines its state itself. The state of any
-other consists of the attributes that have changed since training began, in this process or in an earlier one. So settings, such as a
-patience, are always those of the program.
+A callback with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``, defines its state
+itself. The state of any other consists of the attributes that have changed since training began, in this process or in
+an earlier one. So settings, such as a patience, are always those of the program.
 """
 
 from __future__ import annotations

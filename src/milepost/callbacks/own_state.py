@@ -1,8 +1,8 @@
 """`OwnState`: the state of data that changes while it is read, as plain data that can be restored.
 
-A class without methods for its state may count its passes in an attribute, or draw from its own generator. So the values in the data
-(`milepost.callbacks.reachable`) are compared with those at the start of the run. The state consists of the values that have changed, and of
-all random generators.
+A class without methods for its state may count its passes in an attribute, or draw from its own generator. So the
+values in the data (`milepost.callbacks.reachable`) are compared with those at the start of the run. The state consists
+of the values that have changed, and of all random generators.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The values in an object that reading batches may change: its attributes, and those of objects in them.
 
-Objects of the program's own classes are searched, as are PyTorch's data sets, samplers and loaders, and lists, tuples and dicts. Objects of
-other libraries are not searched. In functions and methods, the random generators that they use from the module or from an enclosing function
-are found, and the variables there that they assign.
+Objects of the program's own classes are searched, as are PyTorch's data sets, samplers and loaders, and lists, tuples
+and dicts. Objects of other libraries are not searched. In functions and methods, the random generators that they use
+from the module or from an enclosing function are found, and the variables there that they assign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The call of ``fit()`` that uses a callback, found on the stack: its arguments, its callbacks, and whether it still runs.
 
-Keras does not tell a callback the arguments of ``fit()``, nor that it has ended with an exception. Both can be seen in the frame of ``fit()``, in
-which the list of callbacks and the arguments have the same names with every trainer.
+Keras does not tell a callback the arguments of ``fit()``, nor that it has ended with an exception. Both can be seen in
+the frame of ``fit()``, in which the list of callbacks and the arguments have the same names with every trainer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class RunningFit:
     Attributes:
         callbacks: Keras' ``CallbackList``, or None if a program calls the methods of its callbacks itself.
         arguments: The arguments and other local variables of ``fit()`` at this time; empty without a ``fit()``.
-        reader: The object that reads the data for ``fit()``: Keras 3's ``EpochIterator``, Keras 2's ``DataHandler``, or None.
+        reader: The object that reads the data for ``fit()``: Keras 3's ``EpochIterator``, Keras 2's ``DataHandler``, or
+            None.
         code: The code of ``fit()``, or None.
     """
 
@@ -87,8 +88,8 @@ def _outwards(frame: FrameType | None, most: int | None = None) -> Iterator[Fram
 def move_to_the_end(callbacks: list[Any], callback: Any, nothing: Any) -> bool:
     """Moves a callback to the end of the list, from inside its own ``on_train_begin``, while Keras iterates over the list.
 
-    The callback is added at the end, where its ``on_train_begin`` is called again. A callback that does nothing takes its earlier place, because
-    Keras would skip another callback if it were removed.
+    The callback is added at the end, where its ``on_train_begin`` is called again. A callback that does nothing takes
+    its earlier place, because Keras would skip another callback if it were removed.
 
     Args:
         callbacks: The callbacks of a ``CallbackList``.

@@ -12,10 +12,10 @@ other iterables, such as PyTorch's ``DataLoader``      read again from the start
                                                        is an error if the last batch is not the saved one
 =====================================================  ===========================================================
 
-The state of an object after the last batch of a pass can mean that the pass is finished, or that the next one begins. One rule is
-right for both, in resumed runs and in others. A pass is read until it has no more batches before its end is saved. If the iterator at
-the start of a pass is empty, it was the iterator of the previous pass, so the object is asked for another one. If that is empty too,
-the object returns to its state before the first pass.
+The state of an object after the last batch of a pass can mean that the pass is finished, or that the next one begins.
+One rule is right for both, in resumed runs and in others. A pass is read until it has no more batches before its end is
+saved. If the iterator at the start of a pass is empty, it was the iterator of the previous pass, so the object is asked
+for another one. If that is empty too, the object returns to its state before the first pass.
 
 Generators and other iterators without state raise an error, because they cannot be read twice.
 """

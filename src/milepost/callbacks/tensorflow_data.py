@@ -1,8 +1,9 @@
 """``tf.data`` in TensorFlow's trainers: a `Feed` as a dataset, and datasets whose iterators are observed.
 
-TensorFlow saves an iterator with the whole state of its pipeline: shuffle buffers, prefetched elements, and how often each shuffle was
-started. So the position in a dataset is exact if the pipeline can be saved at all. The order of *later* passes is determined by the seeds of
-the dataset: for the same order in another process, ``shuffle`` or ``tf.random.set_seed`` needs a seed.
+TensorFlow saves an iterator with the whole state of its pipeline: shuffle buffers, prefetched elements, and how often
+each shuffle was started. So the position in a dataset is exact if the pipeline can be saved at all. The order of
+*later* passes is determined by the seeds of the dataset: for the same order in another process, ``shuffle`` or
+``tf.random.set_seed`` needs a seed.
 """
 
 from __future__ import annotations

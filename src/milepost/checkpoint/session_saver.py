@@ -1,8 +1,8 @@
 """A checkpoint in the place of TensorFlow 1's ``Saver``, as `tf.compat.v1.train.Scaffold` takes one.
 
-Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session, path)``
-and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the same names,
-``<path>-<global step>``, and keep the newest five.
+Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session,
+path)`` and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the
+same names, ``<path>-<global step>``, and keep the newest five.
 
 Source of the protocol: TensorFlow 2.15, ``session_manager.py``, ``basic_session_run_hooks.py``.
 """
@@ -68,8 +68,8 @@ class SessionSaver:
             latest_filename: Name of the state file, ``checkpoint`` unless given.
             meta_graph_suffix: Extension of the file that holds the graph.
             write_meta_graph: Whether to write the graph beside the values.
-            write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the newest
-                five.
+            write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the
+                newest five.
             strip_default_attrs: As in TensorFlow. Affects only the file of the graph.
             save_debug_info: As in TensorFlow. Affects only the file of the graph.
             options: How to save.

@@ -16,20 +16,19 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "libraries.json"
 PAGE = ROOT / "docs" / "libraries.md"
 _LONGEST = 240
-_HEAD = """# Whole libraries that others wrote
+_HEAD = """# Whole libraries
 
-Each object was made and used for three steps, and saved twice: with `milepost.Checkpoint`, and in the library's own way.
-It went on for three more steps. Another process made the object with other first values, restored it, and took these
-three steps: once from milepost's checkpoint, with `assert_consumed()`, and once from the library's own file. What the
-library's own way of saving holds was compared right after the restore and after the steps, and so was what came out of
-each step, bit for bit.
+Each object was made, used for three steps, and saved twice: with `milepost.Checkpoint`, and in the library's own way. Then it was used for
+three more steps. Another process made the object with different initial values, restored it, and repeated these three steps: once from
+milepost's checkpoint, with `assert_consumed()`, and once from the library's own file. The state that the library's own way of saving
+holds was compared after the restore and after the steps, as were the outputs of each step, bit for bit.
 
-- **exact**: all was the same.
-- **refused**: milepost raised an error, which names what is missing.
+- **exact**: Everything was equal.
+- **refused**: milepost raised an error that names what is missing.
 - **differs, with a warning**: milepost warned of what is missing.
-- **the library's own saving differs as well**: neither is exact, and what milepost restored is no less.
-- **differs, and nobody said so**: milepost lost what the library's own saving would have kept, without a word.
-- **not tried**: the object could not be made or used here.
+- **the library's own saving differs as well**: Neither is exact, and milepost restored at least as much.
+- **differs, and nobody said so**: milepost silently lost something that the library's own saving keeps.
+- **not tried**: The object could not be made or used here.
 
 `python -m benchmarks.libraries` writes this page, and `--further` tries those objects that it does not have yet. Objects that are exact in both ways are only named.
 

@@ -19,17 +19,16 @@ _BEGIN = "<!-- written by python -m benchmarks.peers -->\n"
 _END = "<!-- end of what benchmarks.peers wrote -->\n"
 _HEAD = """# What each library does, and how that was seen
 
-`python -m benchmarks.peers` runs each library and writes this page and the table in the README. A cell is *yes* where
-everything that was tried came out well, *no* where nothing did, and *partly* otherwise; below the table stands what was tried
-and what came of it. Each library is used as its users use it, with its default options: TensorFlow, Orbax and milepost with
-their managers; the others with a number in the name, of which the highest is restored. Keras' `load_model` makes a whole
-model anew, so that there is nothing to defer and nothing that does not fit. *By default* means that an option for trusted
-files undoes it. Rows at the end are those in which others do what milepost does not.
+`python -m benchmarks.peers` runs each library and writes this page and the table in the README. A cell is *yes* if all experiments
+succeeded, *no* if none did, and *partly* otherwise. The experiments and their results are below the table. Each library is used in the usual
+way, with its default options: TensorFlow, Orbax and milepost with their managers, and the others with a number in the file name, of which the
+highest is restored. Keras' `load_model` makes a new model, so there is nothing to defer and nothing that does not fit. *By default* means that
+an option for trusted files turns it off. In the last rows, others do what milepost does not.
 
-Nothing here was tried with an object store, a GPU, or more than one machine. By their documentation TensorFlow, Orbax and
-`torch.distributed.checkpoint` (through fsspec) write to object stores, which milepost does not, and Orbax and
-`torch.distributed.checkpoint` save from many machines and restore into another layout of devices. TensorFlow can save from
-several processes inside its own distribution strategies, which were not tried.
+No experiment used an object store, a GPU, or more than one machine. According to their documentation, TensorFlow, Orbax and
+`torch.distributed.checkpoint` (through fsspec) write to object stores, which milepost does not. Orbax and `torch.distributed.checkpoint` save from
+many machines and restore to a different layout of devices. TensorFlow can save from several processes within its distribution strategies, which
+were not tested.
 
 """
 

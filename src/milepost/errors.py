@@ -22,10 +22,10 @@
     ├── UnrestoredWarning        saved values were not restored, or live values were not saved
     └── SkippedCheckpointWarning a damaged or missing checkpoint was skipped
 
-Each error is also of the built-in class in parentheses. Once TensorFlow is imported, it is also of the corresponding class of
-``tf.errors`` (`milepost.tensorflow_errors`). Each message gives the key, the file, what was expected, what was found and what to
-do, as far as these are known. The same facts are attributes of the exception. Control characters in keys, paths and text from
-files are escaped, so that a file cannot send commands to a terminal or forge lines of a log.
+Each error is also of the built-in class in parentheses. Once TensorFlow is imported, it is also of the corresponding
+class of ``tf.errors`` (`milepost.tensorflow_errors`). Each message gives the key, the file, what was expected, what was
+found and what to do, as far as these are known. The same facts are attributes of the exception. Control characters in
+keys, paths and text from files are escaped, so that a file cannot send commands to a terminal or forge lines of a log.
 """
 
 from __future__ import annotations
@@ -239,8 +239,8 @@ class StorageError(MilepostError, OSError):
 class AfterCommitError(StorageError):
     """The checkpoint is saved and can be restored, but a later step of the save failed.
 
-    The message says which: the checkpoint may not survive a power cut, or the state file of its directory does not list it yet.
-    Its number is used. The process can continue to save; do not save this checkpoint again.
+    The message says which: the checkpoint may not survive a power cut, or the state file of its directory does not list
+    it yet. Its number is used. The process can continue to save; do not save this checkpoint again.
     """
 
 
@@ -281,8 +281,8 @@ def user_place() -> Place:
 def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place: Place | None = None) -> None:
     """Issues a warning that points at a line of the user's program.
 
-    This is the innermost line that belongs neither to milepost nor to an installed library. If there is none, as on a thread
-    of milepost's own, it is the innermost line that does not belong to milepost.
+    This is the innermost line that belongs neither to milepost nor to an installed library. If there is none, as on a
+    thread of milepost's own, it is the innermost line that does not belong to milepost.
 
     Args:
         message: What is wrong, and what to do.

@@ -145,17 +145,17 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
 
     Args:
         path: The path of the files, without extension. An existing checkpoint is replaced atomically.
-        tree: Any pytree, or a module, optimizer or state of NNX. Leaves can be `jax.Array` of any element type, keys of random number
-            generators, arrays of NumPy, Python's numbers and text, and other trackable objects, such as iterators over data.
-            Functions are left out.
+        tree: Any pytree, or a module, optimizer or state of NNX. Leaves can be `jax.Array` of any element type, keys of
+            random number generators, arrays of NumPy, Python's numbers and text, and other trackable objects, such as
+            iterators over data. Functions are left out.
         options: How to save. This function waits until an asynchronous save is durable.
 
     Returns:
         ``path`` as a string, for `restore`.
 
     Raises:
-        UntrackableError: The tree is empty, or a leaf cannot be saved, such as a date, or an array that is being traced or was
-            deleted.
+        UntrackableError: The tree is empty, or a leaf cannot be saved, such as a date, or an array that is being traced
+            or was deleted.
         UnsupportedError: An element type cannot be stored, or other processes hold parts of an array.
         StorageError: The files cannot be written. Existing files are unchanged.
 
@@ -177,10 +177,10 @@ def restore(path: PathLike, tree: _TreeT, options: CheckpointOptions | None = No
 
     Args:
         path: The path of a checkpoint of `save`, of a `TreeManager` or of a `milepost.Checkpoint`.
-        tree: A tree of the same structure. Each new array gets the element type, sharding and devices of the leaf that it replaces.
-            Leaves can be `jax.ShapeDtypeStruct`, as `jax.eval_shape` makes them, to save memory. The given tree does not change,
-            nor do modules and variables of NNX in it. Values that were not saved are taken from it. Other trackable objects
-            among its leaves are restored in place.
+        tree: A tree of the same structure. Each new array gets the element type, sharding and devices of the leaf that
+            it replaces. Leaves can be `jax.ShapeDtypeStruct`, as `jax.eval_shape` makes them, to save memory. The given
+            tree does not change, nor do modules and variables of NNX in it. Values that were not saved are taken from
+            it. Other trackable objects among its leaves are restored in place.
         options: How to restore.
 
     Returns:
@@ -222,7 +222,8 @@ class TreeManager:
     Args:
         directory: The directory of the checkpoints and their state file. It is made by the first save.
         max_to_keep: How many of the newest checkpoints to keep, or None to keep all.
-        keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such period.
+        keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such
+            period.
         checkpoint_name: The first part of the files' names.
         options: How to save and restore. With ``CheckpointOptions(enable_async=True)``, saves are asynchronous.
 
@@ -285,7 +286,8 @@ class TreeManager:
             The path of the checkpoint.
 
         Raises:
-            CheckpointExistsError: The directory has checkpoints of this name, and this manager has restored none of them.
+            CheckpointExistsError: The directory has checkpoints of this name, and this manager has restored none of
+                them.
             UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
             StorageError: The files cannot be written. Existing files are unchanged.
         """

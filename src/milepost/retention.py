@@ -1,8 +1,9 @@
 """Which checkpoints to keep: pure functions of lists, without files or clocks.
 
-The rules are those of TensorFlow's ``CheckpointManager``. The newest ``max_to_keep`` of the managed checkpoints stay. Of the others,
-oldest first, one is preserved for good if it was saved at least ``keep_checkpoint_every_n_hours`` after the last preserved one. The
-rest is deleted. A preserved checkpoint is no longer managed, so that the list does not grow.
+The rules are those of TensorFlow's ``CheckpointManager``. The newest ``max_to_keep`` of the managed checkpoints stay.
+Of the others, oldest first, one is preserved for good if it was saved at least ``keep_checkpoint_every_n_hours`` after
+the last preserved one. The rest is deleted. A preserved checkpoint is no longer managed, so that the list does not
+grow.
 
 Invariant: the newest checkpoint is always kept.
 """
@@ -51,7 +52,8 @@ class RetentionPolicy:
 
     Args:
         max_to_keep: How many of the newest to keep, or None to keep all.
-        keep_checkpoint_every_n_hours: Hours. One of the others is preserved for each such period; None or 0 preserves none.
+        keep_checkpoint_every_n_hours: Hours. One of the others is preserved for each such period; None or 0 preserves
+            none.
 
     Raises:
         ValueError: ``max_to_keep`` is not positive.
@@ -112,8 +114,8 @@ class Recovered:
 def recover(recorded: Sequence[ManagedCheckpoint], last_preserved: float, now: float) -> Recovered:
     """Continues a list that an earlier run recorded.
 
-    Checkpoints that are not newer than the last preserved one are no longer managed. If the clock was set back, later times count as
-    the present time, so that no checkpoint is deleted because it seems older than it is.
+    Checkpoints that are not newer than the last preserved one are no longer managed. If the clock was set back, later
+    times count as the present time, so that no checkpoint is deleted because it seems older than it is.
 
     Args:
         recorded: The list, oldest first.

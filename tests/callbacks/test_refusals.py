@@ -138,7 +138,7 @@ class TestAnotherLearningRate:
             return net
 
         trainer.fit(model(0.9), trainer.callback(tmp_path), epochs=1)
-        with pytest.raises(milepost.MismatchError, match="another momentum"):
+        with pytest.raises(milepost.MismatchError, match="changed the momentum since"):
             trainer.fit(model(0.5), trainer.callback(tmp_path), epochs=2)
 
 

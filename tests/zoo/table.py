@@ -15,15 +15,14 @@ from tests.zoo.results import BACKENDS, Results, run_all
 _LONGEST = 180
 _HEAD = """# Every built-in object of Keras {version}
 
-Every public class of `keras.layers`, `keras.optimizers`, `keras.optimizers.schedules` and `keras.metrics`, on every
-backend: trained, saved with `milepost.Checkpoint`, and restored into a fresh object, which is *built* and in another
-state already, or not built yet (*deferred*). Numbers say how many values came back. Each was compared bit for bit, and so
-were the next outputs, for optimizers the losses of four further steps; `assert_consumed()` passed, and the report had
-nothing missing or unexpected. Layers were tried alone, and not built yet inside a model. Counts of optimizers include the
-weights and the loss of the model that they train.
+Every public class of `keras.layers`, `keras.optimizers`, `keras.optimizers.schedules` and `keras.metrics`, on every backend: an object was
+trained, saved with `milepost.Checkpoint`, and restored into a new object, which was either *built*, with a different state, or not built yet
+(*deferred*). A number is the number of restored values. All values were compared bit for bit, as were the next outputs or, for optimizers, the
+losses of four further steps. `assert_consumed()` passed, and the report listed nothing as missing or unexpected. Layers were tested alone, and
+unbuilt inside a model. Numbers for optimizers include the weights and the loss of the model that they train.
 
-- **0**: it has no state, and nothing was lost of what stood beside it in a model.
-- **—**: there is nothing to defer, because it must be changed before values fit, as `quantize()` does.
+- **0**: The object has no state. Nothing of the other layers in its model was lost.
+- **—**: Restoration cannot be deferred, because the object must be changed before the values fit, as by `quantize()`.
 - A number in brackets refers to the notes below the tables.
 
 Written by `python -m tests.zoo.table`; a test compares it with what the objects do.

@@ -14,13 +14,13 @@ from tests.zoo_torch.recipe import torch
 _MOST = 6
 _HEAD = """# Every built-in object of PyTorch {version}
 
-Two of each were made from different seeds and used; one was saved with `milepost.Checkpoint` and restored into the other.
-Numbers say how many values came back, a nested state counted once. All were compared bit for bit, and so was what came
-next: outputs of modules in training and out of it, losses and state of three further steps of an optimizer, what a
-scheduler sets in sixteen further steps. `assert_consumed()` passed, and the report had nothing missing or unexpected.
+Two objects of each class were made from different seeds and used. One was saved with `milepost.Checkpoint` and restored into the other. A
+number is the number of restored values, with a nested state counted once. All values were compared bit for bit, as were the following
+results: outputs of modules in training and in evaluation, losses and state of three further steps of an optimizer, and the settings of a
+scheduler in sixteen further steps. `assert_consumed()` passed, and the report listed nothing as missing or unexpected.
 
-- **0**: it has no values, and nothing to be lost.
-- **—**: there is nothing to be tried.
+- **0**: The object has no values.
+- **—**: There is nothing to test.
 - A number in brackets refers to the notes below the tables.
 
 Written by `python -m tests.zoo_torch.table`; a test compares it with what the objects do.

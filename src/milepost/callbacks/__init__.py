@@ -7,7 +7,7 @@ Only `keras3`, `keras2` and `tensorflow_data` import a framework:
 - `triggers`: when to save; `best`, `monitored`: which epochs are kept; `facts`, `history`: what is saved as plain data;
 - `others`, `portraits`, `averaged`: the state of the other callbacks;
 - `arguments`, `compiled`: what is refused before training;
-- `resumable`, `feed`: from the data that users pass to a position in it; `sources`, `indexed`, `iterables`, `class_weights`: the kinds
-  of data;
+- `resumable`, `feed`: from the data that users pass to a position in it; `sources`, `indexed`, `iterables`,
+  `class_weights`: the kinds of data;
 - `nested`, `random_state`, `batches`: the rest of the state of a run.
 """

@@ -1,4 +1,4 @@
-"""Arguments of ``fit()`` that Keras passes over when its data is one of milepost's, which are refused before training."""
+"""Checks for arguments of ``fit()`` that Keras would ignore with data from `resumable`. They raise an error before training."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from milepost.errors import UnsupportedError
 
 
 def refuse_arguments(given: Mapping[str, Any], is_shuffled: bool) -> None:
-    """Refuses what has no effect beside wrapped data.
+    """Raises an error for arguments that have no effect with wrapped data.
 
     Args:
-        given: What ``fit()`` was given.
+        given: The arguments of ``fit()``.
         is_shuffled: Whether the wrapped data is shuffled by `resumable`.
 
     Raises:
@@ -40,14 +40,14 @@ def refuse_arguments(given: Mapping[str, Any], is_shuffled: bool) -> None:
 
 
 def refuse_other_data(given: Mapping[str, Any], returned: Any) -> None:
-    """Refuses data that is not what `resumable` returned last.
+    """Raises an error for data other than that from the last call of `resumable`.
 
     Args:
-        given: What ``fit()`` was given.
-        returned: What `resumable` returned, or None if it was not called.
+        given: The arguments of ``fit()``.
+        returned: The data from `resumable`, or None if it was not called.
 
     Raises:
-        UnsupportedError: It is other data, or what another callback's `resumable` returned.
+        UnsupportedError: It is other data, or data from `resumable` of another callback.
     """
     if "x" not in given or given["x"] is returned:
         return

@@ -1,7 +1,6 @@
-"""Keras' ``SwapEMAWeights`` at the end of the last epoch, where it throws away the weights that training would go on with.
+"""Keras' ``SwapEMAWeights`` at the end of the last epoch, where it discards the weights that further training needs.
 
-It does so because ``fit()`` then puts the averages into the model. A run may have more epochs later, so what is saved is
-the state before that.
+There it puts the averages into the model. A run may have more epochs later, so the state before that is saved.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 
 class AveragedWeights:
-    """The callbacks of this kind in a run, which swap at the end of epochs.
+    """The callbacks of a run that swap weights at the end of epochs.
 
     Args:
         callbacks: All callbacks.
@@ -26,21 +25,21 @@ class AveragedWeights:
         self._held: list[tuple[Any, Any]] = []
 
     def hold(self, epoch: int, epochs: int) -> None:
-        """Lets the weights survive the end of this epoch if it is the last one, until `let_go`."""
+        """Keeps the weights at the end of this epoch, if it is the last one, until `let_go`."""
         if epoch == epochs - 1:
             self._held = [(each, each.params) for each in self._found]
             for each in self._found:
                 each.params = {**each.params, "epochs": epochs + 1}
 
     def let_go(self) -> None:
-        """Does what the callbacks would have done at the end of the last epoch."""
+        """Performs what the callbacks would have done at the end of the last epoch."""
         held, self._held = self._held, []
         for each, params in held:
             each.params = params
             each._finalize_ema_values()
 
     def finish(self) -> None:
-        """Does the same for a run that was restored and has no epoch left."""
+        """Does the same for a restored run that has no epoch left."""
         for each in self._found:
             if each._ema_weights_in_model:
                 each._finalize_ema_values()

@@ -1,4 +1,4 @@
-"""Batches: nested dicts, lists and tuples of arrays, in which None is nothing."""
+"""Batches: nested dicts, lists and tuples of arrays. None in them is ignored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.coding.crc32c import crc32c
 
 
 def leaves(data: Any) -> Iterator[Any]:
-    """Everything in nested dicts, lists and tuples but None."""
+    """All values in nested dicts, lists and tuples except None."""
     if isinstance(data, dict):
         for name in data:
             yield from leaves(data[name])
@@ -23,7 +23,7 @@ def leaves(data: Any) -> Iterator[Any]:
 
 
 def map_leaves(function: Callable[[Any], Any], data: Any) -> Any:
-    """The same nested dicts, lists and tuples with ``function`` of everything in them but None."""
+    """The same nested dicts, lists and tuples with ``function`` applied to all values except None."""
     if isinstance(data, dict):
         return {name: map_leaves(function, each) for name, each in data.items()}
     if isinstance(data, (list, tuple)):

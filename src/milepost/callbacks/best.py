@@ -16,10 +16,10 @@ class Best:
 
     Args:
         monitor: Name of the metric in the logs of an epoch, such as ``"val_loss"``.
-        mode: ``"min"``, ``"max"``, or ``"auto"``, which asks the metric and then its name.
+        mode: ``"min"``, ``"max"``, or ``"auto"``, which decides by the metric and then by its name.
 
     Raises:
-        ValueError: Another mode.
+        ValueError: The mode is unknown.
 
     Example:
         >>> best = Best("val_accuracy", "auto")
@@ -35,14 +35,15 @@ class Best:
         self.value: float | None = None
 
     def is_improved_by(self, logs: dict[str, Any], metrics: Iterable[Any] = ()) -> bool:
-        """Whether an epoch's logs have a better value, which is remembered then.
+        """Whether the logs of an epoch have a better value. If so, it is remembered.
 
         Args:
-            logs: What the epoch's metrics came to.
-            metrics: The model's metrics, some of which know in which direction they are better.
+            logs: The values of metrics in this epoch.
+            metrics: The metrics of the model. Some of them define whether higher or lower is better.
 
         Raises:
-            UnsupportedError: The metric is not in the logs, or its mode cannot be told from its name.
+            UnsupportedError: The metric is not in the logs, or its name does not tell whether higher or lower is
+                better.
         """
         if self.monitor not in logs:
             raise UnsupportedError(
@@ -53,7 +54,7 @@ class Best:
             )
         value = float(logs[self.monitor])
         up = self.is_up(metrics)
-        if value != value:  # NaN is no better than anything
+        if value != value:  # NaN is never better
             return False
         if self.value is None or (value > self.value if up else value < self.value):
             self.value = value
@@ -61,13 +62,13 @@ class Best:
         return False
 
     def is_up(self, metrics: Iterable[Any]) -> bool:
-        """Whether more is better.
+        """Whether a higher value is better.
 
         Args:
-            metrics: The model's metrics.
+            metrics: The metrics of the model.
 
         Raises:
-            UnsupportedError: It cannot be told from the metric's name.
+            UnsupportedError: The name of the metric does not tell.
         """
         if self.mode != "auto":
             return self.mode == "max"

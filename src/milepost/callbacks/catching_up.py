@@ -1,8 +1,7 @@
-"""Counting through the steps of an epoch that were trained before the run was interrupted.
+"""Counting through the steps of an epoch that were trained before the interruption.
 
-For each of these steps, a function that trains nothing stands in the place of the model's train function. It is put there
-right before the step and takes itself away when it is called, so that a ``fit()`` that ends with an exception leaves the
-model as it was.
+In each of these steps, a function that trains nothing replaces the train function of the model. It is set right before
+the step and removes itself when it is called. So a ``fit()`` that ends with an exception leaves the model unchanged.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ class CatchingUp:
     """The steps that are not trained again.
 
     Args:
-        path: The checkpoint in which they were saved.
-        steps: How many there are.
-        end: The batch that Keras counts as the last of them, plus one.
-        logs: What Keras gave to callbacks at the last of them.
+        path: The checkpoint of the run.
+        steps: The number of these steps.
+        end: The index of the last batch of these steps, as Keras counts, plus one.
+        logs: The logs of the last of these steps.
     """
 
     def __init__(self, path: str, steps: int | None, end: int, logs: dict[str, Any]) -> None:
@@ -32,13 +31,13 @@ class CatchingUp:
         self._done = 0
 
     def is_over(self, end: int) -> bool:
-        """Takes note of a step, and says whether it was the last.
+        """Records a step, and returns whether it was the last.
 
         Args:
-            end: The batch that Keras counts as the last of this step, plus one.
+            end: The index of the last batch of this step, as Keras counts, plus one.
 
         Raises:
-            MismatchError: Steps have other numbers of batches than they had.
+            MismatchError: Steps have different numbers of batches than before.
         """
         self._done += 1
         # The first form of such checkpoints counts batches only.
@@ -59,8 +58,8 @@ class Counting:
 
     Args:
         model: The model.
-        logs: What it returns.
-        fit: The call of ``fit()`` that it is for. When another one calls it, it lets the model's own function train.
+        logs: The logs that it returns.
+        fit: The call of ``fit()`` for which it counts. In any other call, the train function of the model runs.
     """
 
     def __init__(self, model: Any, logs: dict[str, Any], fit: RunningFit) -> None:
@@ -80,6 +79,6 @@ class Counting:
 
 
 def remove_counting(model: Any) -> None:
-    """Gives a model its own train function back."""
+    """Restores the train function of a model."""
     while isinstance(getattr(model, "train_function", None), Counting):
         model.train_function = model.train_function.replaced

@@ -1,12 +1,13 @@
 """When a run of ``fit()`` is saved, and how it is resumed in another process.
 
-A run is saved in ``on_epoch_end`` or in ``on_train_batch_end``, and is resumed at the same point. To resume in the middle of an
-epoch, ``fit()`` counts through the batches that are already trained, without reading or training them. At the end of the last of
-them, everything is restored. Other callbacks get these batches again, so that those that count batches count correctly. All changes
-that they make to the model, the optimizer and themselves meanwhile are overwritten.
+A run is saved in ``on_epoch_end`` or in ``on_train_batch_end``, and is resumed at the same point. To resume in the
+middle of an epoch, ``fit()`` counts through the batches that are already trained, without reading or training them. At
+the end of the last of them, everything is restored. Other callbacks get these batches again, so that those that count
+batches count correctly. All changes that they make to the model, the optimizer and themselves meanwhile are
+overwritten.
 
-The callback always acts last, wherever it is in the list. So it saves what the others have done, and they do not undo what it
-restores.
+The callback always acts last, wherever it is in the list. So it saves what the others have done, and they do not undo
+what it restores.
 """
 
 from __future__ import annotations
@@ -101,25 +102,26 @@ class FitCheckpoints(SavedRun):
         How a saved position is restored depends on the data:
 
         - Arrays, and ``PyDataset`` or ``Sequence``: it is computed from ``seed``.
-        - Iterables and iterators with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``: they get
-          their saved state.
-        - A ``tf.data.Dataset``, and iterators that milepost tracks: their iterator is restored with the checkpoint. Later passes
-          over a dataset have the same order if its shuffles have seeds.
-        - A ``DataLoader`` of PyTorch, and other iterables: they are read again from the start of the pass, with the random state
-          of Python, NumPy and PyTorch of that time. The last batch is compared with the saved one.
+        - Iterables and iterators with ``get_state()`` and ``set_state()``, or ``state_dict()`` and
+          ``load_state_dict()``: they get their saved state.
+        - A ``tf.data.Dataset``, and iterators that milepost tracks: their iterator is restored with the checkpoint.
+          Later passes over a dataset have the same order if its shuffles have seeds.
+        - A ``DataLoader`` of PyTorch, and other iterables: they are read again from the start of the pass, with the
+          random state of Python, NumPy and PyTorch of that time. The last batch is compared with the saved one.
 
         Args:
             x: The data: arrays, dicts, lists or tuples of arrays, or an object that yields batches.
             y: The targets. Only with arrays.
             sample_weight: The weight of each row. Only with arrays.
             batch_size: The number of rows in a batch. It has no effect on data that yields batches.
-            shuffle: Whether to shuffle the rows of arrays, or the batches of a ``PyDataset``, in each pass. It has no effect on
-                other data.
+            shuffle: Whether to shuffle the rows of arrays, or the batches of a ``PyDataset``, in each pass. It has no
+                effect on other data.
             seed: The seed of the shuffling; by default each run has a new one. It is saved.
             class_weight: The weight of each class. It becomes a sample weight, as in ``fit()``.
 
         Returns:
-            The data for ``fit()``. Do not pass ``y``, ``batch_size``, ``class_weight`` or similar arguments to ``fit()`` with it.
+            The data for ``fit()``. Do not pass ``y``, ``batch_size``, ``class_weight`` or similar arguments to
+            ``fit()`` with it.
 
         Raises:
             UnsupportedError: The data cannot return to a saved position. Generators, for example, cannot.

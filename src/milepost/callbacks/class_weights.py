@@ -1,6 +1,6 @@
-"""Weights of classes as weights of rows, as Keras makes them of ``fit(class_weight=...)``.
+"""Class weights as sample weights, as in ``fit(class_weight=...)``.
 
-Targets are numbers of classes, one in a row, or one-hot, or probabilities; a class without a weight has weight 1.
+Targets are class numbers, one in each row, or one-hot vectors, or probabilities. A class without a weight has weight 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milepost.errors import UnsupportedError
 def with_class_weights(
     batch: Sequence[Any], class_weight: Mapping[int, float], floatx: str
 ) -> tuple[Any, Any, np.ndarray[Any, Any]]:
-    """``(x, y, sample_weight)`` of ``(x, y)``.
+    """Makes ``(x, y, sample_weight)`` from ``(x, y)``.
 
     Raises:
         UnsupportedError: There are no targets, several, or sample weights already.

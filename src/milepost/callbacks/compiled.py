@@ -1,7 +1,7 @@
-"""What the model was compiled with when its run began, so that a program that has changed since is not overruled in silence.
+"""The settings with which a model was compiled when its run began, so that a changed program is not silently overruled.
 
-A run saves and restores the learning rate, because other callbacks change it. So the rate that the program compiled is
-saved beside it: where that is another one at the next ``fit()``, either may be meant, and the user has to say which.
+A run saves and restores the learning rate, because other callbacks change it. The rate that the program compiled is
+saved too. If that is different at the next ``fit()``, the user must choose one of the two.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _left: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionar
 
 
 def compiled(model: Any) -> dict[str, Any]:
-    """What a model is compiled with, as plain data: ``optimizer``, ``rates``, and ``trainable``.
+    """The settings with which a model is compiled, as plain data: ``optimizer``, ``rates`` and ``trainable``.
 
-    ``rates`` are the settings of the optimizer that are saved with it; ``trainable`` the shapes of the variables that are
-    trained, or None if there are none yet.
+    ``rates`` are the saved settings of the optimizer. ``trainable`` are the shapes of the trainable variables, or None
+    if there are none yet.
     """
     optimizer = getattr(model, "optimizer", None)
     shapes = None
@@ -35,7 +35,7 @@ def compiled(model: Any) -> dict[str, Any]:
 
 
 def note_rates(model: Any) -> None:
-    """Takes note of what callbacks have made of an optimizer's settings, to tell it from what the program does later."""
+    """Records the settings of an optimizer after callbacks have changed them, to detect later changes by the program."""
     if getattr(model, "optimizer", None) is not None:
         _left[model.optimizer] = _rates(model.optimizer)
 
@@ -48,21 +48,21 @@ def rates_to_take(
     choice: str | None,
     path: str,
 ) -> dict[str, Any] | None:
-    """Compares what a program has compiled with what a run was compiled with.
+    """Compares the settings of a program with those of its run.
 
     Args:
-        saved: What `compiled` returned when the run began.
+        saved: The result of `compiled` when the run began.
         rates_now: The settings at the last save.
-        program: What `compiled` returned before this ``fit()``.
+        program: The result of `compiled` before this ``fit()``.
         optimizer: The optimizer.
-        choice: What to do about another learning rate: ``"program"``, ``"saved"``, or None to refuse it.
+        choice: Which learning rate to use if they differ: ``"program"`` or ``"saved"``; None raises an error.
         path: The checkpoint.
 
     Returns:
-        The settings to be taken in place of the saved ones, or None.
+        The settings to use instead of the saved ones, or None.
 
     Raises:
-        MismatchError: They differ.
+        MismatchError: The settings differ.
     """
     must_train_the_same(saved, program, path)
     rates = program["rates"]
@@ -84,7 +84,7 @@ def rates_to_take(
 
 
 def must_train_the_same(saved: Mapping[str, Any], program: Mapping[str, Any], path: str) -> None:
-    """Refuses another optimizer or other variables than a run has trained so far.
+    """Raises an error if the optimizer or the trainable variables are not those of the run.
 
     Raises:
         MismatchError: They differ.
@@ -102,7 +102,7 @@ def must_train_the_same(saved: Mapping[str, Any], program: Mapping[str, Any], pa
 
 
 def set_rates(optimizer: Any, rates: Mapping[str, Any]) -> None:
-    """Gives an optimizer settings; schedules are what the program makes them anyway."""
+    """Sets the settings of an optimizer. Schedules stay those of the program."""
     target = getattr(optimizer, "inner_optimizer", optimizer)
     for name, value in rates.items():
         if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What a run of ``fit()`` consists of beside objects: logs, history, random state, the place in the data."""
+"""The part of a run of ``fit()`` that is saved as plain data: logs, history, random state, the position in the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milepost.graph import PythonState, Variable
 
 
 class Facts(PythonState):
-    """These things as plain data, saved as one text."""
+    """This part of a run, saved as one text."""
 
     def __init__(self) -> None:
         self.now: dict[str, Any] = {}
@@ -26,7 +26,7 @@ class Facts(PythonState):
 
 
 def facts_in(path: str, options: CheckpointOptions) -> tuple[dict[str, Any], int]:
-    """What a checkpoint says of its run, and the epoch at which it was saved; nothing else is restored."""
+    """The facts in a checkpoint, and the epoch at which it was saved. Nothing else is restored."""
     facts, epoch = Facts(), Variable(np.int64(0))
     Checkpoint(fit=facts, epoch=epoch).read(path, options).expect_partial()
     return facts.now, int(epoch)

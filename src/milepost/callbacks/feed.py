@@ -1,7 +1,7 @@
-"""`Feed`: hands batches to ``fit()``, and knows where in the data those that were trained on end.
+"""`Feed`: passes batches to ``fit()``, and knows the position after the last trained batch.
 
-Trainers may read ahead of what they train on. While they do, the place after each batch is noted before the next one is
-read; while they do not, nothing is noted, and saving asks the source.
+A trainer may read batches ahead. In that case the position after each batch is recorded before the next one is read.
+Otherwise nothing is recorded, and a save asks the source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PLACEHOLDER: Final = None
 
 
 class Data(Protocol):
-    """What a run reads: a `Feed`, or a ``tf.data.Dataset`` that is observed."""
+    """The data of a run: a `Feed`, or an observed ``tf.data.Dataset``."""
 
     @property
     def is_read(self) -> bool:
@@ -26,52 +26,52 @@ class Data(Protocol):
         ...
 
     def start(self, steps: int | None) -> None:
-        """Begins a call of ``fit()`` whose epochs have so many batches, if that is known."""
+        """Begins a call of ``fit()`` whose epochs have this number of batches, if it is known."""
         ...
 
     def begin_epoch(self) -> None:
-        """Takes note that an epoch begins."""
+        """Records that an epoch begins."""
         ...
 
     def rewind(self) -> None:
-        """Goes to the beginning; what was read to find out about shapes is forgotten."""
+        """Returns to the beginning, if batches were read only to find their shapes."""
         ...
 
     def check(self, place: dict[str, Any]) -> None:
-        """Sees whether a place can be one in this data. Changes nothing.
+        """Checks that a position fits this data. Changes nothing.
 
         Raises:
-            MismatchError: It is one in other data.
+            MismatchError: It is a position in different data.
         """
         ...
 
     def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
-        """Goes to a place that `place` returned, from where the trainer's next iterator reads on.
+        """Returns to a position from `place`. The next iterator of the trainer reads on from there.
 
         Args:
-            place: The place.
-            skipped: How many steps of the trainer come before it reads on.
-            attach: Gives an object its saved state, for data whose state is in the checkpoint itself.
+            place: The position.
+            skipped: The number of steps that the trainer skips before it reads on.
+            attach: Restores the state of an object, for data whose state is in the checkpoint itself.
         """
         ...
 
     def caught_up(self) -> None:
-        """Takes note that all skipped steps are over; what was trained is not to be trained again."""
+        """Records that all skipped steps are over."""
         ...
 
     def trained(self, batches: int) -> int:
-        """Takes note that the trainer is done with so many more batches.
+        """Records that the trainer has trained more batches.
 
         Args:
-            batches: How many, or more than that where the data came to its end.
+            batches: Their number; it may be too large at the end of the data.
 
         Returns:
-            How many there were.
+            Their actual number.
         """
         ...
 
     def place(self) -> dict[str, Any]:
-        """The place after the last batch that was trained on, as plain data.
+        """The position after the last trained batch, as plain data.
 
         Raises:
             UnsupportedError: It is not known.
@@ -79,16 +79,16 @@ class Data(Protocol):
         ...
 
     def tracked(self) -> Any:
-        """An object to be saved with the checkpoint, or None."""
+        """The object to save with the checkpoint, or None."""
         ...
 
     def stand_in(self) -> Any:
-        """An object like `tracked` that may be restored at any time, or None."""
+        """An object like `tracked` that can be restored at any time, or None."""
         ...
 
 
 def other_kind(expected: str, found: str) -> MismatchError:
-    """The error for a place in another kind of data."""
+    """The error for a position in a different kind of data."""
     return MismatchError(
         "the data is of a different kind than when this checkpoint was saved",
         key="data",
@@ -99,15 +99,15 @@ def other_kind(expected: str, found: str) -> MismatchError:
 
 
 class Feed:
-    """One run's way through a source.
+    """The batches of one run from a source.
 
-    Epochs are passes, unless ``fit()`` is told how many steps an epoch has: then passes go on from one epoch to the next.
+    Each epoch is a pass, unless ``fit()`` gets a number of steps per epoch. Then a pass continues in the next epoch.
 
     Args:
-        source: Where batches come from.
-        placeholders: Whether the trainer reads batches for steps that it was told to pass over.
-        one_iterator: Whether the trainer reads all epochs from one iterator where they have another number of steps than
-            passes have, and ends the run with it.
+        source: The source of the batches.
+        placeholders: Whether the trainer reads batches for steps that it skips.
+        one_iterator: Whether the trainer reads all epochs from one iterator if epochs and passes differ in length, and
+            ends the run at the end of that iterator.
     """
 
     def __init__(self, source: Source, placeholders: bool = False, one_iterator: bool = False) -> None:
@@ -127,7 +127,7 @@ class Feed:
 
     @property
     def length(self) -> int | None:
-        """Batches in a pass, if that is known."""
+        """The number of batches in a pass, if it is known."""
         return self.source.length
 
     def start(self, steps: int | None) -> None:
@@ -159,7 +159,7 @@ class Feed:
             self.source.load(place["source"], place["pass"], place["index"], True, attach)
 
     def __iter__(self) -> Iterator[Any]:
-        """An iterator for the trainer: the rest of the pass where it resumes, then whole passes."""
+        """An iterator for the trainer: the rest of a resumed pass, then whole passes."""
         if self._has_placeholders:
             for _ in range(self._skipped):
                 yield PLACEHOLDER
@@ -232,11 +232,11 @@ class Feed:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether a pass goes on in the next epoch."""
+        """Whether a pass continues in the next epoch."""
         return self._steps is not None and self._steps != self.length and not self.source.is_stream
 
     def _is_begun(self) -> bool:
-        """Goes to where the trainer's new iterator begins; false if it has nothing to give in this epoch."""
+        """Goes to the start of a new iterator of the trainer. Returns whether it has batches in this epoch."""
         place, self._pending = self._pending, None
         if place is not None:
             self._number, self._index, self._ended = place["pass"], place["index"], place["ended"]
@@ -262,10 +262,10 @@ class Feed:
         self.source.begin(self._number)
 
     def _next(self) -> Any:
-        """The next batch of this pass, or of the next one where that is to be read by the same iterator.
+        """The next batch of this pass, or of the next pass if the same iterator reads it.
 
         Raises:
-            StopIteration: There is none for the trainer's iterator.
+            StopIteration: The iterator of the trainer has no more batches.
         """
         if self._ahead is not None:
             (batch, _), self._ahead = self._ahead, None

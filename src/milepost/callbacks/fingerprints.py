@@ -1,7 +1,7 @@
-"""Whether plain data has changed, told without keeping a copy of it.
+"""Detects changes of plain data without a copy of it.
 
-Fingerprints are compared within one process only. Of an array of more than `_LONG` bytes, `_SAMPLES` elements at even
-distances are looked at: reordering it is seen, a change of few elements may not be.
+Fingerprints are compared only within one process. Of an array of more than `_LONG` bytes, `_SAMPLES` evenly spaced
+elements are used. So a new order is detected, but a change of a few elements may not be.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SAMPLES: Final = 1 << 18
 
 
 def is_plain(value: Any) -> bool:
-    """Whether it consists of numbers, text, bytes, None, arrays and CPU tensors, in lists, tuples, dicts, sets and deques."""
+    """Whether a value consists of numbers, text, bytes, None, arrays and CPU tensors, in lists, tuples, dicts, sets and deques."""
     kind = type(value)
     if kind in _SCALARS or isinstance(value, np.generic):
         return True
@@ -32,7 +32,7 @@ def is_plain(value: Any) -> bool:
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """An array, or a tensor of PyTorch or JAX in the memory of the CPU, as an array; None for anything else."""
+    """An array, or a tensor of PyTorch or JAX in CPU memory, as an array. None for anything else."""
     if isinstance(value, np.ndarray):
         return value
     torch = sys.modules.get("torch")
@@ -48,7 +48,7 @@ def as_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def fingerprint(value: Any) -> Any:
-    """Something that is equal for equal plain data, and else hardly ever."""
+    """A value that is equal for equal plain data, and almost never for other data."""
     kind = type(value)
     if kind is float:
         return kind, repr(value)
@@ -70,7 +70,7 @@ def fingerprint(value: Any) -> Any:
 
 
 def array_fingerprint(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], int]:
-    """Type, shape and a checksum of an array; the same in every process, but for arrays of objects other than text."""
+    """Type, shape and a checksum of an array: the same in every process, except for arrays of objects other than text."""
     if array.nbytes > _LONG:
         array_read = array.reshape(-1) if array.flags.c_contiguous else array[:: max(1, len(array) // 4096)].reshape(-1)
         array_read = array_read[:: max(1, array_read.size // _SAMPLES) | 1]
@@ -82,7 +82,7 @@ def array_fingerprint(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...]
 
 
 def size_of(value: Any) -> int:
-    """About how many bytes plain data takes."""
+    """The approximate size of plain data in bytes."""
     if isinstance(value, dict):
         return sum(size_of(name) + size_of(each) for name, each in value.items())
     if isinstance(value, (list, tuple, set, frozenset, deque)):

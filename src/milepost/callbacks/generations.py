@@ -1,4 +1,4 @@
-"""What differs between the generations of Keras, as methods that `keras3` and `keras2` define."""
+"""The differences between Keras 2 and 3, as methods that `keras2` and `keras3` define."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milepost.callbacks.running import RunningFit
 
 
 class Generation:
-    """A callback of one generation of Keras, as far as this package asks more of it than Keras does."""
+    """The methods of a callback of Keras 2 or 3 that this package needs beside those of Keras."""
 
     model: Any
     params: Any
@@ -22,7 +22,7 @@ class Generation:
         raise NotImplementedError
 
     def _readable(self, data: Any) -> Any:
-        """What the trainer takes for a feed or a dataset."""
+        """A feed or dataset in the form that the trainer reads."""
         raise NotImplementedError
 
     def _without_effect(self) -> Any:
@@ -30,7 +30,7 @@ class Generation:
         raise NotImplementedError
 
     def _continue_at_epoch(self, epoch: int) -> None:
-        """Makes ``fit()`` begin with this epoch, once."""
+        """Makes the next ``fit()`` start at this epoch."""
         raise NotImplementedError
 
     def _leave_epoch_to_fit(self) -> None:
@@ -38,22 +38,22 @@ class Generation:
         raise NotImplementedError
 
     def _other_objects(self) -> dict[str, Any]:
-        """What is to be saved beside model and optimizer."""
+        """The objects to save beside model and optimizer."""
         return {}
 
     def _build_optimizer(self) -> None:
-        """Lets the optimizer make what it has for each variable, which other callbacks may ask for before the first step."""
+        """Lets the optimizer make its state for each variable, which other callbacks may use before the first step."""
 
     def _make_everything(self) -> bool:
-        """Lets the model make what it makes in the first step, where milepost cannot give it values later.
+        """Lets the model make what it would make in the first step, because its values cannot be restored later.
 
         Returns:
-            Whether it has trained a step for that, so that its state is to be restored once more.
+            Whether it has trained a step for that, so that its state must be restored once more.
         """
         return False
 
     def _after_step(self) -> None:
-        """Called after each step that was trained."""
+        """Called after each trained step."""
 
     def _after_restoring_between_steps(self) -> None:
         """Called after a restore in the middle of an epoch, maybe of its last step."""
@@ -62,21 +62,21 @@ class Generation:
         """Called after the steps of an epoch."""
 
     def _place_of_trainer(self) -> dict[str, Any] | None:
-        """What the trainer knows of its place in the data, between epochs, as plain data."""
+        """The trainer's own position in the data between epochs, as plain data."""
         return None
 
     def _set_place_of_trainer(self, place: dict[str, Any]) -> None:
-        """Makes the trainer know what `_place_of_trainer` returned."""
+        """Sets the position that `_place_of_trainer` returned."""
 
     def _batches_in_step(self, counted: int) -> int:
-        """How many batches the step had that just ended, of data that is not wrapped.
+        """The number of batches in the step that just ended, for data that is not wrapped.
 
         Args:
-            counted: How many Keras counts, which may be more than there were.
+            counted: The number that Keras counts, which may be too large.
         """
         return counted
 
     def _is_last_step(self, end: int) -> bool:
-        """Whether the epoch has no step after the one that ends before batch ``end``; false where that is not known."""
+        """Whether the step that ends before batch ``end`` is the last of the epoch. False if that is not known."""
         steps = (self.params or {}).get("steps")
         return bool(steps and end >= steps)

@@ -1,4 +1,4 @@
-"""The history of a run: what ``fit()`` returns, of all epochs in all processes."""
+"""The history of a run, which ``fit()`` returns: all epochs of all processes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def history_of(model: Any, finished: tuple[int, dict[str, Any]] | None) -> dict[
     """The history of a model, as plain data.
 
     Args:
-        model: The model that is being trained.
-        finished: The epoch that is over, and its logs, which Keras' own callback may not have noted yet.
+        model: The model that is trained.
+        finished: The epoch that has ended, and its logs, which Keras' own callback may not have recorded yet.
     """
     history = model.history
     epochs = list(history.epoch)
@@ -25,7 +25,7 @@ def history_of(model: Any, finished: tuple[int, dict[str, Any]] | None) -> dict[
 
 
 def give_back_history(model: Any, saved: dict[str, Any]) -> None:
-    """Puts back what `history_of` returned."""
+    """Restores the history that `history_of` returned."""
     history = model.history
     history.epoch[:] = saved["epochs"]
     history.history.clear()
@@ -33,7 +33,7 @@ def give_back_history(model: Any, saved: dict[str, Any]) -> None:
 
 
 def number(value: Any) -> Any:
-    """A logged value as a number of Python, which is written without loss."""
+    """A logged value as a number of Python, which JSON keeps exactly."""
     if isinstance(value, dict):
         return {name: number(each) for name, each in value.items()}
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""Sources whose batches are made by number: arrays, and Keras' own classes of data."""
+"""Sources whose batches are made by index: arrays, and the data classes of Keras."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES: Final = {
 
 
 class IndexedSource(Source):
-    """Batches that are made by number, in the order of the numbers or in one that follows from a seed."""
+    """Batches that are made by index, in the order of the indices or in an order determined by a seed."""
 
     def __init__(self, length: int, shuffle: bool, seed: int | None) -> None:
         self.length = length
@@ -70,7 +70,7 @@ class IndexedSource(Source):
             )
 
     def _facts(self) -> dict[str, Any]:
-        """What must not change, by the keys of `_NAMES`."""
+        """The facts that must not change, by the keys of `_NAMES`."""
         return {"length": self.length, "shuffle": self._shuffle}
 
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
@@ -78,20 +78,20 @@ class IndexedSource(Source):
         self._number, self._index = number, index
 
     def order(self, number: int, count: int) -> np.ndarray[Any, Any]:
-        """The order of ``count`` things in a pass."""
+        """The order of ``count`` batches or rows in a pass."""
         if not self._shuffle:
             return np.arange(count)
         return np.random.Generator(np.random.Philox([self._seed, number])).permutation(count)
 
 
 class ArraySource(IndexedSource):
-    """Rows of arrays, shuffled anew in each pass unless told otherwise.
+    """Rows of arrays, shuffled in each pass by default.
 
     Args:
         data: Arrays, and dicts, lists and tuples of them, of the same length; None is nothing.
-        batch_size: Rows in a batch; the last of a pass may have fewer.
+        batch_size: The number of rows in a batch; the last batch of a pass may have fewer.
         shuffle: Whether to shuffle rows.
-        seed: Of the shuffling; None draws one, which is saved.
+        seed: The seed of the shuffling. With None, one is drawn and saved.
     """
 
     def __init__(self, data: Any, batch_size: int, shuffle: bool, seed: int | None) -> None:
@@ -123,7 +123,7 @@ class ArraySource(IndexedSource):
 
 
 class SequenceSource(IndexedSource):
-    """A ``keras.utils.PyDataset`` or ``Sequence``, whose batches are made one after the other by their numbers."""
+    """A ``keras.utils.PyDataset`` or ``Sequence``. Its batches are made one after the other, by index."""
 
     def __init__(self, dataset: Any, shuffle: bool, seed: int | None) -> None:
         length = dataset.num_batches if hasattr(dataset, "num_batches") else len(dataset)

@@ -1,4 +1,4 @@
-"""Sources that are read one batch after the other: by their own state, as objects of the graph, or once more."""
+"""Sources that are read one batch after the other, and return to a position by their state, as tracked objects, or by reading again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class StatefulSource(Source):
         self._iterator = None
 
     def _first(self) -> Any:
-        """The first batch of a pass, where the iterator for it was at its end: it was that of the pass before."""
+        """The first batch of a pass if its iterator is empty because it is that of the previous pass."""
         forget_start(self._data)
         self._iterator = iter(self._data)
         batch = next(self._iterator, _END)
@@ -89,10 +89,10 @@ class StatefulSource(Source):
 
 
 class LoaderSource(StatefulSource):
-    """A loader of torchdata that saves where it is, and whose data set and samplers may change beside that.
+    """A loader of torchdata, which saves its position, with a data set and samplers that may have state of their own.
 
-    These are put into the state of the beginning of the pass before the loader is restored, since it may read the pass
-    again up to the place, and into the state of the place after that.
+    Data set and samplers get their state at the start of the pass before the loader is restored, because the loader may
+    read the pass again up to the position. Then they get their state at the position.
     """
 
     def __init__(self, data: Any, own: tuple[Callable[[], Any], Callable[[Any], Any]]) -> None:
@@ -123,13 +123,14 @@ class LoaderSource(StatefulSource):
 
 
 class Iterators:
-    """The iterators of a data set, counted: in which order a shuffle gives its elements depends on how many there were.
+    """The iterators of a data set and their number, on which the order of shuffles depends.
 
-    A restored iterator comes from a copy, because restoring it moves the shuffles of the data set that made it on.
+    A restored iterator comes from a copy of the data set, because a restore advances the shuffles of the data set that
+    made it.
 
     Args:
         data: The data set.
-        copy: Another one like it that was never read, if one can be made.
+        copy: A copy of it that was never read, if one can be made.
     """
 
     def __init__(self, data: Any, copy: Any = None) -> None:
@@ -139,18 +140,18 @@ class Iterators:
         self.current: Iterator[Any] | None = None
 
     def new(self) -> Iterator[Any]:
-        """Makes the next one."""
+        """Makes the next iterator."""
         self.made += 1
         self.current = iter(self._data)
         return self.current
 
     def again(self, begin: Callable[[Any], None]) -> None:
-        """Begins the next one in the place of the last, which the trainer holds."""
+        """Restarts the present iterator, which the trainer holds, as the next one."""
         self.made += 1
         begin(self.current)
 
     def restored(self, number: int, attach: Attach | None) -> Iterator[Any] | None:
-        """Stands where ``number`` iterators have been made, the last of which is restored unless it was at its end."""
+        """Returns to the state after ``number`` iterators. The last of them is restored unless it has ended."""
         while self.made < number:
             self.new()
         if attach is not None:
@@ -159,12 +160,12 @@ class Iterators:
         return self.current
 
     def stand_in(self) -> Iterator[Any]:
-        """An iterator that nobody reads."""
+        """An iterator that is never read."""
         return iter(self._copy)
 
 
 class TrackedSource(Source):
-    """An iterator that milepost saves as part of the object graph, or data whose iterators are such."""
+    """An iterator that milepost tracks, or data with such iterators."""
 
     def __init__(self, data: Any, copy: Any = None) -> None:
         self.length = _length(data)
@@ -201,10 +202,10 @@ class TrackedSource(Source):
 
 
 class ReplayedSource(Source):
-    """An iterable that gives the same batches again when it is read again from the same state.
+    """An iterable that returns the same batches when it is read again from the same state.
 
-    That is the random state of the program, and what the iterable holds itself; both are kept as they were at the
-    beginning of each pass. Where iterators of the iterable have state, they are given it, and nothing is read again.
+    The state is the random state of the program and the state in the iterable itself, both at the start of the pass. If
+    the iterators of the iterable have state, they get it, and nothing is read again.
     """
 
     def __init__(self, data: Any, own: OwnState) -> None:
@@ -270,7 +271,7 @@ class ReplayedSource(Source):
         self._iterator = iter(self._data)
 
     def _position(self) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
-        """How the state of the iterator is got and set, if it has any."""
+        """The functions that get and set the state of the iterator, if it has any."""
         return None if self._iterator is None or is_loader(self._data) else state_of(self._iterator)
 
     def _read_again(self, index: int, last: int | None) -> None:
@@ -297,7 +298,7 @@ def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
     """The source for data that is not arrays.
 
     Raises:
-        UnsupportedError: No place in it can be found again.
+        UnsupportedError: The data cannot return to a saved position.
     """
     if hasattr(data, "on_epoch_end") and hasattr(data, "__getitem__"):
         return SequenceSource(data, shuffle, seed)

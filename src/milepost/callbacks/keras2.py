@@ -1,4 +1,4 @@
-"""The callback for Keras 2, be it ``tf_keras`` or the ``keras`` of TensorFlow 2.15 and before."""
+"""The callback for Keras 2: ``tf_keras``, or the ``keras`` of TensorFlow 2.15 and before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milepost.errors import warn
 
 
 class FirstCounters(FirstEpoch):
-    """What Keras 2 asks for the epoch and the batch to begin with."""
+    """The object that Keras 2 asks for the first epoch and batch."""
 
     def __init__(self, model: Any, epoch: int, fit: RunningFit) -> None:
         super().__init__(model, epoch, fit)
@@ -30,7 +30,7 @@ class FirstCounters(FirstEpoch):
         return (self._epoch if self._fit.is_called_from_it(asking) else initial_epoch), 0
 
     def remove(self) -> None:
-        """Gives the model back what it had in this place."""
+        """Restores the original attribute of the model."""
         self._model._training_state = self.replaced
 
 
@@ -49,7 +49,7 @@ def _warn_of_stateful_random_numbers(model: Any) -> None:
 
 
 def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
-    """`FitCheckpoints` under the trainer of a Keras 2 package."""
+    """`FitCheckpoints` for the trainer of a Keras 2 package."""
 
     class Keras2Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         def _trainer(self) -> Trainer:

@@ -17,10 +17,10 @@ from milepost.callbacks.running import FirstEpoch
 
 
 class PassLength(int):
-    """How many batches a pass has, which asks the feed whether so many were read.
+    """The number of batches in a pass, which checks with the feed whether that many were read.
 
-    Keras counts batches from where ``fit()`` began, to see where a pass ends within an epoch or between two. That may be in
-    the middle of a pass, and steps beyond its end would fail.
+    To find the end of a pass, Keras counts batches from the start of ``fit()``. But ``fit()`` may start in the middle
+    of a pass, and steps after the end of the pass would fail.
     """
 
     _feed: Feed
@@ -81,7 +81,7 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
 
 
 class InitialEpoch(FirstEpoch):
-    """What Keras 3 asks whether there is an epoch to begin with, and then which."""
+    """The object that Keras 3 asks whether there is a first epoch, and which."""
 
     def __bool__(self) -> bool:
         self._model._initial_epoch = None
@@ -92,7 +92,7 @@ class InitialEpoch(FirstEpoch):
 
 
 class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc]
-    """`FitCheckpoints` under the trainers of Keras 3."""
+    """`FitCheckpoints` for the trainers of Keras 3."""
 
     def _trainer(self) -> Trainer:
         backend = keras.backend.backend()
@@ -170,7 +170,7 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         return at_end or super()._is_last_step(end)
 
     def _reader(self) -> Any:
-        """What reads the data for ``fit()``."""
+        """The object that reads the data for ``fit()``."""
         return self._running.reader
 
     def _other_objects(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which names the logs of an epoch will have, to find a misspelt ``monitor`` before anything is trained."""
+"""The names in the logs of epochs, to find a misspelt ``monitor`` before training."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _OWN_STEPS: Final = ("train_step", "compute_metrics", "get_metrics_result", "mak
 
 
 class Monitor:
-    """Sees to it that a metric to be monitored is one that there will be.
+    """Checks that the monitored metric will be in the logs.
 
     Args:
-        best: What is monitored, and which values are better.
+        best: The metric, and which values of it are better.
         model: The model.
-        given: What ``fit()`` was given.
-        others: The other callbacks, which may put values of their own into the logs of an epoch.
+        given: The arguments of ``fit()``.
+        others: The other callbacks, which may add values to the logs of an epoch.
     """
 
     def __init__(self, best: Best, model: Any, given: Mapping[str, Any], others: Iterable[Any]) -> None:
@@ -33,18 +33,18 @@ class Monitor:
         self._is_checked = False
 
     def check_before_training(self, metrics: Iterable[Any]) -> None:
-        """Refuses a name that no epoch will have, where the names are known already."""
+        """Raises an error for a name that will not be in the logs, if the names are already known."""
         names = _names_of_metrics(self._model)
         if names is not None:
             self._check(names, metrics, "nothing was trained")
 
     def check_after_step(self, logs: Mapping[str, Any] | None, metrics: Iterable[Any]) -> None:
-        """Does so after the first step, when they are known."""
+        """Does the same after the first step, when the names are known."""
         if not self._is_checked:
             self._check(list(logs or {}), metrics, "one step was trained, and nothing was saved")
 
     def is_improved_by(self, logs: dict[str, Any], metrics: Iterable[Any]) -> bool:
-        """Whether an epoch is the best so far. Epochs without validation have no value of it."""
+        """Whether an epoch is the best so far. Epochs without validation may not have the metric."""
         if self._best.monitor not in logs and self._best.monitor in (self._names or ()):
             return False
         return self._best.is_improved_by(logs, metrics)
@@ -79,7 +79,7 @@ class Monitor:
 
 
 def _names_of_metrics(model: Any) -> list[str] | None:
-    """The names under which a model's metrics are logged, or None if only training will tell."""
+    """The names under which the metrics of a model are logged, or None if they are known only after a step."""
     if any(_is_the_programs(model, name) for name in _OWN_STEPS):
         return None
     parts = [getattr(model, name, None) for name in ("_compile_metrics", "compiled_metrics", "compiled_loss")]
@@ -92,14 +92,14 @@ def _names_of_metrics(model: Any) -> list[str] | None:
 
 
 def _adds_to_logs(callback: Any) -> bool:
-    """Whether a callback may put values of its own into the logs of an epoch."""
+    """Whether a callback may add values to the logs of an epoch."""
     if type(callback).__name__ == "LambdaCallback":
         return "on_epoch_end" in vars(callback)
     return any(_is_the_programs(callback, name) for name in ("on_epoch_end", "on_test_end"))
 
 
 def _is_the_programs(instance: Any, name: str) -> bool:
-    """Whether the program has a method of its own in the place of one of Keras."""
+    """Whether the program overrides a method of Keras."""
     owner = next((base for base in type(instance).__mro__ if name in vars(base)), None)
     if name in getattr(instance, "__dict__", {}):
         return True

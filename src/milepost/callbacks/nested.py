@@ -1,4 +1,4 @@
-"""State of other people's objects as one text, in which arrays are too; see `milepost.plain_state.encoding`."""
+"""State of other objects as one text that includes arrays; see `milepost.plain_state.encoding`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def to_json(value: Any, key: str) -> str:
 
     Args:
         value: The state.
-        key: What to call it in errors.
+        key: The name of the state in errors.
 
     Raises:
-        UnsupportedError: There is something in it that is no plain data.
+        UnsupportedError: Something in the state is not plain data.
 
     Example:
         >>> from_json(to_json({"position": (3, b"ab")}, "reader"))
@@ -25,9 +25,9 @@ def to_json(value: Any, key: str) -> str:
 
 
 def from_json(text: str) -> Any:
-    """What `to_json` was given.
+    """The state from which `to_json` made a text.
 
     Raises:
-        CorruptCheckpointError: It is no such text.
+        CorruptCheckpointError: The text is not from `to_json`.
     """
     return from_text(text, {})

@@ -1,8 +1,8 @@
-"""The state of the other callbacks of a run: what they have counted and remembered.
+"""The state of the other callbacks of a run.
 
-A callback with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``, says itself what its
-state is. Of any other, those attributes are its state that have changed since training began, in this process or in an
-earlier one. So settings, such as a patience, are always those of the program.
+A callback with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``, defines its state
+itself. The state of any other consists of the attributes that have changed since training began, in this process or in
+an earlier one. So settings, such as a patience, are always those of the program.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _OWN: Final = frozenset({"model", "_model", "params", "validation_data"})
 
 _WITHOUT_STATE: Final[Mapping[str, str]] = {
     "History": "saved with the run by this callback",
-    "ProgbarLogger": "shows where training is, which Keras tells it at every step",
-    "BackupAndRestore": "has a backup of its own",
+    "ProgbarLogger": "shows the progress that Keras reports at every step",
+    "BackupAndRestore": "has its own backup",
     "Callback": "does nothing",
 }
 """Callbacks of Keras whose attributes are not saved, and why."""
@@ -50,10 +50,10 @@ _EXEMPT: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 class OtherCallbacks:
-    """The callbacks that a run has beside this one.
+    """The other callbacks of a run.
 
     Args:
-        callbacks: They, once training has begun for each of them.
+        callbacks: These callbacks, after training has begun for each of them.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
@@ -71,11 +71,11 @@ class OtherCallbacks:
 
     @property
     def names(self) -> list[str]:
-        """What they are called: by their class, numbered where there are several of one."""
+        """The names of the callbacks: their classes, with a number if there are several of one class."""
         return list(self._named)
 
     def state(self) -> dict[str, Any]:
-        """All their state, as plain data. Warns once of each attribute that has changed and cannot be saved."""
+        """The state of all callbacks, as plain data. Warns once of each attribute that has changed and cannot be saved."""
         found: dict[str, Any] = {}
         lost: list[str] = []
         for name, callback in self._named.items():
@@ -103,10 +103,10 @@ class OtherCallbacks:
         return found
 
     def put_back(self, saved: Mapping[str, Any]) -> None:
-        """Gives the callbacks the state that `state` returned.
+        """Restores the state that `state` returned.
 
         Raises:
-            MismatchError: One of them does not take it.
+            MismatchError: A callback rejects its state.
         """
         for name, each in saved.items():
             callback = self._named.get(name)
@@ -129,7 +129,7 @@ class OtherCallbacks:
                 ) from error
 
     def warn_of_differences(self, saved: Iterable[str]) -> None:
-        """Warns of callbacks that are new or gone."""
+        """Warns of callbacks that were added or removed."""
         before = list(saved)
         new = [name for name in self._named if name not in before]
         gone = [name for name in before if name not in self._named]
@@ -145,7 +145,7 @@ class OtherCallbacks:
             warn(f"the callbacks have changed since this run was saved: {'; '.join(told)}")
 
     def warn_of_new_files(self) -> None:
-        """Warns of callbacks that begin their file anew when a run is resumed."""
+        """Warns of callbacks that overwrite their file when a run is resumed."""
         if any(
             _is_keras(each) and type(each).__name__ == "CSVLogger" and not each.append for each in self._named.values()
         ):
@@ -153,7 +153,7 @@ class OtherCallbacks:
 
 
 class CallbackStates:
-    """What is saved of `OtherCallbacks`, as an object that a checkpoint saves."""
+    """The saved state of `OtherCallbacks`, as an object in the checkpoint."""
 
     def __init__(self) -> None:
         self.now: dict[str, Any] = {}
@@ -163,7 +163,7 @@ class CallbackStates:
         return self.now
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes note of a state."""
+        """Keeps a state until `put_back`."""
         self.now = state
 
 
@@ -189,7 +189,7 @@ def _look_at(callback: Any) -> Look:
 
 
 class _Same:
-    """A mark of something that can only be told to be the same object."""
+    """A mark for a value that can be compared only by identity."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -1,8 +1,8 @@
-"""`OwnState`: what changes in data while it is read, as plain data that can be put back.
+"""`OwnState`: the state of data that changes while it is read, as plain data that can be restored.
 
-A class that knows nothing of checkpoints counts its passes in an attribute, or draws from a generator of its own. So the
-values that data holds (`milepost.callbacks.reachable`) are compared with those that it held when the run began. What has
-changed is its state, and random generators always are.
+A class without methods for its state may count its passes in an attribute, or draw from its own generator. So the
+values in the data (`milepost.callbacks.reachable`) are compared with those at the start of the run. The state consists
+of the values that have changed, and of all random generators.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _REMEDY: Final = (
 
 
 class OwnState:
-    """What is held by data, and how it differs from what was held when this was made.
+    """The values in data, and their changes since this object was made.
 
     Args:
         data: The data, before anything was read from it.
-        trusted: Whether objects in it that have methods for their state are left out.
-        random_only: Whether random generators are all that counts.
+        trusted: Whether to leave out objects that have methods for their state.
+        random_only: Whether to include only random generators.
 
     Raises:
-        UnsupportedError: It holds an iterator, whose place nobody can tell.
+        UnsupportedError: The data holds an iterator, whose position cannot be saved.
     """
 
     def __init__(self, data: Any, trusted: bool = False, random_only: bool = False) -> None:
@@ -60,7 +60,7 @@ class OwnState:
                 )
 
     def now(self) -> dict[str, Any]:
-        """What has changed since this was made, and all random generators.
+        """The values that have changed since this object was made, and all random generators.
 
         Raises:
             UnsupportedError: Something has changed that cannot be saved.
@@ -81,7 +81,7 @@ class OwnState:
         return state
 
     def put(self, state: dict[str, Any]) -> None:
-        """Puts back what `now` returned; whatever it does not name becomes what it was when this was made."""
+        """Restores the result of `now`. All other values become those of the time when this object was made."""
         self.reset(keep=state.keys())
         for path, saved in state.items():
             reachable = self._reachable()
@@ -104,10 +104,10 @@ class OwnState:
                     put(value)
 
     def reset(self, keep: Any = ()) -> None:
-        """Puts back everything that has changed, but what is at the paths ``keep``.
+        """Undoes all changes, except at the paths ``keep``.
 
         Raises:
-            UnsupportedError: Something was changed that is too large to be kept twice.
+            UnsupportedError: A changed value is too large for a copy to have been kept.
         """
         for path, held in self._reachable().held.items():
             if path in keep or held.kind == "opaque":
@@ -210,7 +210,7 @@ def _set_state(value: Any, state: Any) -> None:
 
 
 def _made(saved: dict[str, Any]) -> Any:
-    """A value where none like it is held yet."""
+    """Makes a value at a path that has none."""
     if saved["kind"] != "state":
         return saved["value"]
     import random
@@ -236,7 +236,7 @@ def _made(saved: dict[str, Any]) -> Any:
 
 
 def _is_taken(held: Any, value: Any) -> bool:
-    """Takes a value into the memory of the one that is held, which others may hold, too; false if it does not fit there."""
+    """Copies a value into the present one, which other objects may hold too. Returns whether it fits."""
     array, saved = as_array(held), as_array(value)
     if array is not None and saved is not None:
         if type(held) is not type(value) or array.shape != saved.shape or array.dtype != saved.dtype:

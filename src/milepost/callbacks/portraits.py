@@ -1,17 +1,17 @@
-"""What is in an attribute of somebody else's object, as plain data, and how it is put back.
+"""The value of an attribute of another object, as plain data, and how to restore it.
 
 A portrait is a tuple of a kind and plain data:
 
 ==============  ====================================================================================================
 ``plain``       the value itself, which `milepost.plain_state.encoding` can write
 ``tensorflow``  an array that was a tensor of TensorFlow; ``jax`` one that was an array of JAX
-``list``        portraits of the members; ``tuple`` and ``dict`` likewise
-``state``       what an object with ``state_dict()``, ``get_state()`` or a generator says of itself
+``list``        portraits of the members; also ``tuple`` and ``dict``
+``state``       the state of a generator, or of an object with ``state_dict()`` or ``get_state()``
 ``variables``   the arrays in an object with ``variables``, such as a metric of Keras
-``attributes``  portraits of the attributes of an object of a class of the program's own
+``attributes``  portraits of the attributes of an object of the program's own class
 ==============  ====================================================================================================
 
-The last three are put back into the object that is there; objects in lists and dicts cannot be put back.
+The last three are restored into the present object. Objects in lists and dicts cannot be restored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def portrait(value: Any, depth: int = 0) -> Portrait:
     """Makes a portrait.
 
     Raises:
-        UnsupportedError: There is something in it that is not data.
+        UnsupportedError: The value has something in it that is not data.
     """
     if depth > _DEEPEST:
         raise _no_data(value)
@@ -67,7 +67,7 @@ def portrait(value: Any, depth: int = 0) -> Portrait:
 
 
 def fingerprint(found: Portrait) -> tuple[int, ...]:
-    """Numbers that are others if a portrait is another."""
+    """Numbers that differ if portraits differ."""
     arrays = pack(_plain(found))
     return tuple(
         crc32c(array.item() if array.dtype == object else np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -76,20 +76,20 @@ def fingerprint(found: Portrait) -> tuple[int, ...]:
 
 
 def is_in_place(found: Portrait) -> bool:
-    """Whether a portrait is put back into the object that is there."""
+    """Whether a portrait is restored into the present object."""
     return found[0] in _IN_PLACE
 
 
 def saved_form(found: Portrait) -> Any:
-    """A portrait as plain data, which `put_back` takes."""
+    """A portrait as plain data, for `put_back`."""
     return _plain(found)
 
 
 def put_back(owner: Any, name: str, saved: Any) -> None:
-    """Gives an attribute what was in it.
+    """Restores the value of an attribute.
 
     Raises:
-        Exception: The object that is there does not take it.
+        Exception: The present object rejects it.
     """
     kind, data = saved
     if kind not in _IN_PLACE:

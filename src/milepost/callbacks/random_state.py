@@ -1,4 +1,4 @@
-"""The random state that a program has as a whole, as runs of ``fit()`` save it."""
+"""The global random state of a program, for runs of ``fit()``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from milepost.adapters.random_state import global_state, set_global_state
 
 
 def random_state() -> dict[str, Any]:
-    """All of it, as plain data."""
+    """The random state, as plain data."""
     return global_state()
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Puts back what `random_state` returned, for those libraries that are there."""
+    """Restores the result of `random_state`, for the libraries that are imported."""
     set_global_state(_from_first_form(state))
 
 
 def _from_first_form(state: dict[str, Any]) -> dict[str, Any]:
-    """State as it was first written: what each library itself returns, and PyTorch's devices beside PyTorch."""
+    """Converts the first format: the state that each library returns, with PyTorch's devices beside PyTorch."""
     state = dict(state)
     if isinstance(state["python"], tuple):
         state["python"] = {"state": state["python"]}

@@ -1,8 +1,8 @@
-"""What an object of a user's class holds that reading batches may change: its attributes, and those of objects in them.
+"""The values in an object that reading batches may change: its attributes, and those of objects in them.
 
-Objects of classes that a program wrote itself are searched, and PyTorch's data sets, samplers and loaders; so are lists,
-tuples and dicts. Objects of other libraries are taken as they are. Of functions and methods, random generators are found
-that they use as global variables or of the function around them, and those of these variables that they assign.
+Objects of the program's own classes are searched, as are PyTorch's data sets, samplers and loaders, and lists, tuples
+and dicts. Objects of other libraries are not searched. In functions and methods, the random generators that they use
+from the module or from an enclosing function are found, and the variables there that they assign.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Put = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One thing that is held somewhere.
+    """A value in an object.
 
     Attributes:
-        path: Names from the object that was searched, joined with dots.
-        value: What is held.
+        path: Names from the searched object on, joined by dots.
+        value: The value.
         kind: ``"plain"``, ``"state"`` for what an adapter gives a state to, ``"order"`` for a list of other objects,
             or ``"opaque"``.
-        put: Holds something else there, or None where that is impossible.
+        put: Replaces the value, or None if that is impossible.
     """
 
     path: str
@@ -60,10 +60,10 @@ class Reachable:
 
     Args:
         data: The object.
-        trusted: Whether objects in it that have methods for their state are left out.
+        trusted: Whether to leave out objects that have methods for their state.
 
     Attributes:
-        held: Everything that has no parts to be searched, by path.
+        held: All values without parts to search, by path.
         owners: The objects, lists and dicts that were searched, by path.
     """
 
@@ -75,7 +75,7 @@ class Reachable:
         self._search("", data, None)
 
     def putter(self, path: str) -> Put | None:
-        """How something is held at a path where nothing is held now."""
+        """The function that puts a value at a path without one."""
         owner, _, name = path.rpartition(".")
         found = self.owners.get(owner)
         if isinstance(found, dict):
@@ -170,7 +170,7 @@ class Reachable:
 
 
 def is_searched(kind: type) -> bool:
-    """Whether objects of this class have their attributes searched."""
+    """Whether the attributes of objects of this class are searched."""
     if kind is object or issubclass(kind, (type, BaseException, types.ModuleType)):
         return False
     is_own = _is_users(kind)
@@ -178,12 +178,12 @@ def is_searched(kind: type) -> bool:
 
 
 def has_state_methods(value: Any) -> bool:
-    """Whether it has a pair of methods that get and set its state."""
+    """Whether an object has a pair of methods that get and set its state."""
     return any(all(callable(getattr(value, name, None)) for name in names) for names in STATE_METHODS)
 
 
 def has_state(value: Any) -> bool:
-    """Whether an adapter tells the state of this object, and all of it."""
+    """Whether an adapter gives the complete state of this object."""
     adapter = adapter_of(value)
     if adapter is None or isinstance(value, (list, tuple, dict, set, type, types.FunctionType)):
         return False
@@ -194,7 +194,7 @@ def has_state(value: Any) -> bool:
 
 
 def is_random(value: Any) -> bool:
-    """Whether it is a random generator of Python, NumPy or PyTorch."""
+    """Whether an object is a random generator of Python, NumPy or PyTorch."""
     return any((_top(base.__module__), base.__name__) in _RANDOM for base in type(value).__mro__)
 
 
@@ -220,7 +220,7 @@ def _is_loader(kind: type) -> bool:
 
 @functools.cache
 def _loader_names() -> frozenset[str]:
-    """Attributes of a plain loader, which are settings."""
+    """The attributes of a plain loader, which are settings."""
     torch = sys.modules["torch"]
     return frozenset({*vars(torch.utils.data.DataLoader([0])), *_OF_TORCHDATA})
 
@@ -234,7 +234,7 @@ def _attributes(value: Any) -> list[str]:
 
 
 def _variables(code: types.CodeType) -> tuple[set[str], set[str]]:
-    """Names of global variables that a function uses, and of those from outside that it assigns."""
+    """The names of global variables that a function uses, and of outer variables that it assigns."""
     used, assigned = set(), set()
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):

@@ -1,7 +1,7 @@
-"""The call of ``fit()`` that a callback serves, found on the stack: its arguments, its callbacks, and whether it still runs.
+"""The call of ``fit()`` that uses a callback, found on the stack: its arguments, its callbacks, and whether it still runs.
 
-Keras tells a callback neither what ``fit()`` was given nor that it ended with an exception. Both follow from the frame of
-``fit()``, in which the list of callbacks and the arguments have the same names with every trainer.
+Keras does not tell a callback the arguments of ``fit()``, nor that it has ended with an exception. Both can be seen in
+the frame of ``fit()``, in which the list of callbacks and the arguments have the same names with every trainer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ class RunningFit:
     """One call of ``fit()``.
 
     Attributes:
-        callbacks: Keras' ``CallbackList``, or None where a program calls the methods of its callbacks itself.
-        arguments: What ``fit()`` was given, and its other local variables of now; empty where there is no ``fit()``.
-        reader: What reads the data for ``fit()``: Keras 3's ``EpochIterator``, Keras 2's ``DataHandler``, or None.
+        callbacks: Keras' ``CallbackList``, or None if a program calls the methods of its callbacks itself.
+        arguments: The arguments and other local variables of ``fit()`` at this time; empty without a ``fit()``.
+        reader: The object that reads the data for ``fit()``: Keras 3's ``EpochIterator``, Keras 2's ``DataHandler``, or
+            None.
         code: The code of ``fit()``, or None.
     """
 
@@ -43,14 +44,14 @@ class RunningFit:
                 break
 
     def is_running(self) -> bool:
-        """Whether ``fit()`` has neither returned nor ended with an exception; true where it is not known."""
+        """Whether ``fit()`` has neither returned nor ended with an exception. True if that is not known."""
         if self.code is None:
             return True
         innermost = sys._current_frames().get(self._thread)
         return any(frame.f_code is self.code and self._is_frame(frame) for frame in _outwards(innermost))
 
     def is_called_from_it(self, caller: FrameType) -> bool:
-        """Whether a frame is the one of ``fit()``; true where there is none."""
+        """Whether a frame is that of ``fit()``. True if there is none."""
         return self.code is None or (caller.f_code is self.code and self._is_frame(caller))
 
     def others(self, callback: Any) -> list[Any]:
@@ -63,12 +64,12 @@ class RunningFit:
 
 
 class FirstEpoch:
-    """The epoch that ``fit()`` is to begin with, in the place where Keras asks for it once.
+    """The first epoch of ``fit()``, in the place where Keras asks for it once.
 
     Args:
         model: The model.
         epoch: The epoch.
-        fit: The call of ``fit()`` that it is for; others begin where they are told to.
+        fit: The call of ``fit()`` that starts at this epoch. Other calls are not affected.
     """
 
     def __init__(self, model: Any, epoch: int, fit: RunningFit) -> None:
@@ -85,10 +86,10 @@ def _outwards(frame: FrameType | None, most: int | None = None) -> Iterator[Fram
 
 
 def move_to_the_end(callbacks: list[Any], callback: Any, nothing: Any) -> bool:
-    """Makes a callback the last one, from inside its own ``on_train_begin``, for which the list is being read.
+    """Moves a callback to the end of the list, from inside its own ``on_train_begin``, while Keras iterates over the list.
 
-    The callback is added at the end, where ``on_train_begin`` finds it once more, and its earlier place is taken by one
-    that does nothing: removing it would make Keras pass over another one.
+    The callback is added at the end, where its ``on_train_begin`` is called again. A callback that does nothing takes
+    its earlier place, because Keras would skip another callback if it were removed.
 
     Args:
         callbacks: The callbacks of a ``CallbackList``.

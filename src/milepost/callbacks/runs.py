@@ -1,4 +1,4 @@
-"""Saving a run of ``fit()``, and restoring it."""
+"""Saving and restoring a run of ``fit()``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FAR = 1 << 62
 
 
 class SavedRun(Generation):
-    """What a run consists of, and how it is written and read."""
+    """The state of a run, and how it is saved and restored."""
 
     _directory: str
     _options: CheckpointOptions
@@ -57,7 +57,7 @@ class SavedRun(Generation):
     _checkpoint: Checkpoint | None = None
 
     def _open(self) -> str | None:
-        """Makes what is saved, and finds the checkpoint to resume from."""
+        """Makes the checkpoint object and its managers, and finds the checkpoint to resume from."""
         model = self.model
         self._facts, self._states = Facts(), CallbackStates()
         self._epoch, self._batch, self._step = (Variable(np.int64(0), name=n) for n in ("epoch", "batch", "step"))
@@ -133,9 +133,9 @@ class SavedRun(Generation):
 
     @contextmanager
     def _metrics_at_zero(self) -> Iterator[None]:
-        """Between epochs, metrics are saved as the next epoch begins with them.
+        """Resets metrics during a save between epochs, so that they are saved as the next epoch starts with them.
 
-        Where they are made in the first step only, their values come too late to be reset.
+        If metrics are made only in the first step, their restored values come too late to be reset.
         """
         variables = [variable for metric in self._metrics() for variable in metric.variables]
         values = [_value(variable) for variable in variables]
@@ -147,20 +147,20 @@ class SavedRun(Generation):
                 variable.assign(value)
 
     def _resume(self, path: str, has_callbacks: bool) -> None:
-        """Restores everything, and makes ``fit()`` go on from there."""
+        """Restores everything, and makes ``fit()`` continue from there."""
         checkpoint: Any = self._checkpoint
         self._build_optimizer()
         if not has_callbacks:  # as in the first form of such checkpoints
             del checkpoint.callbacks
         stand_in = None if self._data is None else self._data.stand_in()
-        if stand_in is not None:  # so that the iterator's values do not wait for one that comes later
+        if stand_in is not None:  # so that restoration is not deferred until the iterator is made
             checkpoint.data = stand_in
         status = checkpoint.restore(path, self._options).assert_existing_objects_matched()
         batch, epoch = int(self._batch), int(self._epoch)
         facts = self._facts.now
         end, calls = facts.get("end", batch), facts.get("calls")
         if end:
-            status.expect_partial()  # all is restored once more after the batches that are counted through
+            status.expect_partial()  # everything is restored again after the counted batches
             self._require_data("resume in the middle of an epoch")
             if self._make_everything():
                 checkpoint.restore(path, self._options).assert_existing_objects_matched().expect_partial()
@@ -196,7 +196,7 @@ class SavedRun(Generation):
             self._catching_up = CatchingUp(path, calls, end, facts["logs"])
 
     def _restore_again(self) -> None:
-        """Restores everything once more when the steps that were trained already are over."""
+        """Restores everything a second time, after the steps that are already trained."""
         assert self._checkpoint is not None
         assert self._catching_up is not None
         path, self._catching_up = self._catching_up.path, None
@@ -209,7 +209,7 @@ class SavedRun(Generation):
         self._after_step()
 
     def _put_back(self) -> None:
-        """Gives everything its state that is no object of the checkpoint."""
+        """Restores the state that is saved as plain data."""
         facts = self._facts.now
         self._others.put_back(self._states.now)
         if self._rates is not None:

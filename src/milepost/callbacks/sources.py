@@ -1,23 +1,23 @@
-"""Where batches come from, and how to come back to any place in there.
+"""Sources of batches, and how to return to a position in them.
 
-A source is read in *passes*, each from the first batch to the last. How exactly a place is found again:
+A source is read in *passes*, each from the first batch to the last. How a saved position is restored:
 
 =====================================================  ===========================================================
-arrays                                                 computed: the order of a pass follows from a seed
-``PyDataset``, ``Sequence``                            computed likewise; batches are made by index
-iterables and iterators that save their own state      given back that state
+arrays                                                 computed: a seed determines the order of a pass
+``PyDataset``, ``Sequence``                            computed in the same way; batches are made by index
+iterables and iterators that save their own state      they get that state
 objects that milepost tracks, ``tf.data`` iterators    restored with the checkpoint
-other iterables, such as PyTorch's ``DataLoader``      read again from the beginning of the pass, from the random state and
-                                                       the attributes of then (`milepost.callbacks.own_state`); the last
-                                                       batch must come out as it was, or it is an error
+other iterables, such as PyTorch's ``DataLoader``      read again from the start of the pass, with the random state and
+                                                       the attributes of that time (`milepost.callbacks.own_state`); it
+                                                       is an error if the last batch is not the saved one
 =====================================================  ===========================================================
 
-State that an object tells after the last batch of a pass may mean that the pass is finished, or that the next one is to
-begin. One rule is right for both, in runs that are resumed and in those that are not: a pass is read until there is no
-more before its end is saved, and an iterator that begins a pass and is empty at once was that of the pass before, so the
-object is asked for another one. If that is empty, too, the object goes back to the state that it had before the first pass.
+The state of an object after the last batch of a pass can mean that the pass is finished, or that the next one begins.
+One rule is right for both, in resumed runs and in others. A pass is read until it has no more batches before its end is
+saved. If the iterator at the start of a pass is empty, it was the iterator of the previous pass, so the object is asked
+for another one. If that is empty too, the object returns to its state before the first pass.
 
-Generators and other iterators without state cannot be read twice, so they are refused.
+Generators and other iterators without state raise an error, because they cannot be read twice.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Source(abc.ABC):
     """Batches, in passes.
 
     Attributes:
-        length: Batches in a pass, or None if that is not known or there is no end.
-        looks_ahead: Whether only a look at the next batch tells if state belongs to the pass that is read or to the next.
-        is_stream: Whether there is one pass only, which goes on in every epoch.
+        length: The number of batches in a pass, or None if it is not known or there is no end.
+        looks_ahead: Whether the next batch must be read to know if state belongs to this pass or to the next.
+        is_stream: Whether there is only one pass, which continues in every epoch.
     """
 
     length: int | None = None
@@ -63,49 +63,49 @@ class Source(abc.ABC):
         """
 
     def finish(self) -> None:  # noqa: B027 - right for those that do nothing at the end of a pass
-        """Lets the pass end, after all of its `length` batches, where nobody has read on to find that it has no more."""
+        """Ends the pass after all of its `length` batches, if the trainer has not read on to its end."""
 
     @abc.abstractmethod
     def save(self) -> Any:
-        """What `load` needs to come back to where the source is now, as plain data."""
+        """The present position, as plain data for `load`."""
 
     def save_end(self) -> Any:
-        """What `save` would return, for a pass that has ended."""
+        """The position at the end of a pass, as plain data for `load`."""
         return self.save()
 
     def check(self, state: Any) -> None:  # noqa: B027 - right for those that cannot tell
-        """Sees, before anything is read, whether ``state`` can be one of this source.
+        """Checks, before anything is read, that ``state`` fits this source.
 
         Raises:
-            MismatchError: It was saved with other data.
+            MismatchError: The state was saved with different data.
         """
 
     @abc.abstractmethod
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
-        """Comes back to a place.
+        """Returns to a position.
 
         Args:
-            state: What `save` returned there.
-            number: Of the pass.
-            index: How many batches of it had been read.
-            ended: Whether those were all; the next call is `begin` then.
-            attach: For sources whose state is not in ``state``.
+            state: The result of `save` at this position.
+            number: The number of the pass.
+            index: The number of batches of the pass that had been read.
+            ended: Whether these were all. The next call is then `begin`.
+            attach: Restores the state of sources whose state is in the checkpoint itself.
         """
 
     def reset(self, state: Any) -> None:  # noqa: B027 - right for those that `begin` takes anywhere
-        """Goes back to before the first pass, where ``state`` was saved."""
+        """Returns to the state before the first pass, where ``state`` was saved."""
 
     def tracked(self) -> Any:
-        """An object to be saved with the checkpoint, or None."""
+        """The object to save with the checkpoint, or None."""
         return None
 
     def stand_in(self) -> Any:
-        """An object like `tracked` that may be restored at any time, or None."""
+        """An object like `tracked` that can be restored at any time, or None."""
         return None
 
 
 def state_of(data: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
-    """How an object's own state is got and set, if it has any."""
+    """The functions that get and set the own state of an object, if it has any."""
     adapter = adapter_of(data)
     if isinstance(adapter, PackedAdapter) and hasattr(data, "__iter__"):
         return functools.partial(adapter.state, data), functools.partial(adapter.load, data)
@@ -118,7 +118,7 @@ def state_of(data: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None
 
 
 def cannot_be_positioned(data: Any, reason: str) -> UnsupportedError:
-    """The error for data that is no source."""
+    """The error for data that cannot return to a position."""
     return UnsupportedError(
         f"this data cannot return to a saved position: {reason}",
         key="data",

@@ -1,8 +1,9 @@
-"""``tf.data`` under TensorFlow's trainers: batches of a `Feed` as a dataset, and datasets whose iterators are known.
+"""``tf.data`` in TensorFlow's trainers: a `Feed` as a dataset, and datasets whose iterators are observed.
 
-TensorFlow saves an iterator with all that is in its pipeline: shuffle buffers, what is prefetched, and how often a shuffle
-was begun. So the place in a dataset is exact, if the pipeline can be saved at all. The order of *later* passes follows
-from the seeds of the dataset: ``shuffle`` needs one, or ``tf.random.set_seed``, to come out the same in another process.
+TensorFlow saves an iterator with the whole state of its pipeline: shuffle buffers, prefetched elements, and how often
+each shuffle was started. So the position in a dataset is exact if the pipeline can be saved at all. The order of
+*later* passes is determined by the seeds of the dataset: for the same order in another process, ``shuffle`` or
+``tf.random.set_seed`` needs a seed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from milepost.storage import MemoryStorage
 
 
 def dataset_of(feed: Feed) -> Any:
-    """A dataset that takes each batch from a feed, not before it is needed."""
+    """A dataset that takes each batch from a feed when it is needed."""
     now = random_state()
     probes = [_spec(batch) for batch in itertools.islice(iter(feed), 2)]
     feed.rewind()
@@ -46,7 +47,7 @@ def dataset_of(feed: Feed) -> Any:
 
 
 class DatasetFeed:
-    """A run's way through a dataset, whose iterators TensorFlow saves.
+    """The batches of one run from a dataset, whose iterators TensorFlow saves.
 
     Raises:
         UnsupportedError: TensorFlow cannot save its iterators.
@@ -133,11 +134,11 @@ class DatasetFeed:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether a pass goes on in the next epoch."""
+        """Whether a pass continues in the next epoch."""
         return self._steps is not None and 0 < self._cardinality != self._steps
 
     def _iterator(self) -> Any:
-        """The iterator for the trainer; Keras 2 asks twice before it reads."""
+        """The iterator for the trainer. Keras 2 asks for it twice before it reads."""
         if self._is_asked and self._is_read and not self._is_unread:
             if self._goes_on and 0 < self._count < self._cardinality:
                 return self._iterators.current
@@ -158,10 +159,10 @@ class DatasetFeed:
 
 
 def must_be_saved(dataset: Any) -> None:
-    """Sees whether the place in a dataset can be saved.
+    """Checks that the position in a dataset can be saved.
 
     Raises:
-        UnsupportedError: It cannot.
+        UnsupportedError: It cannot be saved.
     """
     try:
         Checkpoint(data=iter(dataset)).write("tried", CheckpointOptions(storage=MemoryStorage()))
@@ -176,20 +177,20 @@ def must_be_saved(dataset: Any) -> None:
 
 
 def begin_again(iterator: Any, dataset: Any) -> None:
-    """Lets an iterator that was read to its end read a dataset from its beginning."""
+    """Restarts an iterator that has ended at the beginning of a dataset."""
     resource = iterator_resource(iterator)
     tf.raw_ops.MakeIterator(dataset=tf.data.experimental.to_variant(dataset), iterator=resource)
 
 
 def _with_methods(dataset: Any, **methods: Any) -> Any:
-    """A dataset of the same elements, with methods of its own."""
+    """A dataset with the same elements and additional methods."""
     other = dataset.with_options(tf.data.Options())
     object.__setattr__(other, "__class__", type("Observed", (type(other),), {"is_of_resumable": True, **methods}))
     return other
 
 
 def warn_of_shuffles(dataset: Any) -> None:
-    """Warns of what will come out in another order after a resume, as far as that can be seen."""
+    """Warns of shuffles whose later passes will be in a different order after a resume, if this is visible."""
     for complaint in _complaints(dataset):
         warn(complaint)
 
@@ -212,9 +213,9 @@ def _pipeline(dataset: Any, repeated: bool) -> Iterator[tuple[Any, bool]]:
 
 
 def copy_of(dataset: Any) -> Any:
-    """The same dataset with shuffles of its own, or None if TensorFlow cannot copy it.
+    """A copy of a dataset with its own shuffles, or None if TensorFlow cannot copy it.
 
-    In TensorFlow's copy, shuffles share the resource that counts how often they were begun; here they get new ones.
+    In TensorFlow's copy, shuffles share the resource that counts how often they were started. Here they get new ones.
     """
     try:
         graph = tf.compat.v1.GraphDef.FromString(
@@ -266,10 +267,10 @@ def weighted_dataset(dataset: Any, class_weight: Mapping[int, float], floatx: st
 
 
 def trace(function: Any, dataset: Any) -> bool:
-    """Traces a train function, which makes all variables that a step needs, without running it.
+    """Traces a train function without running it, which makes all variables that a step needs.
 
     Returns:
-        Whether the function ran once instead, as those do that are not compiled as a whole, and trained a step.
+        Whether the function ran once instead and trained a step, as a function does that is not compiled as a whole.
     """
     iterator = iter(dataset)
     if hasattr(function, "get_concrete_function"):

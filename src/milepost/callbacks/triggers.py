@@ -1,4 +1,4 @@
-"""When to save: every so many epochs, batches or seconds, and before the process is ended."""
+"""When to save: after a number of epochs, batches or seconds, and before the process ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milepost.errors import warn
 
 
 class Triggers:
-    """Says whether a save is due.
+    """Decides whether a save is due.
 
     Args:
         every_epochs: Epochs, or None.
@@ -39,25 +39,25 @@ class Triggers:
         return self.every_steps is not None or self.every_seconds is not None
 
     def saved(self, step: int) -> None:
-        """Takes note that everything up to batch ``step`` is saved."""
+        """Records that everything up to batch ``step`` is saved."""
         self._last_step = step
         self._last_time = time.monotonic()
 
     def after_batch(self, step: int) -> bool:
-        """Whether a save is due after so many batches of the whole run."""
+        """Whether a save is due after this number of batches of the whole run."""
         if self.every_steps is not None and step - self._last_step >= self.every_steps:
             return True
         return self.every_seconds is not None and time.monotonic() - self._last_time >= self.every_seconds
 
     def after_epoch(self, epochs: int, step: int) -> bool:
-        """Whether a save is due after so many whole epochs."""
+        """Whether a save is due after this number of epochs."""
         if self.every_epochs is not None and epochs % self.every_epochs == 0:
             return True
         return self.after_batch(step)
 
 
 class TerminationSignal:
-    """Turns SIGTERM into a request, from `install` to `remove`."""
+    """Records SIGTERM instead of ending the process, between `install` and `remove`."""
 
     def __init__(self) -> None:
         self.received = False
@@ -65,10 +65,10 @@ class TerminationSignal:
         self._previous: Any = None
 
     def install(self, is_running: Callable[[], bool] = lambda: True) -> None:
-        """Begins to catch the signal, which Python allows in the main thread only.
+        """Begins to catch the signal. Python allows this only in the main thread.
 
         Args:
-            is_running: Whether there is still somebody to whom it matters; the previous handler gets the signal otherwise.
+            is_running: Whether ``fit()`` is still running. If not, the previous handler gets the signal.
         """
         self.received = False
         self._is_running = is_running
@@ -81,10 +81,10 @@ class TerminationSignal:
         self._installed = True
 
     def remove(self) -> None:
-        """Puts the previous handler back."""
+        """Restores the previous handler."""
         if self._installed:
             self._installed = False
-            if signal.getsignal(signal.SIGTERM) != self._handle:  # somebody else's by now
+            if signal.getsignal(signal.SIGTERM) != self._handle:  # another handler was installed since
                 return
             # None stands for a handler that was not installed from Python, and cannot be put back.
             signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)

@@ -79,18 +79,19 @@ class _State:
 class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
     """Saves and restores every value that can be reached from a group of objects.
 
-    Saved and live values are matched by the names that lead to them: names of arguments and attributes, positions in lists, keys
-    of dicts. Restoration is *deferred* for objects that do not exist yet: they get their saved values when they are attached.
+    Saved and live values are matched by the names that lead to them: names of arguments and attributes, positions in
+    lists, keys of dicts. Restoration is *deferred* for objects that do not exist yet: they get their saved values when
+    they are attached.
 
     Args:
-        root: An object that becomes the root of the object graph, instead of this checkpoint. A ``weakref.ref`` to an object
-            does not keep it alive.
-        **kwargs: The objects to save, which become attributes: `Module`, `Variable`, arrays, other checkpoints, objects of the
-            supported frameworks, numbers, text and None, and lists, dicts, tuples and named tuples of them.
+        root: An object that becomes the root of the object graph, instead of this checkpoint. A ``weakref.ref`` to an
+            object does not keep it alive.
+        **kwargs: The objects to save, which become attributes: `Module`, `Variable`, arrays, other checkpoints, objects
+            of the supported frameworks, numbers, text and None, and lists, dicts, tuples and named tuples of them.
 
     Raises:
-        UntrackableError: A ``ValueError``: an argument cannot be saved, or its name is that of a method or of another child
-            of ``root``.
+        UntrackableError: A ``ValueError``: an argument cannot be saved, or its name is that of a method or of another
+            child of ``root``.
 
     Example:
         >>> import milepost, tempfile
@@ -113,8 +114,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         >>> fresh.epoch, fresh.history, fresh.best
         (3, DictWrapper({'loss': ListWrapper([0.5, 0.25])}), None)
 
-        Editors and type checkers know the attributes that a subclass declares, and report all others as mistakes, such as
-        ``checkpoint.restor(path)``. To turn this off for a variable, annotate it as ``Any``.
+        Editors and type checkers know the attributes that a subclass declares, and report all others as mistakes, such
+        as ``checkpoint.restor(path)``. To turn this off for a variable, annotate it as ``Any``.
 
         >>> class Training(milepost.Checkpoint):
         ...     step: milepost.Variable
@@ -187,7 +188,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             The path of the checkpoint, ``<file_prefix>-<save_counter>``, for `restore`.
 
         Raises:
-            CheckpointExistsError: The directory has checkpoints of this name, and this object has restored none of them.
+            CheckpointExistsError: The directory has checkpoints of this name, and this object has restored none of
+                them.
             UntrackableError: An object cannot be saved as it is held.
             UnsupportedError: The call is inside a ``tf.function``, or another process of `torch.distributed` or
                 `jax.distributed` has saved to this path.
@@ -241,8 +243,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """Restores a checkpoint that `save` saved. Objects that do not exist yet get their values when they are attached.
 
         Args:
-            save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a file or
-                directory of PyTorch, safetensors or Orbax. With None, nothing is restored.
+            save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a
+                file or directory of PyTorch, safetensors or Orbax. With None, nothing is restored.
             options: How to restore.
 
         Returns:

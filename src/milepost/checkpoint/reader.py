@@ -39,8 +39,8 @@ class CheckpointReader:
     Opening a checkpoint reads its index only. A tensor is read when it is asked for.
 
     `get_tensor` and `map_tensor` also take the *short name* of a tensor: the path of its object from the root, such as
-    ``net/l1/kernel`` for ``net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE``. A full key always comes first. A name that could mean
-    several tensors is an error that lists their keys. All other methods take and return full keys.
+    ``net/l1/kernel`` for ``net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE``. A full key always comes first. A name that could
+    mean several tensors is an error that lists their keys. All other methods take and return full keys.
 
     Args:
         prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned, or a SavedModel.
@@ -141,8 +141,8 @@ class CheckpointReader:
         Raises:
             KeyNotFoundError: There is no such tensor, or several have this short name.
             CorruptCheckpointError: Its bytes are damaged or missing.
-            UnsupportedError: The tensor is not stored as one block that can be mapped: it is of strings, in slices, of another
-                byte order, or at an offset that its element type does not allow.
+            UnsupportedError: The tensor is not stored as one block that can be mapped: it is of strings, in slices, of
+                another byte order, or at an offset that its element type does not allow.
         """
         try:
             return self._bundle.map(self._key_of(key))
@@ -199,8 +199,8 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
     """Opens a checkpoint for reading.
 
     Args:
-        ckpt_dir_or_file: The path of a checkpoint, of a directory, whose latest checkpoint is opened, or of a SavedModel, whose
-            variables are opened.
+        ckpt_dir_or_file: The path of a checkpoint, of a directory, whose latest checkpoint is opened, or of a
+            SavedModel, whose variables are opened.
         storage: Where the files are; by default on this machine.
 
     Raises:

@@ -5,9 +5,9 @@ Everything that a `Checkpoint` has for sessions is here: the methods that only a
 
 Variables of graphs that are restored without a session wait for `run_restore_ops` or `initialize_or_restore` of the status.
 
-Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session, path)``
-and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the same names,
-``<path>-<global step>``, and keep the newest five.
+Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session,
+path)`` and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the
+same names, ``<path>-<global step>``, and keep the newest five.
 
 Source of the protocol: TensorFlow 2.15, ``session_manager.py``, ``basic_session_run_hooks.py``.
 """
@@ -74,8 +74,8 @@ class SessionSaver:
             latest_filename: Name of the state file, ``checkpoint`` unless given.
             meta_graph_suffix: Extension of the file that holds the graph.
             write_meta_graph: Whether to write the graph beside the values.
-            write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the newest
-                five.
+            write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the
+                newest five.
             strip_default_attrs: As in TensorFlow. Affects only the file of the graph.
             save_debug_info: As in TensorFlow. Affects only the file of the graph.
             options: How to save.

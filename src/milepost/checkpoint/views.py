@@ -120,7 +120,8 @@ class CheckpointView:
     def match(self, obj: Any) -> dict[int, Any]:
         """The live objects that a restore into ``obj`` would match, by the ids of their nodes.
 
-        If the program has several objects in the place of one saved object, only the first is matched, and a warning says so.
+        If the program has several objects in the place of one saved object, only the first is matched, and a warning
+        says so.
 
         Args:
             obj: The live object to match with the root.

@@ -70,9 +70,9 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
     """Restores a model from a checkpoint of `save_weights` or Keras 2, or from any checkpoint whose root is such a model.
 
-    Restoration is deferred for layers that are not built yet and for the state of optimizers that have not made a step. A warning
-    says so if the checkpoint has the model below its root, as checkpoints of training loops have. Call ``expect_partial()`` on
-    the status if the program does not need all saved values.
+    Restoration is deferred for layers that are not built yet and for the state of optimizers that have not made a step.
+    A warning says so if the checkpoint has the model below its root, as checkpoints of training loops have. Call
+    ``expect_partial()`` on the status if the program does not need all saved values.
 
     Args:
         model: Any trackable object.

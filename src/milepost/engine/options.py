@@ -25,30 +25,33 @@ class CheckpointOptions:
     Each attribute says whether it is for saves or for restores; the other ignores it.
 
     Attributes:
-        experimental_io_device: No effect. TensorFlow uses it to choose the machine that reads and writes the files; milepost
-            always reads and writes them in this process. It is accepted so that TensorFlow's options can be passed.
-        experimental_enable_async_checkpoint: Saves. TensorFlow's earlier name of ``enable_async``, accepted for compatibility.
-        experimental_write_callbacks: Saves. Functions that take no argument or the path, called in order after each save.
-        enable_async: Saves. Save asynchronously: copy the values, return, and write the copies on another thread. Errors are
-            raised by the next call or by ``sync()``. A process that ends waits for the write.
+        experimental_io_device: No effect. TensorFlow uses it to choose the machine that reads and writes the files;
+            milepost always reads and writes them in this process. It is accepted so that TensorFlow's options can be
+            passed.
+        experimental_enable_async_checkpoint: Saves. TensorFlow's earlier name of ``enable_async``, accepted for
+            compatibility.
+        experimental_write_callbacks: Saves. Functions that take no argument or the path, called in order after each
+            save.
+        enable_async: Saves. Save asynchronously: copy the values, return, and write the copies on another thread.
+            Errors are raised by the next call or by ``sync()``. A process that ends waits for the write.
         experimental_skip_slot_variables: Restores. Leave out slot variables, in assertions too.
-        experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one. TensorFlow's
-            ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.
-        data_alignment: Saves. Each tensor begins at a multiple of this many bytes. With 1, files are byte for byte those that
-            TensorFlow writes.
-        strict: Saves. Raise an error where a save only warns: where it leaves out something that may be left out on purpose,
-            such as a module in a set.
-        allow_unsaved: Both. Paths from the root, such as ``"net/scale"``, of what may be left out, with all that is below
-            them. Where a save would leave out anything else that the object's framework saves, it raises an error, and a
-            restore reports such live values as missing.
+        experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one.
+            TensorFlow's ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.
+        data_alignment: Saves. Each tensor begins at a multiple of this many bytes. With 1, files are byte for byte
+            those that TensorFlow writes.
+        strict: Saves. Raise an error where a save only warns: where it leaves out something that may be left out on
+            purpose, such as a module in a set.
+        allow_unsaved: Both. Paths from the root, such as ``"net/scale"``, of what may be left out, with all that is
+            below them. Where a save would leave out anything else that the object's framework saves, it raises an
+            error, and a restore reports such live values as missing.
         overwrite: Saves. Let a numbered save replace a checkpoint that this `Checkpoint` neither saved nor restored.
         legacy_keras_optimizers: Saves. Save the state of Keras 3 optimizers a second time, as slot variables and
-            hyperparameters. Optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore these. Optimizers of
-            Keras 2.11 and later refuse such files.
+            hyperparameters. Optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore these.
+            Optimizers of Keras 2.11 and later refuse such files.
         storage: Both. Where the files are; by default on this machine.
-        process_local: Saves. Declare that no other process saves to this path, for example because each has its own disk.
-            Otherwise, where `torch.distributed` or `jax.distributed` connects several processes, the first process that saves
-            to a path owns it, and saves of the others to that path raise an error.
+        process_local: Saves. Declare that no other process saves to this path, for example because each has its own
+            disk. Otherwise, where `torch.distributed` or `jax.distributed` connects several processes, the first
+            process that saves to a path owns it, and saves of the others to that path raise an error.
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.

@@ -60,7 +60,8 @@ class Entry:
 class Report:
     """An account of a restore, as it stands when it is asked for.
 
-    Printed, it lists everything that is not plainly matched, and what is matched in a way that its note explains. `to_dict` and `to_json` give all of it to programs.
+    Printed, it lists everything that is not plainly matched, and what is matched in a way that its note explains.
+    `to_dict` and `to_json` give all of it to programs.
 
     Attributes:
         prefix: The checkpoint that was restored.

@@ -292,6 +292,14 @@ class InitializationOnlyStatus(LoadStatus):
     assert_nontrivial_match = assert_consumed
 
     def run_restore_ops(self, session: Any = None) -> None:
+        """Raises an error, since there is nothing to restore.
+
+        Args:
+            session: Not used.
+
+        Raises:
+            UnmatchedError: Always.
+        """
         self.assert_consumed()
 
 

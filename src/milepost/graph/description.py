@@ -1,7 +1,7 @@
 """One-line descriptions of objects, for `repr`.
 
-They never read a file, never call code of other objects, and never raise: they are asked for by debuggers, also in the middle of
-``__init__``. Control characters in names are escaped.
+They never read a file, never call code of other objects, and never raise: they are asked for by debuggers, also in the
+middle of ``__init__``. Control characters in names are escaped.
 """
 
 from __future__ import annotations

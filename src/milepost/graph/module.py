@@ -38,6 +38,9 @@ class Tracked:
 
     Lists and dicts that are assigned become their tracked wrappers (see `milepost.graph.containers`); a value that a
     restored checkpoint holds for a new attribute is given to it before the attribute can be read.
+
+    Type checkers know the attributes that a class declares or assigns in its methods, and report others as mistakes. A
+    `__getattr__` for them would have them accept every misspelt method.
     """
 
     _internal: ClassVar[frozenset[str]] = frozenset()

@@ -1,9 +1,10 @@
 """`CheckpointManager`: numbers checkpoints, records them in the state file, and removes old ones.
 
-The order of a save: the new checkpoint becomes durable; the state file that lists it becomes durable; old checkpoints are removed,
-index before data; the state file no longer lists them. So after a crash at any point, the state file lists a good checkpoint, and
-every checkpoint that should have been removed. A process may be killed when a checkpoint is saved but not listed yet. Each save is
-announced beforehand (`milepost.engine.announcement`), so the next manager lists that checkpoint.
+The order of a save: the new checkpoint becomes durable; the state file that lists it becomes durable; old checkpoints
+are removed, index before data; the state file no longer lists them. So after a crash at any point, the state file lists
+a good checkpoint, and every checkpoint that should have been removed. A process may be killed when a checkpoint is
+saved but not listed yet. Each save is announced beforehand (`milepost.engine.announcement`), so the next manager lists
+that checkpoint.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ else:
 class CheckpointManager(Generic[CheckpointT]):
     """Keeps a series of checkpoints in a directory: numbers them, lists them in a state file, and deletes old ones.
 
-    Arguments, files and rules are those of ``tf.train.CheckpointManager``, and each of the two can continue the other's series. In
-    addition, this manager skips damaged and missing checkpoints and restores the newest good one. When it is made, it removes the
-    temporary files of crashed saves and lists checkpoints that a killed process had saved.
+    Arguments, files and rules are those of ``tf.train.CheckpointManager``, and each of the two can continue the other's
+    series. In addition, this manager skips damaged and missing checkpoints and restores the newest good one. When it is
+    made, it removes the temporary files of crashed saves and lists checkpoints that a killed process had saved.
 
-    The manager restores, keeps and removes only checkpoints ``<directory>/<checkpoint_name>-<number>`` that the state file lists.
-    Several managers with different names can share a directory. A listed checkpoint elsewhere, or with another name, is restored
-    only if the manager has no checkpoint of its own, and is never removed.
+    The manager restores, keeps and removes only checkpoints ``<directory>/<checkpoint_name>-<number>`` that the state
+    file lists. Several managers with different names can share a directory. A listed checkpoint elsewhere, or with
+    another name, is restored only if the manager has no checkpoint of its own, and is never removed.
 
     If a run has restored nothing from a directory that has checkpoints of this name, its first save raises
     `CheckpointExistsError`.
@@ -74,15 +75,18 @@ class CheckpointManager(Generic[CheckpointT]):
         checkpoint: The `Checkpoint` to save and restore.
         directory: The directory of the checkpoints and their state file. It is made by the first save.
         max_to_keep: How many of the newest checkpoints to keep, or None to keep all.
-        keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such period.
+        keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such
+            period.
         checkpoint_name: The first part of the files' names.
         step_counter: A variable with the training step. It has no effect without ``checkpoint_interval``.
-        checkpoint_interval: Steps. `save` does nothing if fewer have passed since the last save. Needs ``step_counter``.
+        checkpoint_interval: Steps. `save` does nothing if fewer have passed since the last save. Needs
+            ``step_counter``.
         init_fn: A function that `restore_or_initialize` calls if there is no checkpoint.
         last_checkpoint_step: The step of the last save. It has no effect without ``checkpoint_interval``.
         options: Options for all saves and restores for which no others are given. They also say where the directory is.
-        verify: How to verify a checkpoint of an earlier run before it is used. ``"checksums"`` reads all data, ``"files"`` reads
-            the index and the sizes of the data files, ``"none"`` only looks whether the checkpoint exists.
+        verify: How to verify a checkpoint of an earlier run before it is used. ``"checksums"`` reads all data,
+            ``"files"`` reads the index and the sizes of the data files, ``"none"`` only looks whether the checkpoint
+            exists.
 
     Raises:
         ValueError: ``max_to_keep`` is not positive, or ``checkpoint_interval`` is given without ``step_counter``.
@@ -198,8 +202,8 @@ class CheckpointManager(Generic[CheckpointT]):
     def latest_checkpoint(self) -> str | None:
         """The path of the newest good checkpoint, or None.
 
-        Checkpoints of an earlier run are verified when this is first read. Those that are damaged or missing are skipped with a
-        `SkippedCheckpointWarning`.
+        Checkpoints of an earlier run are verified when this is first read. Those that are damaged or missing are
+        skipped with a `SkippedCheckpointWarning`.
         """
         if self._must_look:
             found = newest_good(self._storage, self._listing.refresh, self._verify)
@@ -220,16 +224,17 @@ class CheckpointManager(Generic[CheckpointT]):
         Args:
             checkpoint_number: The number of the checkpoint: an integer, or a variable that holds one; by default
                 ``save_counter``.
-            check_interval: Whether to do nothing if the ``checkpoint_interval`` has not passed. It has no effect without one. A
-                manager with an interval never saves twice at the same step.
+            check_interval: Whether to do nothing if the ``checkpoint_interval`` has not passed. It has no effect
+                without one. A manager with an interval never saves twice at the same step.
             options: How to save; by default the manager's options.
 
         Returns:
-            The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved. An asynchronous
-            save becomes the latest checkpoint when it is durable; `sync` waits for that.
+            The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved. An
+            asynchronous save becomes the latest checkpoint when it is durable; `sync` waits for that.
 
         Raises:
-            CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of them.
+            CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of
+                them.
             UntrackableError: An object cannot be saved as it is held.
             UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved to this path.
             StorageError: The files cannot be written. Existing files are unchanged.
@@ -278,8 +283,8 @@ class CheckpointManager(Generic[CheckpointT]):
     def restore_or_initialize(self) -> str | None:
         """Restores the newest good checkpoint, or calls ``init_fn`` if there are no checkpoints.
 
-        A damaged or missing checkpoint is skipped with a `SkippedCheckpointWarning`, and the next older one is tried. A skipped
-        checkpoint changes nothing.
+        A damaged or missing checkpoint is skipped with a `SkippedCheckpointWarning`, and the next older one is tried. A
+        skipped checkpoint changes nothing.
 
         Returns:
             The path of the checkpoint that was restored, or None.
@@ -327,8 +332,8 @@ class CheckpointManager(Generic[CheckpointT]):
     def adopt_checkpoints(self) -> list[str]:
         """Adds to the state file all checkpoints of this series in the directory, for example those that were copied there.
 
-        From then on they are restored, kept and removed like all others. The time of each is that of its index file. If no checkpoint
-        was listed before, the one with the highest number becomes the latest.
+        From then on they are restored, kept and removed like all others. The time of each is that of its index file. If
+        no checkpoint was listed before, the one with the highest number becomes the latest.
 
         Returns:
             The paths of the checkpoints that were added, in the order of their numbers.

@@ -1,8 +1,9 @@
 """The checkpoints of one manager in the state file of a directory, which may list those of other managers too.
 
-A directory has one state file and may have several series of checkpoints, each with its own manager. A manager restores, keeps and
-removes the checkpoints of its own series, and leaves those of other series in the state file unchanged. A listed checkpoint outside
-the directory belongs to no manager: it can be restored, and is dropped from the state file when that is written next.
+A directory has one state file and may have several series of checkpoints, each with its own manager. A manager
+restores, keeps and removes the checkpoints of its own series, and leaves those of other series in the state file
+unchanged. A listed checkpoint outside the directory belongs to no manager: it can be restored, and is dropped from the
+state file when that is written next.
 """
 
 from __future__ import annotations

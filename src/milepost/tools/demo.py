@@ -1,7 +1,7 @@
 """The demo: a training run that is killed twice and ends with exactly the losses of an uninterrupted run.
 
-The training is that of the guide (`milepost.tools.guide_numpy`), with shuffled batches. It runs in separate processes, which are
-killed with SIGKILL between two saves, so that they cannot clean up.
+The training is that of the guide (`milepost.tools.guide_numpy`), with shuffled batches. It runs in separate processes,
+which are killed with SIGKILL between two saves, so that they cannot clean up.
 """
 
 from __future__ import annotations

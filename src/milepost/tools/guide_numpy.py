@@ -2,8 +2,8 @@
 
     python guide_numpy.py [directory]
 
-Sections are in the order of the guide. What the guide gets from Keras and tf.data is written out here: a layer that makes its
-kernel in its first call, Adam with its slot variables, and batches that can be resumed.
+Sections are in the order of the guide. What the guide gets from Keras and tf.data is written out here: a layer that
+makes its kernel in its first call, Adam with its slot variables, and batches that can be resumed.
 """
 
 from __future__ import annotations

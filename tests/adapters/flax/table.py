@@ -10,10 +10,9 @@ from tests.adapters.flax.zoo import BASES, cases, check, version
 
 _HEAD = """# Every built-in object of Flax NNX {version}
 
-Every public class of `flax.nnx`, `flax.nnx.metrics` and `flax.nnx.bridge` that can have state: two objects were made from
-different seeds and used; one was saved with `milepost.Checkpoint`, and restored into the other. All values and the next
-outputs of both were then the same, bit for bit; `assert_consumed()` passed. Names are those under which the values are
-found in the checkpoint, below the object's own.
+Every public class of `flax.nnx`, `flax.nnx.metrics` and `flax.nnx.bridge` that can have state: two objects were made from different seeds and
+used. One was saved with `milepost.Checkpoint` and restored into the other. After that, all values and the next outputs of both were equal, bit
+for bit, and `assert_consumed()` passed. The names are those of the values in the checkpoint, below the name of the object.
 
 Written by `python -m tests.adapters.flax.table`; a test compares it with what the objects do.
 

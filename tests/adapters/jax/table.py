@@ -12,11 +12,11 @@ from tests.adapters.jax.optimizers import NOT_OPTIMIZERS, check, names, summary
 
 _HEAD = """# Every optimizer of Optax {version}
 
-Every public function and class of `optax` and `optax.contrib` that makes a transformation of gradients: one was made and
-used for two steps; its state and the parameters were saved with `milepost.Checkpoint`, and restored into a fresh state of
-another one for other parameters. Both trees were then the same, bit for bit, and so were the results of one more step of
-each; `assert_consumed()` passed. Names are those under which the values are found in the checkpoint, below that of the
-state; where a value belongs to a parameter, the parameter's own name follows, or stands between, and is left out here.
+Every public function and class of `optax` and `optax.contrib` that makes a transformation of gradients: one was made and used for two steps. Its
+state and the parameters were saved with `milepost.Checkpoint`, and restored into a new state of another one for different parameters. After
+that, both trees were equal, bit for bit, as were the results of one more step of each, and `assert_consumed()` passed. The names are those of the
+values in the checkpoint, below the name of the state. If a value belongs to a parameter, the name of the parameter is part of its name and is
+left out here.
 
 Written by `python -m tests.adapters.jax.table`; a test compares it with what the optimizers do.
 

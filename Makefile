@@ -4,29 +4,43 @@
 WORKERS ?= 2
 export PYTHON
 
+# Windows has the programs of an environment elsewhere.
+BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+
+# What meets the operating system: what is tested on those that the other tests are not written for.
+MEETING_FILES = tests/portability tests/storage tests/engine tests/manager tests/bundle tests/table tests/coding tests/tensor \
+	tests/checkpoint tests/testing
+# Fast, and each layer has some: what is tested while code is edited.
+QUICK = QUICKLIST
+
 MEETING_TENSORFLOW = tests/adapters tests/bundle/test_tensorflow.py tests/callbacks tests/examples tests/interop \
 	tests/manager/test_with_tensorflow.py tests/table/test_tensorflow.py
 MEETING_TORCH = tests/adapters/torch tests/examples/test_guide_torch.py
 MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variables.py tests/examples/test_guide_jax.py \
 	tests/examples/test_guide_flax.py
 
-.PHONY: help demo test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax \
-	test-core lint format bench peers clean
+.PHONY: help demo quick test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax \
+	test-core test-files lint lint-systems format bench peers clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv-demo/.made  ## train, get killed, resume, compare: needs nothing but the core dependencies
-	.venv-demo/bin/milepost demo
+	.venv-demo/$(BIN)/milepost demo
+
+quick: .venv-lint/.made .venv-core/.made  ## style and the fast tests without frameworks, in under a minute: for the loop of edit and test
+	.venv-lint/$(BIN)/ruff check
+	.venv-lint/$(BIN)/ruff format --check
+	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(or $(ARGS),$(QUICK))
 
 # TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.
 test: test-frameworks test-torch test-jax test-tf215-if-possible  ## every test, against real frameworks, together and by themselves
 
 test-frameworks: .venv-test/.made  ## every test: TensorFlow 2.21, Keras 3 on each backend, tf_keras
-	.venv-test/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	.venv-test/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-tf215: .venv-tf215/.made  ## the tests that meet TensorFlow, with 2.15 and its Estimators
-	.venv-tf215/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_TENSORFLOW))
+	.venv-tf215/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_TENSORFLOW))
 
 # TensorFlow 2.15 has no release for a Python after 3.11, and milepost needs 3.11.
 test-tf215-if-possible:
@@ -35,32 +49,40 @@ test-tf215-if-possible:
 			"Install it beside the other, for example with pyenv, and run: make test-tf215"; fi
 
 test-torch: .venv-torch/.made  ## that PyTorch needs no other framework
-	.venv-torch/bin/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_TORCH))
+	.venv-torch/$(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_TORCH))
 
 test-jax: .venv-jax/.made  ## that JAX, Flax and Optax need no other framework
-	.venv-jax/bin/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_JAX))
+	.venv-jax/$(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_JAX))
 
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
-	MILEPOST_TESTS=core .venv-core/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-lint: .venv-lint/.made  ## style, format, strict types, import layers
-	.venv-lint/bin/ruff check
-	.venv-lint/bin/ruff format --check
-	.venv-lint/bin/mypy
-	.venv-lint/bin/lint-imports
+test-files: .venv-core/.made  ## those of them that meet files, for macOS and Windows
+	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_FILES))
+
+lint: .venv-lint/.made  ## style, format, strict types, import layers, types of programs
+	.venv-lint/$(BIN)/ruff check
+	.venv-lint/$(BIN)/ruff format --check
+	.venv-lint/$(BIN)/mypy
+	.venv-lint/$(BIN)/lint-imports
+	.venv-lint/$(BIN)/python -m pytest -q tests/test_types.py
+
+lint-systems: .venv-lint/.made  ## types as macOS and Windows see them
+	.venv-lint/$(BIN)/mypy --platform darwin src/milepost
+	.venv-lint/$(BIN)/mypy --platform win32 src/milepost
 
 format: .venv-lint/.made  ## put the code into the format that lint asks for
-	.venv-lint/bin/ruff check --fix
-	.venv-lint/bin/ruff format
+	.venv-lint/$(BIN)/ruff check --fix
+	.venv-lint/$(BIN)/ruff format
 
 bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benchmarks/results
-	.venv-bench/bin/python -m benchmarks.engine_overhead
-	.venv-bench/bin/python -m benchmarks.completeness
-	.venv-bench/bin/python -m benchmarks.throughput
-	.venv-bench/bin/python -m benchmarks.training_state
+	.venv-bench/$(BIN)/python -m benchmarks.engine_overhead
+	.venv-bench/$(BIN)/python -m benchmarks.completeness
+	.venv-bench/$(BIN)/python -m benchmarks.throughput
+	.venv-bench/$(BIN)/python -m benchmarks.training_state
 
 peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes
-	.venv-bench/bin/python -m benchmarks.peers
+	.venv-bench/$(BIN)/python -m benchmarks.peers
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv-* .cache .*_cache .hypothesis build dist

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+fcntl = pytest.importorskip("fcntl", reason="processes wait for each other by its locks")
 
 
 def computed_once(directories: pytest.TempPathFactory, name: str, compute: Callable[[], Any]) -> Any:

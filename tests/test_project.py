@@ -33,7 +33,7 @@ from milepost.graph import adapter
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "milepost"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(milepost.__path__, "milepost.")
@@ -149,6 +149,14 @@ class TestSources:
         lengths = {relative(source): len(source.read_text().splitlines()) for source in SOURCES}
         assert {name: length for name, length in lengths.items() if length > 500} == {}
 
+    def test_no_file_is_a_symbolic_link(self) -> None:
+        """Git on Windows makes a text file of one."""
+        tops = [
+            path for path in ROOT.iterdir() if not path.name.startswith((".venv", ".git")) or path.name == ".github"
+        ]
+        links = [path for top in tops for path in (top, *top.rglob("*")) if path.is_symlink()]
+        assert [relative(path) for path in links] == []
+
     def test_no_file_is_a_drawer_for_everything(self) -> None:
         """Every module's name says what is in it."""
         drawers = {"utils", "util", "common", "helpers", "helper", "types", "core", "misc"}
@@ -246,8 +254,9 @@ class TestPackages:
         with tarfile.open(sdist) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
         needed = {"LICENSE", "README.md", "pyproject.toml", "Makefile", ".ci/run", "src/milepost/py.typed"}
+        needed |= {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github/workflows/tests.yml"}
         assert needed | {relative(Path(__file__)), *map(relative, SOURCES)} <= names
-        allowed = {"LICENSE", "README.md", "PKG-INFO", "pyproject.toml", "Makefile", ".gitignore"}
-        folders = {".ci", "benchmarks", "docs", "examples", "src", "tests"}
+        allowed = needed | {"PKG-INFO", ".gitignore"}
+        folders = {".ci", ".github", "benchmarks", "docs", "examples", "src", "tests"}
         assert [name for name in names - allowed if name.partition("/")[0] not in folders] == []
         assert [name for name in names if "__pycache__" in name or name.startswith("benchmarks/results")] == []

@@ -28,12 +28,12 @@ def test_the_speed_table_is_the_benchmarks():
 def test_ratios_on_disk_are_the_benchmarks():
     disk = {row[0]: row for row in rows(RESULTS.split("### On disk")[1].split("\n## ")[0])}
     text = " ".join(README.split("## How fast it is")[1].split())
-    assert f"could be measured ({disk['milepost'][6]})" in text
-    assert f"cold, {disk['milepost'][8]}" in text
+    assert f"accuracy of the measurement ({disk['milepost'][6]})" in text
+    assert f"from disk, a restore takes {disk['milepost'][8]}" in text
 
 
 def test_the_table_of_training_states_is_the_benchmarks():
-    section = README.split("A whole training state, model and AdamW (")[1].split("\n\n(A mapped")[0]
+    section = README.split("whole training state, a model and AdamW (")[1].split("\n\n(A mapped")[0]
     results = {row[0]: row for row in rows(RESULTS.split("## A whole training state")[1])}
     table = [row for row in rows(section) if row[0] in results and row[0] != "checksums"]
     assert len(table) == 6

@@ -1,31 +1,31 @@
-"""Every exception and warning milepost raises, on one page.
+"""Every exception and warning that milepost raises.
 
 ::
 
     MilepostError
-    ├── CheckpointNotFoundError  (FileNotFoundError)  no checkpoint, directory or shard where one was named
-    ├── KeyNotFoundError         (KeyError)           the checkpoint has no value under that key
-    ├── CorruptCheckpointError   (ValueError)         bytes that are damaged, truncated, swapped or not a checkpoint
-    ├── StateFileError           (ValueError)         a `checkpoint` state file that cannot be understood
-    ├── UnsupportedError         (NotImplementedError) well-formed, but outside what milepost does
-    ├── MismatchError            (ValueError)         saved and live values differ in shape or dtype
-    ├── RefusedError             (what was raised)    an object, or its framework, failed on the value it was given
-    ├── UntrackableError         (ValueError)         an object that cannot take part in a checkpoint
-    ├── UnmatchedError           (AssertionError)     a status assertion does not hold
-    ├── CheckpointExistsError    (FileExistsError)    a save would replace a checkpoint it knows nothing of
-    ├── AdapterError             (ImportError)        the installed version of a framework is one that milepost cannot use
-    └── StorageError             (OSError)            the disk refused: full, read-only, failing
-        └── AfterCommitError                          a checkpoint is saved, but something that comes after it failed
+    ├── CheckpointNotFoundError  (FileNotFoundError)  a checkpoint, directory or data file does not exist
+    ├── KeyNotFoundError         (KeyError)           the checkpoint has no value of this key
+    ├── CorruptCheckpointError   (ValueError)         a file is damaged, truncated, swapped or no checkpoint
+    ├── StateFileError           (ValueError)         the `checkpoint` state file is malformed
+    ├── UnsupportedError         (NotImplementedError) the input or request is valid, but not supported
+    ├── MismatchError            (ValueError)         a saved value does not fit the live object: shape, dtype
+    ├── RefusedError             (what was raised)    an object or its framework rejected a saved value
+    ├── UntrackableError         (ValueError)         an object cannot be saved as it is held
+    ├── UnmatchedError           (AssertionError)     an assertion about a restore failed
+    ├── CheckpointExistsError    (FileExistsError)    a save would replace checkpoints of another run
+    ├── AdapterError             (ImportError)        milepost cannot use the installed version of a framework
+    └── StorageError             (OSError)            the operating system refused a file operation
+        └── AfterCommitError                          the checkpoint is saved, but a later step failed
 
     MilepostWarning              (UserWarning)
-    ├── UntrackedWarning         something that holds trackable objects is not saved
-    ├── UnrestoredWarning        saved values that were never given to any object
-    └── SkippedCheckpointWarning a damaged or missing checkpoint was passed over
+    ├── UntrackedWarning         an object that may hold state is not saved
+    ├── UnrestoredWarning        saved values were not restored, or live values were not saved
+    └── SkippedCheckpointWarning a damaged or missing checkpoint was skipped
 
-Each also derives from the built-in a caller would catch, and, once TensorFlow is imported, from its counterpart in
-``tf.errors`` (`milepost.tensorflow_errors`). Each names, as far as they are known, the key, the file, what was expected, what
-was found and what to do; the same facts are attributes of the exception. Keys, paths and text of files are printed with
-control characters escaped, so that a file cannot send commands to a terminal or forge lines of a log.
+Each error is also of the built-in class in parentheses. Once TensorFlow is imported, it is also of the corresponding class of
+``tf.errors`` (`milepost.tensorflow_errors`). Each message gives the key, the file, what was expected, what was found and what to
+do, as far as these are known. The same facts are attributes of the exception. Control characters in keys, paths and text from
+files are escaped, so that a file cannot send commands to a terminal or forge lines of a log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from milepost.tensorflow_errors import made_again, tensorflow_kind
 
-_ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() passes over damaged ones"
+_ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() skips damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
 _NAMES = ("key", "file")
 _HEAP_TYPE: Final = 1 << 9
@@ -47,11 +47,11 @@ _HEAP_TYPE: Final = 1 << 9
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
-    r"""Text with everything escaped that is not to be seen: control characters, marks that turn the reading direction.
+    r"""Text with invisible characters escaped, such as control characters and marks that change the reading direction.
 
     Args:
         text: Any text.
-        one_line: Whether to escape tabs and the ends of lines, too.
+        one_line: Whether to escape tabs and line ends as well.
 
     Example:
         >>> printable("ckpt\x1b[2J\u202e")
@@ -122,7 +122,7 @@ class MilepostError(Exception):
         return made_again(self)
 
     def with_context(self, **facts: Any) -> Self:
-        """Fills in facts that a lower layer could not know; what is already set stays.
+        """Fills in facts that a lower layer could not know. Facts that are already set stay.
 
         Args:
             **facts: Any of ``key``, ``file``, ``expected``, ``found``, ``remedy``.
@@ -139,15 +139,15 @@ class MilepostError(Exception):
 
 
 class CheckpointNotFoundError(MilepostError, FileNotFoundError):
-    """No checkpoint, directory or data shard exists where one was named."""
+    """A checkpoint, directory or data file does not exist."""
 
 
 class KeyNotFoundError(MilepostError, KeyError):
-    """The checkpoint holds no value under the key asked for."""
+    """The checkpoint has no value of this key."""
 
 
 class CorruptCheckpointError(MilepostError, ValueError):
-    """The bytes are damaged, truncated, swapped with others, or not a checkpoint at all."""
+    """A file is damaged, truncated, swapped with another, or not a checkpoint at all."""
 
     def __init__(self, problem: str, *, remedy: str | None = None, **facts: Any) -> None:
         super().__init__(problem, remedy=remedy or _ANOTHER_CHECKPOINT, **facts)
@@ -159,15 +159,15 @@ class CorruptCheckpointError(MilepostError, ValueError):
 
 
 class StateFileError(MilepostError, ValueError):
-    """The ``checkpoint`` state file cannot be understood."""
+    """The ``checkpoint`` state file is malformed."""
 
 
 class UnsupportedError(MilepostError, NotImplementedError):
-    """Well-formed input, or a well-formed request, that milepost does not handle."""
+    """The input or request is valid, but milepost does not support it."""
 
 
 class MismatchError(MilepostError, ValueError):
-    """Saved and live values differ in shape or dtype; nothing was changed.
+    """A saved value does not fit the live object, for example because shapes or dtypes differ. Nothing was changed.
 
     Attributes:
         report: The full `milepost.Report` of the restore, where one exists.
@@ -177,18 +177,18 @@ class MismatchError(MilepostError, ValueError):
 
 
 class RefusedError(MilepostError):
-    """An object, or its framework, failed on the value that a restore gave it; the cause is what it raised.
+    """An object or its framework raised an error when a restore assigned a value. The ``__cause__`` is that error.
 
-    An instance also is of the built-in class that the cause is of: `RuntimeError`, for example, or `MemoryError`.
+    The exception is also of the built-in class of its cause, such as `RuntimeError` or `MemoryError`.
     """
 
 
 class UntrackableError(MilepostError, ValueError):
-    """An object, or the way it is held, cannot take part in a checkpoint."""
+    """An object cannot be saved, or cannot be saved as it is held."""
 
 
 class UnmatchedError(MilepostError, AssertionError):
-    """An assertion about a restore does not hold.
+    """An assertion about a restore failed.
 
     Attributes:
         report: The full `milepost.Report` of the restore.
@@ -198,20 +198,20 @@ class UnmatchedError(MilepostError, AssertionError):
 
 
 class CheckpointExistsError(MilepostError, FileExistsError):
-    """A save would replace checkpoints, or join a series of them, that this process neither wrote nor restored."""
+    """A save would replace checkpoints, or add to a series of checkpoints, that this process neither saved nor restored."""
 
 
 class AdapterError(MilepostError, ImportError):
-    """The adapter of an imported framework cannot be imported, mostly because the framework no longer has a private name.
+    """milepost cannot use the installed version of a framework, usually because a private name that it needs is gone.
 
-    Nothing is saved or restored then, since the framework's objects would be left out.
+    Nothing is saved or restored while that framework is imported, because its objects would be left out.
 
     Args:
         problem: One sentence: what is wrong.
         framework: Name of the framework's package.
         version: Its installed version.
-        tried: The versions that the adapter was tried with.
-        **facts: As for `MilepostError`; ``key`` is the name that is gone, where that is known.
+        tried: The versions that milepost has been tested with.
+        **facts: As for `MilepostError`. The ``key`` is the name that is gone, if that is known.
     """
 
     def __init__(self, problem: str, *, framework: str = "", version: str = "", tried: str = "", **facts: Any) -> None:
@@ -237,10 +237,10 @@ class StorageError(MilepostError, OSError):
 
 
 class AfterCommitError(StorageError):
-    """A checkpoint is saved and can be restored, but something that a save does after that failed.
+    """The checkpoint is saved and can be restored, but a later step of the save failed.
 
-    The error says what: the checkpoint may not survive a power cut, or its directory's state file does not name it yet. Its
-    number is used, and the process can go on saving. Do not save it again.
+    The message says which: the checkpoint may not survive a power cut, or the state file of its directory does not list it yet.
+    Its number is used. The process can continue to save; do not save this checkpoint again.
     """
 
 
@@ -249,15 +249,15 @@ class MilepostWarning(UserWarning):
 
 
 class UntrackedWarning(MilepostWarning):
-    """Something that holds trackable objects will not be saved."""
+    """An object that may hold state will not be saved."""
 
 
 class UnrestoredWarning(MilepostWarning):
-    """Values of a restored checkpoint were never given to any object, or live values were not in it."""
+    """Saved values were not restored to any object, or live values were not in the checkpoint."""
 
 
 class SkippedCheckpointWarning(MilepostWarning):
-    """A damaged or missing checkpoint was passed over for an older one."""
+    """A damaged or missing checkpoint was skipped, and an older one is used."""
 
 
 _OWN_CODE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -273,21 +273,21 @@ class Place(NamedTuple):
 
 
 def user_place() -> Place:
-    """The user's line that is being executed, as `warn` finds it; for a warning that is issued later."""
+    """The line of the user's program that is running now, as `warn` finds it. For warnings that are issued later."""
     frame = _user_frame(sys._getframe(1))
     return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "__main__"))
 
 
 def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place: Place | None = None) -> None:
-    """Issues a warning that points at the user's line.
+    """Issues a warning that points at a line of the user's program.
 
-    That is the innermost line that is neither milepost's nor that of an installed library; where there is none, as on a
-    thread of milepost's own, the innermost that is not milepost's.
+    This is the innermost line that belongs neither to milepost nor to an installed library. If there is none, as on a thread
+    of milepost's own, it is the innermost line that does not belong to milepost.
 
     Args:
         message: What is wrong, and what to do.
-        category: Its class.
-        place: The line that it points at instead.
+        category: The class of the warning.
+        place: The line to point at instead.
 
     Example:
         >>> with warnings.catch_warnings(record=True) as caught:

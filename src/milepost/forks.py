@@ -1,11 +1,30 @@
-"""Locks that a forked child can use, whatever the threads of its parent were doing."""
+"""Forked children: what to do when there is one, and locks that it can use, whatever the threads of its parent did.
+
+Windows forks no processes, so there all of this does nothing more than a plain lock.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Final
+
+
+def _nothing() -> None:
+    pass
+
+
+def register_at_fork(
+    *,
+    before: Callable[[], object] = _nothing,
+    after_in_parent: Callable[[], object] = _nothing,
+    after_in_child: Callable[[], object] = _nothing,
+) -> None:
+    """Has functions called when this process forks, where processes can; as `os.register_at_fork` does."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
 
 
 class ForkableLock:
@@ -45,4 +64,4 @@ def _free_in_child() -> None:
         lock._after_fork()
 
 
-os.register_at_fork(after_in_child=_free_in_child)
+register_at_fork(after_in_child=_free_in_child)

@@ -1,7 +1,7 @@
-"""Milepost for programs that ``import jax`` and hold their state in nothing but pytrees.
+"""Milepost for JAX programs that hold their state in pytrees.
 
-`save` and `restore` take and return trees; `TreeManager` keeps a numbered series of them. Those who would rather assign
-to attributes use `milepost.Checkpoint`, which takes trees too; the files are the same.
+`save` and `restore` take and return trees, and `TreeManager` keeps a numbered series of them. The files are those of
+`milepost.Checkpoint`, which also takes trees, and which suits programs that hold their state in attributes of objects.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from functools import partial as _partial
 from typing import Any
 from typing import Final as _Final
+from typing import TypeVar as _TypeVar
 
 import jax as _jax
 import numpy as _np
@@ -28,6 +29,8 @@ from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.errors import UntrackableError as _UntrackableError
 from milepost.graph.adapter import adapter_of as _adapter_of
 from milepost.graph.containers import NoDependency as _NoDependency
+from milepost.graph.description import kind_of as _kind_of
+from milepost.graph.description import of_file as _of_file
 from milepost.graph.frameworks import imported as _imported
 from milepost.graph.traversal import walk as _walk
 from milepost.graph.trees.leaves import with_leaves as _with_leaves
@@ -43,10 +46,11 @@ __all__ = ["TreeManager", "restore", "save"]
 _COUNTER: _Final = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
 
 PathLike = str | os.PathLike[str]
+_TreeT = _TypeVar("_TreeT")
 
 
 class _TreeCheckpoint(_Checkpoint):
-    """A checkpoint of which the root is a tree."""
+    """A checkpoint whose root is a tree."""
 
     _tree_status: Any
 
@@ -63,9 +67,10 @@ class _TreeCheckpoint(_Checkpoint):
             _set_root(self, tree)  # such as a module of NNX
         else:
             raise _UntrackableError(
-                "a checkpoint expects a tree that holds something",
-                expected="arrays, numbers, or nodes that JAX knows, with such leaves",
+                "a checkpoint expects a tree with at least one value",
+                expected="an array, a number, or a pytree of them",
                 found=f"{tree!r:.80} of type {type(tree).__name__}",
+                remedy="pass the tree that holds the arrays",
             )
 
     @property
@@ -75,10 +80,10 @@ class _TreeCheckpoint(_Checkpoint):
         return root.value if isinstance(root, _Tree) else root
 
     def release(self, status: LoadStatus | None = None) -> Any:
-        """The tree; what is kept of it takes no memory, and is good enough for reports.
+        """Returns the tree, and keeps only an outline of it, without arrays, for reports.
 
         Args:
-            status: That of a restore into the tree, which is to know what is kept.
+            status: The status of a restore into the tree, which then refers to the outline.
         """
         tree, root = self.held, _root_of(self)
         before = _by_path(root) if isinstance(status, _CheckpointLoadStatus) else {}
@@ -99,7 +104,7 @@ class _TreeCheckpoint(_Checkpoint):
 
     @property
     def status(self) -> LoadStatus:
-        """What the last restore returned."""
+        """The status of the last restore."""
         status: LoadStatus = self._tree_status
         return status
 
@@ -110,7 +115,7 @@ def _by_path(root: Any) -> dict[str, Any]:
 
 
 def _outlined(tree: Any) -> Any:
-    """A tree like another one, without its arrays."""
+    """A copy of a tree with shapes and dtypes in the place of arrays."""
     if not _imported("flax"):
         return _with_leaves(tree, _outline)
     from milepost.adapters.flax.copies import copied
@@ -119,7 +124,7 @@ def _outlined(tree: Any) -> Any:
 
 
 def _with_own_objects(tree: Any) -> Any:
-    """A tree whose modules and variables of NNX are others, so that a restore leaves those of the caller alone."""
+    """A tree with copies of NNX's modules and variables, so that a restore does not change those of the caller."""
     if not _imported("flax"):
         return tree
     from milepost.adapters.flax.copies import copied
@@ -136,23 +141,23 @@ def _outline(leaf: Any) -> Any:
 
 
 def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) -> str:
-    """Saves a tree under exactly this path, durably and all at once.
+    """Saves a tree under exactly this path, durably and atomically.
 
     Args:
-        path: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
-        tree: Any pytree, or a module, optimizer or state of NNX. Its leaves are `jax.Array` of any element type, keys of random number generators, NumPy's arrays
-            and Python's numbers and text; other trackable objects, such as iterators over data, may be among them. Functions
-            are left out.
-        options: How to save.
+        path: The path of the files, without extension. An existing checkpoint is replaced atomically.
+        tree: Any pytree, or a module, optimizer or state of NNX. Leaves can be `jax.Array` of any element type, keys of random number
+            generators, arrays of NumPy, Python's numbers and text, and other trackable objects, such as iterators over data.
+            Functions are left out.
+        options: How to save. This function waits until an asynchronous save is durable.
 
     Returns:
-        ``path`` as a string, to be given to `restore`.
+        ``path`` as a string, for `restore`.
 
     Raises:
-        UntrackableError: The tree holds nothing, or something that cannot be saved: a date, say, or an array that is being
-            traced or has been deleted.
+        UntrackableError: The tree is empty, or a leaf cannot be saved, such as a date, or an array that is being traced or was
+            deleted.
         UnsupportedError: An element type cannot be stored, or other processes hold parts of an array.
-        StorageError: The files could not be written; what was there before still is.
+        StorageError: The files cannot be written. Existing files are unchanged.
 
     Example:
         >>> import jax.numpy as jnp, milepost, tempfile
@@ -167,24 +172,24 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
     return written
 
 
-def restore(path: PathLike, tree: Any, options: CheckpointOptions | None = None) -> tuple[Any, LoadStatus]:
-    """Makes a tree with saved values.
+def restore(path: PathLike, tree: _TreeT, options: CheckpointOptions | None = None) -> tuple[_TreeT, LoadStatus]:
+    """Makes a new tree with saved values.
 
     Args:
-        path: What `save`, a `TreeManager` or a `milepost.Checkpoint` wrote.
-        tree: What the new tree is to be like. Arrays get their element type, sharding and devices from the leaf whose place
-            they take; leaves may be `jax.ShapeDtypeStruct`, as `jax.eval_shape` makes them, so that no memory is needed for
-            values that will not be used. The tree stays as it is, NNX's modules and variables in it too, and so do all
-            values in it that were not saved; other trackable objects among its leaves are restored in place.
+        path: The path of a checkpoint of `save`, of a `TreeManager` or of a `milepost.Checkpoint`.
+        tree: A tree of the same structure. Each new array gets the element type, sharding and devices of the leaf that it replaces.
+            Leaves can be `jax.ShapeDtypeStruct`, as `jax.eval_shape` makes them, to save memory. The given tree does not change,
+            nor do modules and variables of NNX in it. Values that were not saved are taken from it. Other trackable objects
+            among its leaves are restored in place.
         options: How to restore.
 
     Returns:
-        The new tree, and a status with assertions and a full report, as `milepost.Checkpoint.restore` returns it.
+        The new tree, of the type of the given one, and a status with assertions and a full report.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
-        CorruptCheckpointError: It is damaged.
-        MismatchError: A saved value has another shape or element type than the tree.
+        CorruptCheckpointError: The checkpoint is damaged.
+        MismatchError: A saved value has a different shape or element type than the tree.
 
     Example:
         >>> import jax, jax.numpy as jnp, tempfile
@@ -202,7 +207,7 @@ def restore(path: PathLike, tree: Any, options: CheckpointOptions | None = None)
 
 
 def _has_counter(path: str, storage: _Storage) -> bool:
-    """Whether a checkpoint is one of a series, which has a counter beside the tree."""
+    """Whether a checkpoint belongs to a series, and so has a counter beside the tree."""
     if not storage.is_file(_index_path(path)):
         return False
     with _open_bundle(storage, path) as reader:
@@ -210,20 +215,20 @@ def _has_counter(path: str, storage: _Storage) -> bool:
 
 
 class TreeManager:
-    """Keeps a series of checkpoints of a tree in a directory: numbers them, records them, deletes old ones.
+    """Keeps a series of checkpoints of a tree in a directory: numbers them, lists them in a state file, and deletes old ones.
 
     Files and rules are those of `milepost.CheckpointManager`.
 
     Args:
-        directory: Where to keep the checkpoints and their state file; it need not exist yet.
-        max_to_keep: How many checkpoints to keep, the newest; None keeps all.
-        keep_checkpoint_every_n_hours: Of the checkpoints that would be deleted, preserve one for every so many hours.
-        checkpoint_name: First part of the files' names.
-        options: How to save and restore; ``CheckpointOptions(enable_async=True)`` saves while training goes on.
+        directory: The directory of the checkpoints and their state file. It is made by the first save.
+        max_to_keep: How many of the newest checkpoints to keep, or None to keep all.
+        keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such period.
+        checkpoint_name: The first part of the files' names.
+        options: How to save and restore. With ``CheckpointOptions(enable_async=True)``, saves are asynchronous.
 
     Raises:
         ValueError: ``max_to_keep`` is not positive.
-        StateFileError: The directory's state file is not understood.
+        StateFileError: The state file of the directory is malformed.
         StorageError: The directory cannot be read.
 
     Example:
@@ -251,34 +256,38 @@ class TreeManager:
             self._checkpoint, directory, max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, options=options
         )
 
+    def __repr__(self) -> str:
+        manager = self.__dict__.get("_manager")
+        return _of_file(self, None) if manager is None else repr(manager).replace(_kind_of(manager), _kind_of(self), 1)
+
     @property
     def checkpoints(self) -> list[str]:
-        """Paths of the checkpoints, oldest first."""
+        """The paths of the checkpoints, oldest first."""
         return self._manager.checkpoints
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """Path of the newest checkpoint that can be restored, or None."""
+        """The path of the newest good checkpoint, or None."""
         return self._manager.latest_checkpoint
 
     def adopt_checkpoints(self) -> list[str]:
-        """Lists checkpoints of this series that are in the directory and on no list, as `CheckpointManager` does."""
+        """Adds to the state file all checkpoints of this series in the directory, as `CheckpointManager.adopt_checkpoints` does."""
         return self._manager.adopt_checkpoints()
 
     def save(self, tree: Any, checkpoint_number: int | None = None) -> str:
-        """Saves a tree under the next number, and deletes what is not to be kept.
+        """Saves a tree under the next number, and deletes old checkpoints.
 
         Args:
             tree: As for `milepost.jax.save`.
-            checkpoint_number: Number to use, for example that of the training step, instead of the next one.
+            checkpoint_number: The number to use instead of the next one, for example the training step.
 
         Returns:
-            The checkpoint's path.
+            The path of the checkpoint.
 
         Raises:
-            CheckpointExistsError: There are checkpoints of this name, and this manager has restored none of them.
+            CheckpointExistsError: The directory has checkpoints of this name, and this manager has restored none of them.
             UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
-            StorageError: The files could not be written; what was there before still is.
+            StorageError: The files cannot be written. Existing files are unchanged.
         """
         with _exclusive(self._checkpoint):
             self._checkpoint.hold(tree)
@@ -289,19 +298,20 @@ class TreeManager:
             finally:
                 self._checkpoint.release()
 
-    def restore_latest(self, tree: Any) -> tuple[Any, LoadStatus]:
-        """Makes a tree with the values of the newest good checkpoint.
+    def restore_latest(self, tree: _TreeT) -> tuple[_TreeT, LoadStatus]:
+        """Makes a new tree with the values of the newest good checkpoint.
 
         Args:
             tree: As for `milepost.jax.restore`.
 
         Returns:
-            The new tree, and a status as `milepost.jax.restore` returns it; without any checkpoint, the tree as it is, and a
+            The new tree and a status, as from `milepost.jax.restore`. If there are no checkpoints, the given tree and a
             `milepost.InitializationOnlyStatus`.
 
         Raises:
-            CorruptCheckpointError: There are checkpoints, and none is good.
-            MismatchError: A saved value has another shape or element type than the tree.
+            CheckpointNotFoundError: The state file lists checkpoints, and all of them are missing.
+            CorruptCheckpointError: The state file lists checkpoints, and none of them is good.
+            MismatchError: A saved value has a different shape or element type than the tree.
         """
         with _exclusive(self._checkpoint):
             self._checkpoint.hold(_with_own_objects(tree))
@@ -315,5 +325,5 @@ class TreeManager:
                 self._checkpoint.release(status)
 
     def sync(self) -> None:
-        """Waits for the asynchronous save in flight, and raises what it raised."""
+        """Waits for the asynchronous save in progress, if any, and raises its error."""
         self._manager.sync()

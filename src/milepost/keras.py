@@ -1,4 +1,4 @@
-"""Milepost for programs that ``import keras``, of either generation: a callback that saves and resumes ``fit()``."""
+"""Milepost for programs that ``import keras``, Keras 2 or 3: a callback that saves and resumes ``fit()``."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ __all__ = ["CheckpointCallback"]
 
 
 class CheckpointCallback(_Base):
-    """Saves a run of ``fit()``, and resumes it in another process as if nothing had happened.
+    """Saves a run of ``fit()``, and resumes it in another process exactly where it was interrupted.
 
-    One commit holds the model, its optimizer and compiled metrics in the middle of their epoch, epoch and batch, the place
-    in the data, the history of finished epochs, the state of the other callbacks, and the random state of Keras, Python,
-    NumPy and PyTorch. A directory is one run: ``fit(epochs=n)`` trains until there are ``n`` epochs in all, in however many
-    processes. A run that another callback ended, such as ``EarlyStopping``, trains no further when it is started again.
+    Each checkpoint holds the model, its optimizer, the compiled metrics of the present epoch, the epoch and batch, the position in
+    the data, the history of finished epochs, the state of the other callbacks, and the random state of Keras, Python, NumPy and
+    PyTorch. A directory is one run: ``fit(epochs=n)`` trains until the run has ``n`` epochs, in any number of processes. A run that
+    another callback ended, such as ``EarlyStopping``, is not trained further when it is started again.
 
-    The data is to be wrapped by `resumable`. Without that, runs can be saved and resumed between epochs only. The callback
-    acts as the last one, wherever it is in the list.
+    Pass the data through `resumable`. Otherwise runs can be saved and resumed only between epochs. This callback acts after all
+    others, wherever it is in the list.
 
-    While a run that was interrupted in the middle of an epoch is taken up, the other callbacks see the batches of that
-    epoch that were trained before once more, with the logs of the last of them; `is_catching_up` is true meanwhile.
+    When a run is resumed in the middle of an epoch, the other callbacks get the batches of that epoch that are already trained a
+    second time, with the logs of the last of them. `is_catching_up` is true during this time.
 
     Args:
-        directory: Where the checkpoints are kept. That of the best epoch is in ``best`` below it.
-        every_epochs: Save after every so many epochs.
-        every_steps: Save after every so many batches.
-        every_seconds: Save at the first batch after so many seconds.
-        on_sigterm: When the process is told to end by SIGTERM, save after the batch that is being trained and stop training.
-            The previous handler is back when ``fit()`` returns. Only works where ``fit()`` runs in the main thread.
-        monitor: Name of a metric in an epoch's logs; the epoch in which it was best is saved and kept too.
-        mode: ``"min"``, ``"max"``, or ``"auto"``, which asks the metric and then its name.
+        directory: The directory of the checkpoints. The checkpoints of the best epochs are in ``best`` below it.
+        every_epochs: Save after each such number of epochs.
+        every_steps: Save after each such number of batches.
+        every_seconds: Save at the first batch after each such number of seconds.
+        on_sigterm: When the process receives SIGTERM, save after the present batch and stop training. ``fit()`` restores the
+            previous handler when it returns. Works only if ``fit()`` runs in the main thread.
+        monitor: The name of a metric in the logs of epochs. The epochs with its best values are saved and kept too.
+        mode: ``"min"``, ``"max"``, or ``"auto"``, which decides by the metric and then by its name.
         keep_best: How many of the best epochs to keep.
-        max_to_keep: How many other checkpoints to keep, the newest; None keeps all.
-        keep_checkpoint_every_n_hours: Of those that would be deleted, preserve one for every so many hours.
-        learning_rate: What to do where the program has set another learning rate than when the run began: ``"program"`` takes
-            the program's, ``"saved"`` goes on with the saved one, and None raises a `MismatchError` in ``fit()``.
-        continue_ended: Whether to go on with a run that another callback had ended.
-        objects: Other trackable objects to be saved with the run, by name.
-        options: How to save and restore; ``CheckpointOptions(enable_async=True)`` saves while training goes on.
+        max_to_keep: How many of the newest other checkpoints to keep, or None to keep all.
+        keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such period.
+        learning_rate: What to do if the program sets a different learning rate than when the run began: ``"program"`` uses the
+            program's, ``"saved"`` uses the saved one, and None raises a `MismatchError` in ``fit()``.
+        continue_ended: Whether to continue a run that another callback ended.
+        objects: Other trackable objects to save with the run, by name.
+        options: How to save and restore. With ``CheckpointOptions(enable_async=True)``, saves are asynchronous.
 
     Raises:
-        ValueError: An interval is not positive, ``mode`` or ``learning_rate`` is unknown, or a name in ``objects`` is in use.
+        ValueError: An interval is not positive, ``mode`` or ``learning_rate`` is unknown, or a name in ``objects`` is reserved.
 
     Example:
         >>> import tempfile, keras, numpy as np

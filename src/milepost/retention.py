@@ -1,9 +1,8 @@
-"""Which checkpoints to keep: pure functions over lists, without files or clocks.
+"""Which checkpoints to keep: pure functions of lists, without files or clocks.
 
-The rules are those of TensorFlow's ``CheckpointManager``: of the managed checkpoints the newest ``max_to_keep`` stay. Of
-those that fall out, the oldest first, one is preserved for good if it was saved at least
-``keep_checkpoint_every_n_hours`` after the last one preserved; the others are deleted. A preserved checkpoint leaves the
-list, so that the list does not grow.
+The rules are those of TensorFlow's ``CheckpointManager``. The newest ``max_to_keep`` of the managed checkpoints stay. Of the others,
+oldest first, one is preserved for good if it was saved at least ``keep_checkpoint_every_n_hours`` after the last preserved one. The
+rest is deleted. A preserved checkpoint is no longer managed, so that the list does not grow.
 
 Invariant: the newest checkpoint is always kept.
 """
@@ -18,7 +17,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ManagedCheckpoint:
-    """A checkpoint that is on the list.
+    """A checkpoint that a manager keeps or deletes.
 
     Attributes:
         path: Its prefix.
@@ -31,12 +30,12 @@ class ManagedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy makes of a list of checkpoints. Each of them is in exactly one of the three.
+    """The decision of a policy about a list of checkpoints. Each checkpoint is in exactly one of the first three.
 
     Attributes:
-        keep: Stay on the list, oldest first.
-        preserve: Leave the list; their files stay for good.
-        delete: Leave the list, and their files go.
+        keep: Checkpoints that stay managed, oldest first.
+        preserve: Checkpoints that are no longer managed, and whose files stay.
+        delete: Checkpoints that are no longer managed, and whose files are deleted.
         last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
     """
 
@@ -48,11 +47,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How many checkpoints stay, and which are preserved for good.
+    """How many checkpoints to keep, and which to preserve for good.
 
     Args:
-        max_to_keep: How many stay on the list; None for all.
-        keep_checkpoint_every_n_hours: Preserve one for every so many hours of those that fall out; None or 0 for none.
+        max_to_keep: How many of the newest to keep, or None to keep all.
+        keep_checkpoint_every_n_hours: Hours. One of the others is preserved for each such period; None or 0 preserves none.
 
     Raises:
         ValueError: ``max_to_keep`` is not positive.
@@ -97,7 +96,7 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a manager starts with.
+    """The state with which a manager starts.
 
     Attributes:
         managed: The list, oldest first.
@@ -111,10 +110,10 @@ class Recovered:
 
 
 def recover(recorded: Sequence[ManagedCheckpoint], last_preserved: float, now: float) -> Recovered:
-    """Takes up a list that was recorded by an earlier run.
+    """Continues a list that an earlier run recorded.
 
-    What was saved before the last preserved checkpoint, or with it, is no longer managed. If the clock was set back, its
-    present time stands for all later ones, so that nothing is deleted for being older than it is.
+    Checkpoints that are not newer than the last preserved one are no longer managed. If the clock was set back, later times count as
+    the present time, so that no checkpoint is deleted because it seems older than it is.
 
     Args:
         recorded: The list, oldest first.

@@ -21,9 +21,9 @@ __all__ = ["CheckpointCallback"]
 
 
 class CheckpointCallback(_Base):
-    """Saves a run of ``fit()``, and resumes it in another process as if nothing had happened.
+    """Saves a run of ``fit()``, and resumes it in another process exactly where it was interrupted.
 
-    The same as `milepost.keras.CheckpointCallback`, for models of ``tf_keras``.
+    Arguments and behaviour are those of `milepost.keras.CheckpointCallback`, for models of ``tf_keras``.
 
     Example:
         >>> import tempfile, tf_keras, numpy as np

@@ -418,12 +418,12 @@ class TestRefused:
 
     def test_is_another_batch_size_of_as_many_batches(self):
         place = self.place(lambda: (X[:7], X[:7], None), batch_size=4)
-        with pytest.raises(milepost.MismatchError, match="another batch_size"):
+        with pytest.raises(milepost.MismatchError, match="a different batch_size"):
             Run(lambda: (X[:7], X[:7], None), batch_size=5).feed.check(place)
 
     def test_is_another_kind_of_data(self):
         place = self.place(lambda: (X, X, None))
-        with pytest.raises(milepost.MismatchError, match="another kind"):
+        with pytest.raises(milepost.MismatchError, match="a different kind"):
             Run(Passes).feed.check(place)
 
     def test_is_data_that_holds_an_iterator(self):
@@ -468,7 +468,7 @@ def test_what_changes_and_cannot_be_saved_is_warned_of():
             self.handle = self.handle or object()
             return super().order()
 
-    with pytest.warns(milepost.MilepostWarning, match="handle of the data"):
+    with pytest.warns(milepost.MilepostWarning, match="reading the data sets handle"):
         Run(Opens).read()
 
 
@@ -493,7 +493,7 @@ class StaysAtItsEnd(Passes):
 def test_data_that_stays_at_its_end_is_warned_of_when_it_is_resumed():
     whole = Run(StaysAtItsEnd).read()[0]
     place = Run(StaysAtItsEnd).read(None, ("epoch", 0))[1]
-    with pytest.warns(milepost.MilepostWarning, match="StaysAtItsEnd gave nothing after the end of a pass"):
+    with pytest.warns(milepost.MilepostWarning, match="StaysAtItsEnd returned no batch after the end of a pass"):
         rest = Run(StaysAtItsEnd).read(place)[0]
     assert rest == whole[4:]
 

@@ -97,7 +97,7 @@ def test_a_run_in_parts_ends_as_a_whole_one(trainer, make, last, tmp_path):  # n
 
     with pytest.raises(Interrupted):
         run("parts", 3, trainer.on("on_train_batch_end", count))
-    with pytest.warns(milepost.errors.MilepostWarning, match="the callbacks are others"):
+    with pytest.warns(milepost.errors.MilepostWarning, match="the callbacks have changed"):
         run("parts", 3)
     assert run("parts", 5) == run("whole", 5)
 
@@ -153,7 +153,7 @@ class TestWarnings:
 
     def test_name_callbacks_that_are_new_or_gone(self, trainer, tmp_path):  # noqa: F811
         trainer.fit(trainer.model(), trainer.callback(tmp_path), plateau(trainer.keras), epochs=1)
-        with pytest.warns(milepost.errors.MilepostWarning, match=r"LearningRateScheduler had no .* of ReduceLROn"):
+        with pytest.warns(milepost.errors.MilepostWarning, match=r"LearningRateScheduler is new .* of ReduceLROn"):
             trainer.fit(trainer.model(), trainer.callback(tmp_path), schedule(trainer.keras), epochs=2)
 
     def test_name_files_that_begin_anew(self, trainer, tmp_path):  # noqa: F811

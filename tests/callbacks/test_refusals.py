@@ -97,7 +97,7 @@ class TestAnotherLearningRate:
     def test_is_refused(self, trainer, count, tmp_path):  # noqa: F811
         trainer.fit(trainer.model(0.01), trainer.callback(tmp_path), epochs=1)
         model = trainer.model(0.001)
-        with pytest.raises(milepost.MismatchError, match="another learning_rate"):
+        with pytest.raises(milepost.MismatchError, match="changed the learning_rate since"):
             trainer.fit(model, trainer.callback(tmp_path), count[1], epochs=2)
         assert not count[0]
         assert rate(trainer, model) == pytest.approx(0.001)
@@ -114,7 +114,7 @@ class TestAnotherLearningRate:
         model, callback = trainer.model(0.01), trainer.callback(tmp_path)
         trainer.fit(model, callback, epochs=1)
         model.optimizer.learning_rate = 0.001
-        with pytest.raises(milepost.MismatchError, match="another learning_rate"):
+        with pytest.raises(milepost.MismatchError, match="changed the learning_rate since"):
             trainer.fit(model, callback, epochs=2)
 
     def test_that_a_callback_has_set_is_not_mistaken(self, trainer, tmp_path):  # noqa: F811
@@ -144,7 +144,7 @@ class TestAnotherLearningRate:
 
 def test_another_optimizer_is_refused(trainer, tmp_path):  # noqa: F811
     trainer.fit(trainer.model(), trainer.callback(tmp_path), epochs=1)
-    with pytest.raises(milepost.MismatchError, match="another optimizer"):
+    with pytest.raises(milepost.MismatchError, match="a different optimizer"):
         trainer.fit(trainer.model(optimizer="SGD"), trainer.callback(tmp_path), epochs=2)
 
 
@@ -152,13 +152,13 @@ def test_other_trainable_variables_are_refused(trainer, tmp_path):  # noqa: F811
     trainer.fit(trainer.model(), trainer.callback(tmp_path), epochs=1)
     model = trainer.keras.Sequential([trainer.keras.Input((3,)), trainer.keras.layers.Dense(1, use_bias=False)])
     model.compile(trainer.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    with pytest.raises(milepost.MismatchError, match="other trainable variables"):
+    with pytest.raises(milepost.MismatchError, match="different trainable variables"):
         trainer.fit(model, trainer.callback(tmp_path), epochs=2)
 
 
 def test_an_epoch_that_the_run_has_not_come_to_is_refused(trainer, tmp_path):  # noqa: F811
     trainer.fit(trainer.model(), trainer.callback(tmp_path), epochs=1)
-    with pytest.raises(milepost.MismatchError, match="has not come to"):
+    with pytest.raises(milepost.MismatchError, match="has not reached"):
         trainer.fit(trainer.model(), trainer.callback(tmp_path), epochs=4, initial_epoch=2)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, CheckpointNotFoundError, KeyNotFoundError, Module, Variable
+from milepost.bundle import BundleWriter
+from milepost.storage import LOCAL_STORAGE
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def test_a_reader_lists_its_keys(saved):
 
 def test_a_key_that_is_not_there_names_those_that_are_meant(saved):
     reader = milepost.load_checkpoint(saved)
-    for asked in ("model/kernel", "kernel", "model/kernel/.ATTRIBUTES/VARIABLE_VALU"):
+    for asked in ("kernel", "model/kernel/.ATTRIBUTES/VARIABLE_VALU"):
         with pytest.raises(KeyNotFoundError, match=r"did you mean 'model/kernel/.ATTRIBUTES/VARIABLE_VALUE'"):
             reader.get_tensor(asked)
 
@@ -38,6 +40,55 @@ def test_a_key_like_no_other_is_told_where_to_look(saved):
         milepost.load_variable(saved, "?")
     assert hasattr(milepost.CheckpointReader, "keys")
     assert caught.value.key == "?"
+
+
+class TestShortNames:
+    """`get_tensor` and `load_variable` take the path of an object for the key of its value."""
+
+    def test_the_path_of_a_variable_is_enough(self, saved):
+        assert milepost.load_variable(saved, "model/kernel") == [1.0]
+        assert milepost.load_variable(saved, "step:0") == 1
+        assert milepost.load_checkpoint(saved).get_tensor("model/name") == b"text"
+        assert milepost.load_checkpoint(saved).map_tensor("model/kernel") == [1.0]
+
+    def test_a_name_that_is_escaped_in_the_key_may_be_given_as_it_is(self, tmp_path):
+        path = Checkpoint(table={"a.b": Variable(2.0)}).write(tmp_path / "ckpt")
+        assert "table/a..b/.ATTRIBUTES/VARIABLE_VALUE" in milepost.load_checkpoint(path).get_variable_to_shape_map()
+        assert milepost.load_variable(path, "table/a.b") == milepost.load_variable(path, "table/a..b") == 2.0
+
+    def test_a_full_key_comes_first(self, tmp_path):
+        """Here the key of one tensor is the short name of another."""
+        writer = BundleWriter()
+        writer.add("v", np.float32(1.0))
+        writer.add("v/.ATTRIBUTES/VARIABLE_VALUE", np.float32(2.0))
+        with LOCAL_STORAGE.create(str(tmp_path / "ckpt.data-00000-of-00001")) as file:
+            writer.write_shard(0, file)
+        (tmp_path / "ckpt.index").write_bytes(writer.index())
+        assert milepost.load_variable(tmp_path / "ckpt", "v") == 1.0
+
+    def test_a_name_of_several_tensors_is_refused_with_their_keys(self, tmp_path):
+        class Pair(milepost.TensorState):
+            def serialize(self):
+                return {"a": np.float32(1.0), "b": np.float32(2.0)}
+
+            def deserialize(self, tensors):
+                pass
+
+        path = Checkpoint(pair=Pair()).write(tmp_path / "ckpt")
+        with pytest.raises(KeyNotFoundError, match="stands for 2 tensors") as caught:
+            milepost.load_variable(path, "pair")
+        assert "'pair/.ATTRIBUTES/a', 'pair/.ATTRIBUTES/b'" in caught.value.found
+        assert milepost.load_variable(path, "pair/.ATTRIBUTES/b") == 2.0
+
+    def test_has_tensor_goes_by_full_keys_as_the_maps_do(self, saved):
+        reader = milepost.load_checkpoint(saved)
+        assert not reader.has_tensor("model/kernel")
+        assert reader.has_tensor("model/kernel/.ATTRIBUTES/VARIABLE_VALUE")
+
+    @pytest.mark.parametrize("name", ["", "/", "model", "model/", "v\x1b[2J"])
+    def test_other_names_are_still_not_found(self, saved, name):
+        with pytest.raises(KeyNotFoundError, match="no such key"):
+            milepost.load_variable(saved, name)
 
 
 def test_a_tensor_that_cannot_be_mapped_names_the_method_that_reads_it(saved):

@@ -1,7 +1,6 @@
 """When a restore lets go of its files, and how it is ended."""
 
 import gc
-import os
 import pathlib
 import sys
 import warnings
@@ -23,6 +22,7 @@ from milepost.deferred import pending
 from milepost.storage import LocalStorage
 from tests.bundle import bundles
 from tests.objects import module
+from tests.systems import open_descriptors
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lists the open files of Linux")
 
@@ -38,9 +38,7 @@ def no_collections():
 
 def open_files(directory):
     """The files below a directory that this process has open, removed ones too."""
-    links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
-    paths = [os.readlink(link) for link in links if os.path.lexists(link)]
-    return [path for path in paths if path.startswith(str(directory))]
+    return [path for path in open_descriptors() if path.startswith(str(directory))]
 
 
 def test_a_restore_that_nothing_waits_for_holds_no_file_open(prefix, tmp_path):

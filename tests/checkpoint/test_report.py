@@ -105,22 +105,6 @@ def test_a_later_restore_does_not_make_the_earlier_ones_assertions_fail(prefix):
     status.assert_consumed()
 
 
-def test_a_plan_tells_what_a_restore_would_do_and_does_nothing(prefix):
-    from milepost.bundle import open_bundle
-    from milepost.engine.load import read_object_graph
-    from milepost.engine.restore import Restoration
-    from milepost.storage import LocalStorage
-
-    path = Checkpoint(a=Variable(1.0), b=Variable(1.0)).write(prefix)
-    live = Checkpoint(a=Variable(0.0))
-    reader = open_bundle(LocalStorage(), path)
-    plan = Restoration(reader, read_object_graph(reader), __import__("milepost").CheckpointOptions()).plan(live)
-    assert [(read.key, read.in_place) for read in plan.reads] == [("a/.ATTRIBUTES/VARIABLE_VALUE", True)]
-    assert len(plan.deferred) == 1
-    assert "a/.ATTRIBUTES/VARIABLE_VALUE float32[]" in str(plan)
-    assert live.a == 0
-
-
 def test_a_failed_assertion_lists_some_of_each_kind(tmp_path):
     saved = Checkpoint(old={f"v{number}": Variable(0.0) for number in range(40)})
     path = saved.write(tmp_path / "c")

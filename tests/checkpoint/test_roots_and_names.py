@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 import weakref
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_root_that_is_referred_to_weakly_is_saved_and_restored_and_not_kept_al
     del root
     gc.collect()
     assert gone() is None
-    with pytest.raises(UntrackableError, match="does not exist any more"):
+    with pytest.raises(UntrackableError, match="no longer exists"):
         checkpoint.save(tmp_path / "ckpt")
 
 
@@ -69,7 +70,7 @@ def test_a_weak_root_that_is_gone_or_not_trackable_is_refused():
     with pytest.raises(UntrackableError):
         Checkpoint(root=weakref.ref(plain))
     gone = weakref.ref(model(1.0))
-    with pytest.raises(UntrackableError, match="does not exist any more"):
+    with pytest.raises(UntrackableError, match="no longer exists"):
         Checkpoint(root=gone)
 
 
@@ -96,14 +97,14 @@ def test_a_shallow_copy_saves_the_same_objects(tmp_path):
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_checkpoint_with_a_weak_root_says_that_it_cannot_be_copied(duplicate):
     root = model(1.0)
-    with pytest.raises(milepost.UnsupportedError, match="weakly"):
+    with pytest.raises(milepost.UnsupportedError, match="weak reference"):
         duplicate(Checkpoint(root=weakref.ref(root)).__dict__["_checkpoint_state"])
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_manager_says_that_it_cannot_be_copied(duplicate, tmp_path):
     manager = milepost.CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, max_to_keep=1)
-    with pytest.raises(milepost.UnsupportedError, match="neither copied nor pickled") as caught:
+    with pytest.raises(milepost.UnsupportedError, match="cannot be copied or pickled") as caught:
         duplicate(manager)
     assert caught.value.remedy
 
@@ -111,3 +112,32 @@ def test_a_manager_says_that_it_cannot_be_copied(duplicate, tmp_path):
 def test_a_manager_of_something_else_is_refused(tmp_path):
     with pytest.raises(UntrackableError, match=r"milepost\.Checkpoint"):
         milepost.CheckpointManager(model(1.0), tmp_path, max_to_keep=1)
+
+
+@pytest.mark.parametrize(("mistake", "meant"), [("restor", "restore"), ("stepp", "step")])
+def test_a_misspelt_name_says_what_may_be_meant(mistake, meant, capsys):
+    """As Python prints the error of a program that ends with it."""
+    checkpoint = Checkpoint(step=Variable(0))
+    with pytest.raises(AttributeError, match=mistake) as caught:
+        getattr(checkpoint, mistake)
+    sys.__excepthook__(caught.type, caught.value, None)
+    assert f"Did you mean: '{meant}'?" in capsys.readouterr().err
+
+
+def test_a_misspelt_method_of_a_variable_says_what_may_be_meant(capsys):
+    with pytest.raises(AttributeError, match="a Variable has no attribute 'asign'") as caught:
+        Variable(0).asign(1)
+    sys.__excepthook__(caught.type, caught.value, None)
+    assert "Did you mean: 'assign'?" in capsys.readouterr().err
+
+
+def test_a_typed_checkpoint_saves_and_restores_what_it_declares(tmp_path):
+    class Training(Checkpoint):
+        step: Variable
+        epoch: int
+
+    path = Training(step=Variable(3), epoch=2).save(tmp_path / "ckpt")
+    fresh = Training(step=Variable(0), epoch=0)
+    fresh.restore(path).assert_consumed()
+    assert (int(fresh.step), fresh.epoch) == (3, 2)
+    milepost.Checkpoint(step=Variable(0), epoch=0).restore(path).assert_consumed()

@@ -22,6 +22,7 @@ from milepost import (
 from milepost.bundle import open_bundle
 from milepost.errors import MilepostError, StorageError
 from milepost.storage import LOCAL_STORAGE, LocalStorage
+from tests.systems import needs_fork
 
 # What `threading.Thread.start` calls, under its name since Python 3.13 or before.
 START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
@@ -134,7 +135,7 @@ class TestThreadThatCannotBeStarted:
         checkpoint = Checkpoint(v=Variable(np.ones(10)))
         before = checkpoint.write(tmp_path / "x")
         for save in (checkpoint.save, checkpoint.write):
-            with pytest.raises(StorageError, match="could not get a thread"):
+            with pytest.raises(StorageError, match="cannot start its thread"):
                 save(tmp_path / "ckpt", ASYNC)
         assert int(checkpoint.save_counter) == 0
         checkpoint.sync()
@@ -149,7 +150,7 @@ class TestThreadThatCannotBeStarted:
         """Nothing of the failed save is left in the directory, and the next one has its number."""
         checkpoint = Checkpoint(v=Variable(np.ones(10)))
         manager = CheckpointManager(checkpoint, tmp_path, 3, options=ASYNC)
-        with pytest.raises(StorageError, match="could not get a thread"):
+        with pytest.raises(StorageError, match="cannot start its thread"):
             manager.save()
         assert os.listdir(tmp_path) == []
         refused.undo()
@@ -273,6 +274,7 @@ while True:
 """
 
 
+@needs_fork
 def test_a_killed_trainer_whose_workers_live_on(tmp_path):
     """Workers are forked during every save and outlive the trainer; the next run finds its work, and waits for nobody."""
     workers = []
@@ -306,6 +308,7 @@ def test_a_killed_trainer_whose_workers_live_on(tmp_path):
     assert last
 
 
+@needs_fork
 def test_a_forked_child_saves_its_own(tmp_path):
     """A child that is forked while a save is in flight can use the checkpoint itself."""
     checkpoint = Checkpoint(v=Variable(np.ones(4 << 20)))

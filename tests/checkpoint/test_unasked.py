@@ -9,6 +9,7 @@ import pytest
 
 from milepost import Checkpoint, UnrestoredWarning, Variable
 from tests.objects import module
+from tests.systems import needs_fork
 
 
 @pytest.fixture
@@ -139,12 +140,15 @@ def test_the_end_of_the_process_warns_of_both_kinds(prefix):
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("more", ["status.expect_partial()", "import os; status.expect_partial(); os.fork()"])
+@pytest.mark.parametrize(
+    "more", ["status.expect_partial()", pytest.param("import os; status.expect_partial(); os.fork()", marks=needs_fork)]
+)
 def test_the_end_of_the_process_is_silent_if_nothing_is_to_be_said(prefix, more):
     path = Checkpoint(a=Variable(1.0), old=Variable(1.0)).write(prefix)
     assert run(_AT_EXIT + more, path) == ""
 
 
+@needs_fork
 def test_a_forked_child_says_nothing_at_its_end(prefix):
     path = Checkpoint(a=Variable(1.0), old=Variable(1.0)).write(prefix)
     said = run(_AT_EXIT + "import os\nif os.fork(): os.wait()", path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -177,7 +176,7 @@ while True:
                 try:
                     process.wait(chance.uniform(0, 0.05))
                 except subprocess.TimeoutExpired:
-                    process.send_signal(signal.SIGKILL)
+                    process.kill()
                 acknowledged = int(("\n".join([str(acknowledged), process.stdout.read()])).split()[-1])
             found = content(tmp_path / "x")
             assert found in (acknowledged, acknowledged + 1), f"seed {seed}"

@@ -90,8 +90,8 @@ class TestParse:
             (b"\0\1\2\3", "line 1"),
             (b"model_checkpoint_path: 7", "line 1"),
             (b'last_preserved_timestamp: "x"', "line 1"),
-            (b'all_model_checkpoint_paths: "x"', "not understood"),
-            (b"", "not understood"),
+            (b'all_model_checkpoint_paths: "x"', "malformed"),
+            (b"", "malformed"),
             (b"\0\n", "line 1"),
         ],
     )
@@ -162,7 +162,7 @@ class TestGet:
         """A checkpoint of that name, for example, is not read into memory."""
         with (tmp_path / "checkpoint").open("wb") as file:
             file.truncate(1 << 40)
-        with pytest.raises(StateFileError, match="not understood"):
+        with pytest.raises(StateFileError, match="malformed"):
             get_checkpoint_state(tmp_path)
 
     def test_a_file_that_cannot_be_read_is_an_error(self, tmp_path: Path) -> None:

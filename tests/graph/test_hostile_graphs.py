@@ -52,7 +52,7 @@ class TestChains:
         prefix = checkpoint(tmp_path / "ckpt", chain(100_000), x=np.float32(3))
         target = milepost.Checkpoint(Module())
         status = target.read(prefix)
-        with pytest.raises(UntrackableError, match="too long a path") as caught:
+        with pytest.raises(UntrackableError, match="path of an object is too long") as caught:
             target.write(tmp_path / "other")
         assert "32768 characters" in str(caught.value.expected)
         assert "expect_partial()" in caught.value.remedy
@@ -65,7 +65,7 @@ class TestChains:
         for _ in range(100_000):
             bottom.next = Module()
             bottom = bottom.next
-        with pytest.raises(UntrackableError, match="too long a path"):
+        with pytest.raises(UntrackableError, match="path of an object is too long"):
             walk(root)
 
 

@@ -23,7 +23,7 @@ from milepost import Outcome, UnrestoredWarning, UnsupportedError
 torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch.nn")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*objects in this file are not listed", "ignore::DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*objects that are not listed", "ignore::DeprecationWarning")
 
 
 class Colour(enum.Enum):

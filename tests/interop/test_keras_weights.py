@@ -126,7 +126,7 @@ def test_weights_of_a_part_are_loaded_where_partial_is_expected(tmp_path):
 @pytest.mark.parametrize("ending", [".h5", ".weights.h5", ".keras"])
 def test_paths_of_other_formats_are_refused(tmp_path, ending):
     net = trained(tf_keras, "sequential", compiled=False)
-    with pytest.raises(milepost.UnsupportedError, match="leave the ending out"):
+    with pytest.raises(milepost.UnsupportedError, match="remove the extension"):
         milepost.save_weights(net, tmp_path / f"model{ending}")
-    with pytest.raises(milepost.UnsupportedError, match="leave the ending out"):
+    with pytest.raises(milepost.UnsupportedError, match="remove the extension"):
         milepost.load_weights(net, tmp_path / f"model{ending}")

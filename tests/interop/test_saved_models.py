@@ -110,7 +110,9 @@ class TestTheLatestOfADirectory:
 
     def test_is_not_a_managers(self, saved, tmp_path):
         shutil.copytree(saved / "model", tmp_path / "model")
-        with pytest.warns(milepost.MilepostWarning, match="is a SavedModel, and a manager restores none"):
+        with pytest.warns(
+            milepost.MilepostWarning, match="is a SavedModel, which a CheckpointManager does not restore"
+        ):
             manager = milepost.CheckpointManager(milepost.Checkpoint(), tmp_path / "model", 3)
         assert manager.restore_or_initialize() is None
 
@@ -153,7 +155,7 @@ class TestVersions:
         for call in calls:
             with pytest.raises(CheckpointNotFoundError, match=r"versions/10'.*versions/9'") as caught:
                 call(f"{saved}/versions")
-            assert "has versions of a SavedModel in it" in str(caught.value)
+            assert "contains versions of a SavedModel" in str(caught.value)
 
     def test_each_is_a_saved_model(self, saved):
         assert value_after(lambda live: milepost.load_weights(live, saved / "versions" / "10")) == [7, 2]

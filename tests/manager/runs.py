@@ -12,7 +12,7 @@ from milepost import Checkpoint, CheckpointManager, Variable
 _SIZE = 100
 
 
-def new(value: float = 0.0) -> Checkpoint:
+def new(value: float = 0.0) -> Any:
     """A checkpoint of one array, all of whose elements are this value."""
     return Checkpoint(v=Variable(np.full(_SIZE, value)))
 
@@ -22,7 +22,7 @@ def value(checkpoint: Any) -> float:
     return float(np.asarray(checkpoint.v)[0])
 
 
-def run(directory: Any, saves: int, keep: int | None = None, **arguments: Any) -> CheckpointManager:
+def run(directory: Any, saves: int, keep: int | None = None, **arguments: Any) -> CheckpointManager[Any]:
     """The manager of a run that begins anew and saves the values 1, 2, ..."""
     manager = CheckpointManager(new(), directory, keep, **arguments)
     for number in range(1, saves + 1):

@@ -55,12 +55,12 @@ def started(start: Start, storage: Any) -> tuple[Checkpoint, Callable[[], object
     return checkpoint, start(checkpoint, "run", storage)
 
 
-def advance(checkpoint: Checkpoint, save: Callable[[], object]) -> None:
+def advance(checkpoint: Any, save: Callable[[], object]) -> None:
     checkpoint.v.assign(np.asarray(checkpoint.v) + 1)
     save()
 
 
-def value(checkpoint: Checkpoint) -> int:
+def value(checkpoint: Any) -> int:
     return int(np.asarray(checkpoint.v)[0])
 
 

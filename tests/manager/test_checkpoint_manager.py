@@ -182,7 +182,7 @@ class TestInterval:
         """The step that was restored is the last step saved."""
         first = Checkpoint(step=Variable(np.int64(7)))
         CheckpointManager(first, tmp_path, None).save()
-        again = Checkpoint(step=Variable(np.int64(0)))
+        again: Any = Checkpoint(step=Variable(np.int64(0)))
         manager = CheckpointManager(again, tmp_path, None, step_counter=again.step, checkpoint_interval=5)
         assert manager.restore_or_initialize()
         again.step.assign(11)
@@ -264,7 +264,7 @@ class TestRestoreOrInitialize:
 
     def test_one_that_another_process_prunes_meanwhile_is_not_warned_of(self, tmp_path: Path) -> None:
         """It was found good and is gone when it is opened, since the trainer has saved the next."""
-        trainer = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, 1)
+        trainer: CheckpointManager[Any] = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, 1)
         trainer.save()
 
         class Meanwhile(LocalStorage):
@@ -274,7 +274,7 @@ class TestRestoreOrInitialize:
                     trainer.save()
                 return super().open(path)
 
-        evaluator = Checkpoint(v=Variable(0.0))
+        evaluator: Any = Checkpoint(v=Variable(0.0))
         manager = CheckpointManager(
             evaluator, tmp_path, 1, options=CheckpointOptions(storage=Meanwhile()), verify="none"
         )

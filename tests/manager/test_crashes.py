@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
-import signal
 import subprocess
 import sys
 import warnings
@@ -22,7 +21,7 @@ from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 
 
-def open_run(storage: Any, keep: int | None = 2) -> tuple[Checkpoint, CheckpointManager]:
+def open_run(storage: Any, keep: int | None = 2) -> tuple[Any, CheckpointManager]:
     checkpoint = Checkpoint(v=Variable(np.zeros(10)))
     return checkpoint, CheckpointManager(checkpoint, "run", keep, options=CheckpointOptions(storage=storage))
 
@@ -151,7 +150,7 @@ while True:
                 try:
                     process.wait(chance.uniform(0, 0.05))
                 except subprocess.TimeoutExpired:
-                    process.send_signal(signal.SIGKILL)
+                    process.kill()
                 acknowledged = int([str(started), *process.stdout.read().split()][-1])
         manager = CheckpointManager(Checkpoint(), tmp_path / "run", 2)
         assert manager.latest_checkpoint == latest_checkpoint(tmp_path / "run")

@@ -271,7 +271,7 @@ class TestTwoManagers:
     def test_each_keeps_prunes_and_restores_its_own(self, tmp_path: Path) -> None:
         """In one directory, under two names, also after a restart."""
 
-        def managers(keep: int) -> list[CheckpointManager]:
+        def managers(keep: int) -> list[CheckpointManager[Any]]:
             return [CheckpointManager(new(), tmp_path, keep, checkpoint_name=name) for name in ("latest", "best")]
 
         latest, best = managers(2)

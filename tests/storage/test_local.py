@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import gc
 import itertools
 import os
@@ -19,8 +18,13 @@ import pytest
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
 from milepost.storage import LocalStorage
+from tests.systems import needs_proc
+
+fcntl = pytest.importorskip("fcntl", reason="these tests make POSIX systems do things by halves")
 
 STORAGE = LocalStorage()
+
+needs_vectored_calls = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="the test stands in for these calls")
 
 HOLD = """
 import sys, time
@@ -73,6 +77,7 @@ def test_a_child_does_not_keep_a_file_in_use(tmp_path):
     os.close(read)
 
 
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="here a file is visible a moment before it is locked")
 def test_asking_does_not_get_in_the_way(tmp_path):
     """However many ask whether files are in use, each file that is created is, and none after it was closed."""
     stop = threading.Event()
@@ -136,6 +141,7 @@ def test_links_are_followed(tmp_path):
         STORAGE.make_directory(str(tmp_path / "broken"))
 
 
+@needs_vectored_calls
 def test_the_system_reads_and_writes_by_halves(tmp_path, monkeypatch):
     """Short reads and writes, which a system may make at any time, are continued."""
     pread, preadv, pwritev = os.pread, os.preadv, os.pwritev
@@ -157,6 +163,7 @@ def test_the_system_reads_and_writes_by_halves(tmp_path, monkeypatch):
     assert target.tobytes() == data[6:16]
 
 
+@needs_vectored_calls
 def test_a_write_that_gets_nowhere_fails(tmp_path, monkeypatch):
     """A system that accepts nothing and calls it no error must not make us try for ever."""
     monkeypatch.setattr(os, "pwritev", lambda *_: 0)
@@ -181,6 +188,7 @@ def test_a_full_disk(tmp_path):
     assert os.path.getsize(path) == 1000
 
 
+@needs_vectored_calls
 def test_errors_of_the_system_keep_their_number_and_get_a_remedy(tmp_path, monkeypatch):
     """What the system says comes out, with what the user can do about it."""
     file = STORAGE.create(str(tmp_path / "f"))
@@ -221,6 +229,7 @@ def test_reading_a_closed_file(tmp_path):
             read()
 
 
+@needs_proc
 def test_dropped_files_are_closed(tmp_path):
     """Files that nobody refers to any more give their descriptors back."""
     gc.collect()  # what other tests left in circles
@@ -495,6 +504,7 @@ class TestForkedChildren:
         file.close()
         assert (tmp_path / "f").read_bytes() == (tmp_path / "other").read_bytes() == b""
 
+    @needs_proc
     def test_forking_while_other_threads_create_files(self, tmp_path):
         """No child comes by a lock in the moment when a file is created or closed."""
         stop = threading.Event()

@@ -6,8 +6,9 @@ import pytest
 
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.storage.memory import _Content
-from milepost.testing import FaultyStorage
+from milepost.testing import FaultyStorage, WindowsStorage
 from milepost.testing.storage_suite import Bench, StorageSuite
+from milepost.testing.windows_storage import _new
 
 
 class TestLocalStorage(StorageSuite):
@@ -68,3 +69,18 @@ class TestFaultyStorage(StorageSuite):
             storage._names[directory][name] = node
 
         return Bench(storage, "root/directory", get, put)
+
+
+class TestWindowsStorage(StorageSuite):
+    gives_up_open_files = False
+
+    @pytest.fixture
+    def bench(self):
+        storage = WindowsStorage()
+        storage.make_directory("D:\\Runs")
+
+        def put(path, data):
+            with storage.create(path) as file:
+                file.write(0, [data])
+
+        return Bench(storage, "D:\\runs", lambda path: bytes(storage._files[_new(path)].data), put)

@@ -34,6 +34,23 @@ def test_ls_is_json_for_programs(saved, capsys):
     assert next(row["bytes"] for row in rows if row["key"].startswith("s/")) >= len("text")
 
 
+def test_what_the_terminal_cannot_show_is_escaped(tmp_path):
+    """A terminal of another encoding, as on Windows, is no reason to fail."""
+    path = Checkpoint(größe=Variable(1.0), ключ=Variable(1.0)).write(tmp_path / "ckpt")
+    command = [sys.executable, "-m", "milepost.tools", "ls", path]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONIOENCODING": "cp1252"},
+        capture_output=True,
+        text=True,
+        encoding="cp1252",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "größe/.ATTRIBUTES" in done.stdout
+    assert "\\u043a\\u043b\\u044e\\u0447/.ATTRIBUTES" in done.stdout
+
+
 def test_a_directory_means_its_latest_checkpoint(saved, tmp_path, capsys):
     assert main(["ls", str(tmp_path)]) == 0
     assert "v/.ATTRIBUTES/VARIABLE_VALUE" in capsys.readouterr().out

@@ -19,6 +19,8 @@ TRIED = [
     "data: arrays, shuffled",
     "data: `DataLoader` with `generator`",
     "data: iterable that counts its passes",
+    "data: iterable, the same in each pass",
+    "callbacks: a limit of steps in mid-epoch, arrays, milepost's last",
     "interruptions: exception before milepost's while catching up, fit() again",
 ]
 TESTED = [row for row in rows() if str(row) in TRIED]

@@ -134,7 +134,7 @@ def check_scheduler(recipe: SchedulerRecipe, directory: Path) -> dict[str, Any]:
 def _schedule_on(stage: str, recipe: SchedulerRecipe, path: str, wanted: list[Any]) -> int:
     optimizer = _optimizer(stage == "tensor lr")
     rates = [group["lr"] for group in optimizer.param_groups]
-    checkpoint = milepost.Checkpoint(optimizer=optimizer)
+    checkpoint: Any = milepost.Checkpoint(optimizer=optimizer)
     if stage != "late":
         checkpoint.schedule = recipe.make(optimizer)
     if stage == "used":

@@ -21,9 +21,10 @@ milepost's own adapters are modules of this package, one framework a file or fol
 when the program has.
 """
 
+from milepost.adapters import generators as generators  # of Python and NumPy
+from milepost.adapters import iterators as iterators  # of no library in particular
 from milepost.adapters import numpy as numpy  # always there: milepost depends on it
 from milepost.adapters import random_state as random_state
-from milepost.adapters import stateful as stateful  # of no library in particular
 from milepost.adapters.deferred_children import is_deferred, restore_child, restore_children, restore_slot
 from milepost.errors import (
     AdapterError,

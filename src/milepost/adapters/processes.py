@@ -6,9 +6,10 @@ which they met, never through a collective operation, which would wait for proce
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
 
-from milepost.graph.frameworks import import_adapters, imported
+from milepost.graph.frameworks import import_adapters, registry
 
 
 class Counters(Protocol):
@@ -37,6 +38,10 @@ class ProcessGroup(NamedTuple):
     identity: Any
 
 
+GROUPS: Final[dict[str, Callable[[], ProcessGroup | None]]] = registry({})
+"""By framework: what returns the group that it has connected. The adapters add themselves when they are imported."""
+
+
 def process_group() -> ProcessGroup | None:
     """The group that this process belongs to, or None if it runs alone, or in a way that cannot be known.
 
@@ -44,14 +49,5 @@ def process_group() -> ProcessGroup | None:
         AdapterError: The adapter of an imported framework cannot be imported.
     """
     import_adapters()
-    if imported("torch"):
-        from milepost.adapters.torch.processes import torch_process_group
-
-        group = torch_process_group()
-        if group is not None:
-            return group
-    if imported("jax"):
-        from milepost.adapters.jax.processes import jax_process_group
-
-        return jax_process_group()
-    return None
+    groups = (GROUPS[framework]() for framework in ("torch", "jax") if framework in GROUPS)
+    return next((group for group in groups if group is not None), None)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.adapters.stateful import PackedAdapter, python_state, set_python_state
+from milepost.adapters.generators import python_state, set_python_state
+from milepost.adapters.packed import PackedAdapter
 from milepost.errors import MismatchError, UnrestoredWarning, UntrackableError, warn
 from milepost.graph.adapter import adapter_of, register
 from milepost.graph.containers import NoDependency

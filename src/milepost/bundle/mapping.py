@@ -33,12 +33,15 @@ def map_bytes(file: LocalFile, offset: int, size: int) -> Bytes:
     length = offset - start + size
     try:
         mapped = mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ, offset=start)
-    except ValueError:
-        raise CorruptCheckpointError(
-            "the file is truncated", file=file.path, expected=f"at least {offset + size} bytes"
-        ) from None
     except MilepostError:
         raise
-    except OSError as error:
-        raise StorageError(f"cannot map: {os.strerror(error.errno or 0)}", errno=error.errno, file=file.path) from error
+    except (ValueError, OSError) as error:
+        # Of a file that is too short POSIX systems say the one, and Windows the other.
+        if os.fstat(file.fileno()).st_size < offset + size:
+            raise CorruptCheckpointError(
+                "the file is truncated", file=file.path, expected=f"at least {offset + size} bytes"
+            ) from None
+        code = getattr(error, "errno", None) or 0
+        reason = os.strerror(code) if code else error
+        raise StorageError(f"cannot map: {reason}", errno=code, file=file.path) from error
     return np.frombuffer(mapped, np.uint8, size, offset - start)

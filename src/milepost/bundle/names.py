@@ -15,7 +15,6 @@ a plain name: ``[``, ``?`` and ``*`` in it have no meaning.
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from typing import Final, NamedTuple
 
@@ -101,7 +100,7 @@ def find_prefixes(storage: Storage, directory: str) -> list[str]:
         directory: The directory; one that does not exist has no checkpoints.
     """
     found = [
-        posixpath.join(directory, name.removesuffix(INDEX_SUFFIX))
+        os.path.join(directory, name.removesuffix(INDEX_SUFFIX))
         for name in storage.list(directory)
         if name.endswith(INDEX_SUFFIX)
     ]
@@ -141,12 +140,12 @@ def _by_number(prefix: str) -> tuple[str, int]:
 def v1_shards(storage: Storage, prefix: str) -> tuple[str, ...]:
     """The files of a V1 checkpoint in shards; none if some are missing, or there are several sets of them."""
     pattern = _V1_PATTERN.fullmatch(prefix)
-    directory, name = posixpath.split(pattern[1] if pattern else prefix)
+    directory, name = os.path.split(pattern[1] if pattern else prefix)
     found: dict[int, list[str]] = {}
     for other in storage.list(directory):
         shard = _V1_SHARD.fullmatch(other)
         if shard and shard[1] == name:
-            found.setdefault(int(shard[3]), []).append(posixpath.join(directory, other))
+            found.setdefault(int(shard[3]), []).append(os.path.join(directory, other))
     complete = [
         tuple(sorted(files))
         for count, files in found.items()
@@ -160,12 +159,12 @@ def _refuse_part(storage: Storage, path: str) -> None:
         what, prefix = "this is a data file of a checkpoint, not the checkpoint's prefix", data.prefix
     elif path.endswith(".meta"):
         what, prefix = "this is the graph beside a checkpoint, not the checkpoint's prefix", path.removesuffix(".meta")
-    elif posixpath.basename(path) == "checkpoint":
+    elif os.path.basename(path) == "checkpoint":
         raise CheckpointNotFoundError(
             "this is a state file, which names checkpoints but is none",
             file=path,
             expected="a prefix",
-            remedy=f"pass latest_checkpoint({posixpath.dirname(path) or '.'!r})",
+            remedy=f"pass latest_checkpoint({os.path.dirname(path) or '.'!r})",
         )
     else:
         return
@@ -179,7 +178,7 @@ def _refuse_part(storage: Storage, path: str) -> None:
 def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
     if storage.is_directory(prefix):
         return _directory_given(storage, prefix)
-    directory, name = posixpath.split(prefix)
+    directory, name = os.path.split(prefix)
     if not storage.is_directory(directory or "."):
         return CheckpointNotFoundError("no checkpoint: its directory does not exist", file=prefix)
     if any((data := parse_data_path(other)) and data.prefix == name for other in storage.list(directory)):
@@ -201,7 +200,7 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
 
 
 def _directory_given(storage: Storage, directory: str) -> CheckpointNotFoundError:
-    saved_model = posixpath.join(directory, "variables", "variables")
+    saved_model = os.path.join(directory, "variables", "variables")
     if inside := find_prefixes(storage, directory):
         remedy = f"pass latest_checkpoint({directory!r}), or one of: {_some(inside)}"
     elif storage.is_file(index_path(saved_model)):

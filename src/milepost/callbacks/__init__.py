@@ -1,13 +1,13 @@
-"""Checkpoints of ``model.fit`` of either generation of Keras: `milepost.keras` and `milepost.tf_keras` are the ways in.
+"""Checkpoints of ``model.fit`` of Keras 2 and 3. `milepost.keras` and `milepost.tf_keras` are the public modules.
 
-What is here imports no framework but for `keras3`, `keras2` and `tensorflow_data`:
+Only `keras3`, `keras2` and `tensorflow_data` import a framework:
 
 - `checkpoints`: what happens when; `runs`: what is saved, and how it is restored; `generations`: what each Keras adds;
-- `running`: the call of ``fit()`` that is served; `catching_up`: steps that are not trained again;
-- `triggers`: when to save; `best`, `monitored`: which epochs are kept; `facts`, `history`: what is no object;
+- `running`: the call of ``fit()`` that uses the callback; `catching_up`: steps that are not trained again;
+- `triggers`: when to save; `best`, `monitored`: which epochs are kept; `facts`, `history`: what is saved as plain data;
 - `others`, `portraits`, `averaged`: the state of the other callbacks;
 - `arguments`, `compiled`: what is refused before training;
-- `resumable`, `feed`: from what users pass to a place in it; `sources`, `indexed`, `iterables`, `class_weights`: the kinds
+- `resumable`, `feed`: from the data that users pass to a position in it; `sources`, `indexed`, `iterables`, `class_weights`: the kinds
   of data;
-- `nested`, `random_state`, `batches`: what else a run's state is made of.
+- `nested`, `random_state`, `batches`: the rest of the state of a run.
 """

@@ -32,7 +32,7 @@ def refuse_arguments(given: Mapping[str, Any], is_shuffled: bool) -> None:
         remedies.append("validation_batch_size= to fit()")
     remedies += [there[name] for name in ignored if name in there]
     raise UnsupportedError(
-        "fit() passes over arguments beside data that resumable() returned; nothing was trained",
+        "fit() would ignore these arguments for data from resumable(); nothing was trained",
         expected="fit(callback.resumable(...), callbacks=[callback])",
         found=", ".join(f"{name}=" for name in ignored),
         remedy=", and ".join(remedies),
@@ -54,10 +54,10 @@ def refuse_other_data(given: Mapping[str, Any], returned: Any) -> None:
     if returned is None and not getattr(type(given["x"]), "is_of_resumable", False):
         return
     raise UnsupportedError(
-        "fit() does not read what resumable() of this callback returned; nothing was trained",
+        "fit() was not given the data that resumable() of this callback returned; nothing was trained",
         expected="fit(callback.resumable(x, y), callbacks=[callback])",
         found=f"a {type(given['x']).__name__}"
         if returned is not None
         else "what another callback's resumable() returned",
-        remedy="pass what this callback's resumable() returned last, or make a callback without calling resumable()",
+        remedy="pass what this callback's resumable() returned last, or use a callback whose resumable() was not called",
     )

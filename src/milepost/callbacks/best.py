@@ -46,7 +46,7 @@ class Best:
         """
         if self.monitor not in logs:
             raise UnsupportedError(
-                "the monitored metric is not in the logs of this epoch",
+                "the logs of this epoch do not have the monitored metric",
                 expected=self.monitor,
                 found=", ".join(sorted(logs)) or "no metrics",
                 remedy="monitor one of those, compile the model with the metric, or pass validation_data to fit()",
@@ -81,8 +81,8 @@ class Best:
         if any(word in lowered for word in _UP):
             return True
         raise UnsupportedError(
-            "whether more or less of this metric is better cannot be told from its name",
+            "the name of this metric does not tell whether higher or lower is better",
             expected="mode='min' or mode='max'",
             found=f"monitor={self.monitor!r}, mode='auto'",
-            remedy="pass the mode",
+            remedy="pass mode='min' or mode='max'",
         )

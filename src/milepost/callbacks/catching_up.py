@@ -45,10 +45,10 @@ class CatchingUp:
         over = end >= self._end if self._steps is None else self._done >= self._steps
         if end > self._end or (over and end != self._end):
             raise MismatchError(
-                "fit() runs other batches at once than when this checkpoint was saved",
+                "fit() groups batches into steps differently than when this checkpoint was saved",
                 file=self.path,
                 expected=f"a step that ends after batch {self._end}",
-                found=f"one that ends after batch {end}",
+                found=f"a step that ends after batch {end}",
                 remedy="compile the model with the same steps_per_execution",
             )
         return over

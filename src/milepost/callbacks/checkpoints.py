@@ -1,12 +1,12 @@
-"""What a run of ``fit()`` consists of, when it is saved, and how it is taken up again in another process.
+"""When a run of ``fit()`` is saved, and how it is resumed in another process.
 
-A run is saved at one of two places: in ``on_epoch_end``, or in ``on_train_batch_end``. It is taken up at the same place.
-In the middle of an epoch this means that ``fit()`` counts through the batches that were trained already, without reading
-or training them, and that everything is restored at the end of the last of them. Callbacks see those batches again, so
-that what counts batches counts right; whatever they do to model, optimizer and themselves meanwhile is overwritten.
+A run is saved in ``on_epoch_end`` or in ``on_train_batch_end``, and is resumed at the same point. To resume in the middle of an
+epoch, ``fit()`` counts through the batches that are already trained, without reading or training them. At the end of the last of
+them, everything is restored. Other callbacks get these batches again, so that those that count batches count correctly. All changes
+that they make to the model, the optimizer and themselves meanwhile are overwritten.
 
-The callback always acts as the last one, wherever it is in the list: it saves what the others have done, and what it
-restores is not undone by them.
+The callback always acts last, wherever it is in the list. So it saves what the others have done, and they do not undo what it
+restores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RESERVED = ("batch", "callbacks", "data", "epoch", "fit", "metrics", "model", "
 
 
 class FitCheckpoints(SavedRun):
-    """The callback, but for the class of Keras that it is derived from; see `milepost.keras.CheckpointCallback`."""
+    """The callback without its base class of Keras; see `milepost.keras.CheckpointCallback`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FitCheckpoints(SavedRun):
         super().__init__()
         taken = sorted(set(objects or ()) & {*_RESERVED, "save_counter"})
         if taken:
-            raise ValueError(f"objects are saved under names that are in use: {', '.join(taken)}")
+            raise ValueError(f"these names in objects= are reserved: {', '.join(taken)}")
         if learning_rate not in CHOICES:
             raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
         self._directory = plain_path(directory)
@@ -96,32 +96,33 @@ class FitCheckpoints(SavedRun):
         seed: int | None = None,
         class_weight: Mapping[int, float] | None = None,
     ) -> Any:
-        """Makes data whose place is saved with the run, to be passed to ``fit()`` as its ``x``.
+        """Makes data whose position is saved with the run. Pass the result to ``fit()`` as ``x``.
 
-        How exactly a place is found again depends on what the data is:
+        How a saved position is restored depends on the data:
 
-        - arrays, and ``PyDataset`` or ``Sequence``: computed from ``seed``;
-        - iterables and iterators with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``:
-          given back their state;
-        - a ``tf.data.Dataset``, and iterators that milepost tracks: restored with the checkpoint. The order of later
-          passes over a dataset is the same if its shuffles have seeds;
-        - a ``DataLoader`` of PyTorch, and other iterables: read again from the beginning of the pass, with the random
-          state of Python, NumPy and PyTorch as it was there. The last batch must come out as it was.
+        - Arrays, and ``PyDataset`` or ``Sequence``: it is computed from ``seed``.
+        - Iterables and iterators with ``get_state()`` and ``set_state()``, or ``state_dict()`` and ``load_state_dict()``: they get
+          their saved state.
+        - A ``tf.data.Dataset``, and iterators that milepost tracks: their iterator is restored with the checkpoint. Later passes
+          over a dataset have the same order if its shuffles have seeds.
+        - A ``DataLoader`` of PyTorch, and other iterables: they are read again from the start of the pass, with the random state
+          of Python, NumPy and PyTorch of that time. The last batch is compared with the saved one.
 
         Args:
-            x: The data: arrays, dicts, lists or tuples of arrays, or something that yields batches.
-            y: Targets, beside arrays.
-            sample_weight: Weights, beside arrays.
-            batch_size: Rows in a batch, of arrays.
-            shuffle: Whether to shuffle the rows of arrays, or the batches of a ``PyDataset``, anew in each pass.
-            seed: Of the shuffling; by default another one for each run, which is saved.
-            class_weight: The weight of the rows of each class, which become sample weights as in ``fit()``.
+            x: The data: arrays, dicts, lists or tuples of arrays, or an object that yields batches.
+            y: The targets. Only with arrays.
+            sample_weight: The weight of each row. Only with arrays.
+            batch_size: The number of rows in a batch. It has no effect on data that yields batches.
+            shuffle: Whether to shuffle the rows of arrays, or the batches of a ``PyDataset``, in each pass. It has no effect on
+                other data.
+            seed: The seed of the shuffling; by default each run has a new one. It is saved.
+            class_weight: The weight of each class. It becomes a sample weight, as in ``fit()``.
 
         Returns:
-            What to pass to ``fit()``, which refuses ``y``, ``batch_size``, ``class_weight`` and the like beside it.
+            The data for ``fit()``. Do not pass ``y``, ``batch_size``, ``class_weight`` or similar arguments to ``fit()`` with it.
 
         Raises:
-            UnsupportedError: No place in the data can be found again, as with generators.
+            UnsupportedError: The data cannot return to a saved position. Generators, for example, cannot.
         """
         self._data, readable = make_feed(
             (x, y, sample_weight), batch_size, shuffle, seed, self._trainer(), class_weight
@@ -132,24 +133,28 @@ class FitCheckpoints(SavedRun):
 
     @property
     def manager(self) -> CheckpointManager:
-        """The manager of the run's checkpoints; there is one once ``fit()`` has begun."""
+        """The manager of the checkpoints of the run. It exists once ``fit()`` has begun.
+
+        Raises:
+            UnsupportedError: ``fit()`` was not called yet.
+        """
         if self._manager is None:
-            raise UnsupportedError("there is no manager yet", remedy="call fit() first")
+            raise UnsupportedError("the manager does not exist before fit()", remedy="call fit() first")
         return self._manager
 
     @property
     def best_checkpoint(self) -> str | None:
-        """Path of the checkpoint of the best epoch so far, or None."""
+        """The path of the checkpoint of the best epoch so far, or None."""
         return None if self._best_manager is None else self._best_manager.latest_checkpoint
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether ``fit()`` is counting through batches that were trained before the run was interrupted."""
+        """Whether ``fit()`` is counting through batches that were trained before the interruption."""
         return self._catching_up is not None and self._running.is_running()
 
     @property
     def was_terminated(self) -> bool:
-        """Whether SIGTERM came during the last ``fit()``, which then saved the run and stopped."""
+        """Whether the last ``fit()`` received SIGTERM, saved the run and stopped."""
         return self._stopped
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -169,11 +174,11 @@ class FitCheckpoints(SavedRun):
             self._leave_epoch_to_fit()
             if epoch != self._expected_epoch:
                 raise MismatchError(
-                    "fit() does not begin with the epoch at which its run was saved",
+                    "fit() does not start at the epoch at which this run was saved",
                     file=self.manager.latest_checkpoint,
                     expected=self._expected_epoch,
                     found=epoch,
-                    remedy="leave initial_epoch to the callback, or start in another directory",
+                    remedy="do not pass initial_epoch, or use another directory",
                 )
             self._expected_epoch = None
         self._give_back_history()
@@ -235,7 +240,7 @@ class FitCheckpoints(SavedRun):
         self._checkpoint.sync()
 
     def _prepare(self) -> None:
-        """Does what comes before anything is changed: refuses what would go wrong later."""
+        """Checks everything that can be checked before anything is changed."""
         model, given = self.model, self._running.arguments
         self._clean_up(model)
         refuse_other_data(given, self._returned)
@@ -258,11 +263,11 @@ class FitCheckpoints(SavedRun):
                 self._compiled = {**self._compiled, "rates": self._rates}
         if given.get("initial_epoch", 0) > epoch and self._path is not None:
             raise MismatchError(
-                "fit() is to begin with an epoch that this run has not come to; nothing was trained",
+                "fit() would start at an epoch that this run has not reached; nothing was trained",
                 file=self._path,
                 expected=f"initial_epoch of at most {epoch}",
                 found=given["initial_epoch"],
-                remedy="leave initial_epoch to the callback, or train this phase in another directory",
+                remedy="do not pass initial_epoch, or train this phase in another directory",
             )
         self._monitor = None
         if self._best is not None:
@@ -270,7 +275,7 @@ class FitCheckpoints(SavedRun):
             self._monitor.check_before_training(self._metrics())
 
     def _check_data(self, place: dict[str, Any] | None) -> None:
-        """Refuses data in which the run was not saved."""
+        """Refuses data other than that of the saved run."""
         if self._data is None or place is None:
             return
         try:
@@ -279,7 +284,7 @@ class FitCheckpoints(SavedRun):
             raise error.with_context(file=self._path) from None
 
     def _clean_up(self, model: Any) -> None:
-        """Removes what a ``fit()`` that ended with an exception has left."""
+        """Removes what a ``fit()`` that ended with an exception has left behind."""
         remove_counting(model)
         self._leave_epoch_to_fit()
         if self._signal is not None:
@@ -290,7 +295,7 @@ class FitCheckpoints(SavedRun):
         self._is_first_step = True
 
     def _begin(self) -> None:
-        """Begins or resumes the run, once all other callbacks have begun."""
+        """Begins or resumes the run, after all other callbacks have begun."""
         self._others = OtherCallbacks(self._running.others(self))
         self._averaged = AveragedWeights(self._running.others(self))
         if self._data is not None:

@@ -47,11 +47,11 @@ def targets_of(batch: Any) -> Any:
     targets = batch[1] if isinstance(batch, (list, tuple)) and len(batch) > 1 else None
     if weights is not None or targets is None or isinstance(targets, (dict, list, tuple)):
         raise UnsupportedError(
-            "class_weight goes with one array of targets and without sample_weight",
+            "class_weight needs exactly one array of targets and no sample_weight",
             key="data",
             expected="x and y",
             found="sample_weight" if weights is not None else "no targets" if targets is None else "several targets",
-            remedy="pass sample_weight that has the weights of the classes in it",
+            remedy="pass a sample_weight that includes the weights of the classes",
         )
     return targets
 

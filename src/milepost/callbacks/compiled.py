@@ -74,11 +74,11 @@ def rates_to_take(
         return dict(rates)
     names = [name for name in {**saved["rates"], **rates} if saved["rates"].get(name) != rates.get(name)]
     raise MismatchError(
-        f"the program has set another {' and '.join(names)} than when this run began",
+        f"the program has changed the {' and '.join(names)} since this run began",
         file=path,
         expected=_text({name: saved["rates"].get(name) for name in names}),
         found=_text({name: rates.get(name) for name in names}),
-        remedy="train the second phase in another directory, or say which is meant: "
+        remedy="train the new phase in another directory, or choose a value: "
         "CheckpointCallback(..., learning_rate='program') or learning_rate='saved'",
     )
 
@@ -89,14 +89,14 @@ def must_train_the_same(saved: Mapping[str, Any], program: Mapping[str, Any], pa
     Raises:
         MismatchError: They differ.
     """
-    for name, what in (("optimizer", "another optimizer"), ("trainable", "other trainable variables")):
+    for name, what in (("optimizer", "a different optimizer"), ("trainable", "different trainable variables")):
         if saved[name] != program[name] and None not in (saved[name], program[name]):
             raise MismatchError(
                 f"the model is compiled with {what} than when this run began",
                 file=path,
                 expected=_text(saved[name]),
                 found=_text(program[name]),
-                remedy="train the second phase in another directory, where it begins with the model's present weights, "
+                remedy="train the new phase in another directory, where it starts from the model's present weights, "
                 "or compile the model as before",
             )
 

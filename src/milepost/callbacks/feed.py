@@ -90,11 +90,11 @@ class Data(Protocol):
 def other_kind(expected: str, found: str) -> MismatchError:
     """The error for a place in another kind of data."""
     return MismatchError(
-        "the data is of another kind than when this checkpoint was saved",
+        "the data is of a different kind than when this checkpoint was saved",
         key="data",
         expected=f"what {expected} reads",
         found=f"what {found} reads",
-        remedy="resume with the same data, or start in another directory",
+        remedy="resume with the same data, or use another directory",
     )
 
 
@@ -194,10 +194,10 @@ class Feed:
             return self._here_or_at_the_end()
         if self.source.tracked() is not None:
             raise UnsupportedError(
-                "the trainer has read further than it has trained, and this data can tell where it is only now",
+                "the trainer has read batches ahead, and this data cannot return to the last trained batch",
                 key="data",
                 found=f"{self._handed - self._trained} batches read ahead",
-                remedy="give it get_state() and set_state()",
+                remedy="give the data get_state() and set_state()",
             )
         return self._places[self._trained]
 
@@ -303,8 +303,8 @@ class Feed:
             self._usual = self._index
         elif self._usual != self._index:
             warn(
-                f"passes over this data have {self._usual} batches and {self._index}, of which Keras expects one number: epochs "
-                "of a resumed run may have other batches; give fit() steps_per_epoch"
+                f"passes over this data differ in length ({self._usual} and {self._index} batches), but Keras expects one length: "
+                "epochs of a resumed run may have other batches; pass steps_per_epoch to fit()"
             )
 
     def _here_or_at_the_end(self) -> dict[str, Any]:

@@ -44,11 +44,19 @@ class Generation:
     def _build_optimizer(self) -> None:
         """Lets the optimizer make what it has for each variable, which other callbacks may ask for before the first step."""
 
-    def _make_everything(self) -> None:
-        """Lets the model make what it makes in the first step, where milepost cannot give it values later."""
+    def _make_everything(self) -> bool:
+        """Lets the model make what it makes in the first step, where milepost cannot give it values later.
+
+        Returns:
+            Whether it has trained a step for that, so that its state is to be restored once more.
+        """
+        return False
 
     def _after_step(self) -> None:
         """Called after each step that was trained."""
+
+    def _after_restoring_between_steps(self) -> None:
+        """Called after a restore in the middle of an epoch, maybe of its last step."""
 
     def _after_epoch(self) -> None:
         """Called after the steps of an epoch."""

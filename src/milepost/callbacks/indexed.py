@@ -15,10 +15,10 @@ from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, sta
 from milepost.errors import MismatchError, UnsupportedError
 
 _NAMES: Final = {
-    "length": "another number of batches",
-    "batch_size": "another batch_size",
-    "shuffle": "another shuffle",
-    "arrays": "other values, types or shapes",
+    "length": "a different number of batches",
+    "batch_size": "a different batch_size",
+    "shuffle": "a different shuffle",
+    "arrays": "different values, types or shapes",
 }
 
 
@@ -58,15 +58,15 @@ class IndexedSource(Source):
                     key="data",
                     expected=state[name],
                     found=found,
-                    remedy="resume with the same data, batch_size and shuffle, or start in another directory",
+                    remedy="resume with the same data, batch_size and shuffle, or use another directory",
                 )
         if self._given is not None and self._given != state["seed"]:
             raise MismatchError(
-                "the data is shuffled with another seed than when this checkpoint was saved",
+                "the data is shuffled with a different seed than when this checkpoint was saved",
                 key="data",
                 expected=state["seed"],
                 found=self._given,
-                remedy="resume with the same seed or without one, or start in another directory",
+                remedy="resume with the same seed or without one, or use another directory",
             )
 
     def _facts(self) -> dict[str, Any]:
@@ -98,7 +98,11 @@ class ArraySource(IndexedSource):
         lengths = {len(leaf) for leaf in leaves(data)}
         if len(lengths) != 1 or 0 in lengths:
             raise UnsupportedError(
-                "arrays of one data set have the same length", expected="one length", found=sorted(lengths)
+                "arrays of one data set must have the same length",
+                key="data",
+                expected="one length",
+                found=sorted(lengths),
+                remedy="pass arrays with the same number of rows",
             )
         (self._rows,) = lengths
         self._data = data

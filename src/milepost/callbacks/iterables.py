@@ -6,15 +6,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from milepost.adapters.loaders import (
-    forget_start,
-    is_graph_of_nodes,
-    is_loader,
-    is_of_torchdata,
-    loses_its_place,
-    start_afresh,
-    stop_workers,
-)
+from milepost.adapters.iterators.hugging_face import forget_start, shuffles_in_a_buffer
+from milepost.adapters.iterators.pytorch import is_loader, stop_workers
+from milepost.adapters.iterators.torchdata import counts_twice, is_graph_of_nodes, is_of_torchdata, start_afresh
 from milepost.callbacks.batches import checksum
 from milepost.callbacks.indexed import SequenceSource
 from milepost.callbacks.own_state import OwnState
@@ -86,8 +80,8 @@ class StatefulSource(Source):
         if not self._was_at_the_end:
             self._was_at_the_end = True
             warn(
-                f"this {type(self._data).__name__} gave nothing after the end of a pass, so each further pass begins with the state "
-                "that it had before the first one: if it shuffles, every pass has the same order"
+                f"this {type(self._data).__name__} returned no batch after the end of a pass, so each further pass starts from the "
+                "state before the first pass: if the data is shuffled, every pass has the same order"
             )
         self._put(self._initial)
         self._iterator = iter(self._data)
@@ -287,12 +281,12 @@ class ReplayedSource(Source):
             count += 1
         if count != index or (index and checksum(self._last) != last):
             raise MismatchError(
-                "the data did not come out again as it was when this checkpoint was saved",
+                "the data did not produce the same batches as when this checkpoint was saved",
                 key="data",
                 expected=f"the same first {index} batches",
-                found=f"{count} batches" if count != index else f"another batch {index - 1}",
-                remedy="make it deterministic given the random state of Python, NumPy and PyTorch, or have it save its "
-                "own state: get_state() and set_state(), or state_dict() and load_state_dict()",
+                found=f"{count} batches" if count != index else f"a different batch {index - 1}",
+                remedy="make the data depend only on the random state of Python, NumPy and PyTorch, or give it "
+                "get_state() and set_state(), or state_dict() and load_state_dict()",
             )
 
 
@@ -309,12 +303,12 @@ def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
         return SequenceSource(data, shuffle, seed)
     if not hasattr(data, "__iter__"):
         raise cannot_be_positioned(data, "it is neither arrays nor an iterable of batches")
-    own = None if loses_its_place(data) else state_of(data)
+    own = None if _loses_its_place(data) else state_of(data)
     if own is not None:
         if is_graph_of_nodes(data):
             warn(
-                "after a resume, later passes over a Loader of torchdata.nodes may come in another order, because its samplers do not "
-                "tell the state of their generators: use a StatefulDataLoader, or a sampler that follows from the number of the pass"
+                "after a resume, later passes over a Loader of torchdata.nodes may be in a different order, because its samplers do not "
+                "save the state of their generators: use a StatefulDataLoader, or a sampler that depends only on the number of the pass"
             )
         return LoaderSource(data, own) if is_of_torchdata(data) else StatefulSource(data, own)
     if hasattr(data, "__next__"):
@@ -339,3 +333,8 @@ def _length(data: Any) -> int | None:
         return len(data)
     except TypeError:
         return None
+
+
+def _loses_its_place(data: Any) -> bool:
+    """Whether the state of this data, restored, does not lead to where it was."""
+    return counts_twice(data) or shuffles_in_a_buffer(data.dataset if is_loader(data) else data)

@@ -43,7 +43,7 @@ def _warn_of_stateful_random_numbers(model: Any) -> None:
     ]
     if names:
         warn(
-            f"a resumed run draws other random numbers in {', '.join(names)}: call "
+            f"a resumed run draws different random numbers in {', '.join(names)}: call "
             "keras.backend.experimental.enable_tf_random_generator() before making these layers"
         )
 
@@ -95,10 +95,11 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
             # Keras 2 keeps compiled metrics where TensorFlow's tracking does not look.
             return {"metrics": list(self.model.metrics)}
 
-        def _make_everything(self) -> None:
-            trace(self.model.train_function, self._dataset)
+        def _make_everything(self) -> bool:
+            has_trained = trace(self.model.train_function, self._dataset)
             if self._data is not None:
                 self._data.rewind()
+            return has_trained
 
         # In the first epoch over data of unknown length, Keras 2 runs a step that fails for want of data. TensorFlow
         # counts it in the optimizer's iterations, once in each process.

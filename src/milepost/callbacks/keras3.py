@@ -121,15 +121,23 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         if self.model.built and not optimizer.built:  # as Keras leaves it with TensorFlow alone
             optimizer.build(self.model.trainable_variables)
 
-    def _make_everything(self) -> None:
-        if keras.backend.backend() == "tensorflow":
-            from milepost.callbacks.tensorflow_data import trace
+    def _make_everything(self) -> bool:
+        if keras.backend.backend() != "tensorflow":
+            return False
+        from milepost.callbacks.tensorflow_data import trace
 
-            trace(
-                self.model.train_function, self._given.dataset if isinstance(self._given, FeedAdapter) else self._given
-            )
-            assert self._data is not None
-            self._data.rewind()
+        dataset = self._given.dataset if isinstance(self._given, FeedAdapter) else self._given
+        has_trained = trace(self.model.train_function, dataset)
+        assert self._data is not None
+        self._data.rewind()
+        return has_trained
+
+    def _after_restoring_between_steps(self) -> None:
+        if getattr(self.model, "_jax_state", None):
+            # JAX' trainer gives the state of the last step to the model when an epoch ends, also if there is no step after this.
+            parts = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
+            state = self.model._get_jax_state(**dict.fromkeys(parts, True))
+            self.model._jax_state = dict(zip(parts, state, strict=True))
 
     def _place_of_trainer(self) -> dict[str, Any] | None:
         reader = self._reader()

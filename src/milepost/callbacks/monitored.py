@@ -60,7 +60,7 @@ class Monitor:
             if not self._others_add:
                 self._refuse(when)
             elif near:
-                warn(f"no metric is called {monitor!r}, unless another callback logs it: did you mean {near[0]!r}?")
+                warn(f"the model has no metric {monitor!r}; unless another callback logs it, did you mean {near[0]!r}?")
         self._best.is_up(metrics)
 
     def _refuse(self, when: str) -> None:
@@ -71,7 +71,7 @@ class Monitor:
         else:
             remedy = f"monitor {near[0]!r}" if near else "monitor one of those, or compile the model with the metric"
         raise UnsupportedError(
-            f"the monitored metric will not be in the logs of epochs; {when}",
+            f"the logs of epochs will not have the monitored metric; {when}",
             expected=monitor,
             found=", ".join(sorted(names)) or "no metrics",
             remedy=remedy,

@@ -97,8 +97,8 @@ class OtherCallbacks:
             found[name] = {"attributes": attributes}
         if lost:
             warn(
-                f"{', '.join(lost)} changed while training and cannot be saved, so a resumed run begins without: keep plain "
-                "data, or give the callback get_state() and set_state()"
+                f"{', '.join(lost)} changed during training and cannot be saved, so a resumed run starts without them: keep plain "
+                "data in them, or give the callback get_state() and set_state()"
             )
         return found
 
@@ -121,11 +121,11 @@ class OtherCallbacks:
                     self._changed[name].add(attribute)
             except Exception as error:
                 raise MismatchError(
-                    "a callback does not take the state that it had when this run was saved",
+                    "a callback cannot take the state that was saved with this run",
                     key=name,
-                    expected="a callback as it was then",
+                    expected="the callback as it was made when the run was saved",
                     found=f"{type(error).__name__}: {error}",
-                    remedy="make the callback as it was made then, or start in another directory",
+                    remedy="make the callback as before, or use another directory",
                 ) from error
 
     def warn_of_differences(self, saved: Iterable[str]) -> None:
@@ -134,18 +134,22 @@ class OtherCallbacks:
         new = [name for name in self._named if name not in before]
         gone = [name for name in before if name not in self._named]
         told = [
-            *([f"{', '.join(new)} had no part in this run so far and begins without state"] if new else []),
-            *([f"the state of {', '.join(gone)} is not restored, for there is no such callback now"] if gone else []),
+            *([f"{', '.join(new)} is new in this run and starts without state"] if new else []),
+            *(
+                [f"the state of {', '.join(gone)} is not restored, because there is no such callback now"]
+                if gone
+                else []
+            ),
         ]
         if told:
-            warn(f"the callbacks are others than when this run was saved: {'; '.join(told)}")
+            warn(f"the callbacks have changed since this run was saved: {'; '.join(told)}")
 
     def warn_of_new_files(self) -> None:
         """Warns of callbacks that begin their file anew when a run is resumed."""
         if any(
             _is_keras(each) and type(each).__name__ == "CSVLogger" and not each.append for each in self._named.values()
         ):
-            warn("CSVLogger begins its file anew when this run is resumed: pass append=True")
+            warn("CSVLogger overwrites its file when this run is resumed: pass append=True")
 
 
 class CallbackStates:

@@ -52,9 +52,9 @@ class OwnState:
         for path, held in reachable.held.items():
             if held.kind == "opaque" and _is_iterator(held.value) and path:
                 raise UnsupportedError(
-                    "no place in this data can be found again: it holds an iterator, which cannot be read twice",
+                    "this data cannot return to a saved position: it holds an iterator, which cannot be read twice",
                     key="data",
-                    expected="iterators that __iter__() makes anew for each pass",
+                    expected="iterators that __iter__() makes for each pass",
                     found=f"a {type(held.value).__name__} in {path}",
                     remedy="make the iterator in __iter__(), or give the data get_state() and set_state()",
                 )
@@ -163,8 +163,8 @@ class OwnState:
         if held.path not in self._warned:
             self._warned.add(held.path)
             warn(
-                f"{held.path} of the data is changed by reading to a {type(held.value).__name__}, which is not saved: a resumed "
-                "run goes on with other data if batches depend on it; give the data get_state() and set_state() then"
+                f"reading the data sets {held.path} to a {type(held.value).__name__}, which is not saved: if batches depend on it, a "
+                "resumed run reads other batches; in that case, give the data get_state() and set_state()"
             )
 
 
@@ -225,7 +225,7 @@ def _made(saved: dict[str, Any]) -> Any:
         generator = random.Random()
     else:
         raise UnsupportedError(
-            "an object of the data whose state was saved is not there now",
+            "the data no longer has an object whose state was saved",
             key="data",
             expected=f"a {saved['type']}",
             found="nothing",
@@ -261,9 +261,9 @@ def _is_iterator(value: Any) -> bool:
 
 def _cannot_be_saved(held: Held, reason: str) -> UnsupportedError:
     return UnsupportedError(
-        f"no place in this data can be found again: {reason}",
+        f"this data cannot return to a saved position: {reason}",
         key="data",
-        expected="attributes that reading changes to be plain data, or random generators",
+        expected="plain data and random generators in all attributes that reading changes",
         found=f"a {type(held.value).__name__} in {held.path or 'the data itself'}",
         remedy=_REMEDY,
     )

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.adapters.stateful import python_state, set_python_state
+from milepost.adapters.generators import python_state, set_python_state
 from milepost.callbacks.nested import to_json
 from milepost.callbacks.sources import state_of
 from milepost.coding.crc32c import crc32c
@@ -169,4 +169,6 @@ def _made(saved: Any) -> Any:
 
 
 def _no_data(value: Any) -> UnsupportedError:
-    return UnsupportedError("this is not data", found=f"a {type(value).__module__}.{type(value).__qualname__}")
+    return UnsupportedError(
+        "this object is not plain data", found=f"a {type(value).__module__}.{type(value).__qualname__}"
+    )

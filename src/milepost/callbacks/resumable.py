@@ -1,4 +1,4 @@
-"""From what a user would pass to ``fit()`` to data whose place can be saved."""
+"""Turns what a user passes to ``fit()`` into data whose position can be saved."""
 
 from __future__ import annotations
 
@@ -46,18 +46,19 @@ def make_feed(
     """Makes data resumable.
 
     Args:
-        data: ``x``, ``y`` and ``sample_weight``, of which the last two are None unless ``x`` is arrays.
+        data: ``x``, ``y`` and ``sample_weight``. The last two are None unless ``x`` is arrays.
         batch_size: For arrays.
         shuffle: For arrays, and for batches that are made by number.
-        seed: Of the shuffling.
-        trainer: Who will read it.
+        seed: The seed of the shuffling.
+        trainer: How the trainer reads data.
         class_weight: The weight of the rows of each class.
 
     Returns:
-        What the callback asks, and what the trainer reads: the same `Feed`, or a ``tf.data.Dataset``.
+        The object that the callback asks for positions, and the one that the trainer reads: the same `Feed`, or a
+        ``tf.data.Dataset``.
 
     Raises:
-        UnsupportedError: No place in the data can be found again.
+        UnsupportedError: The data cannot return to a saved position.
     """
     x = data[0]
     if _is_arrays(data):
@@ -68,10 +69,11 @@ def make_feed(
         source: Source = ArraySource(arrays, batch_size, shuffle, seed)
     elif data[1] is not None or data[2] is not None:
         raise UnsupportedError(
-            "y and sample_weight go with arrays",
+            "y and sample_weight can be passed only with arrays",
             key="data",
             expected="x that yields tuples (x, y) or (x, y, sample_weight)",
             found=f"a {type(x).__name__} with y or sample_weight",
+            remedy="let x yield the targets and weights too",
         )
     elif is_dataset(x):
         from milepost.callbacks import tensorflow_data
@@ -87,7 +89,7 @@ def make_feed(
         source = TrackedSource(x, copy)
     elif hasattr(x, "shape") or _is_numbers(x):
         raise UnsupportedError(
-            "this is neither dense arrays nor batches",
+            "this is neither a dense array nor an iterable of batches",
             key="data",
             expected="arrays of one length, or an iterable of batches",
             found=f"a {type(x).__name__}" + (" of numbers or text" if _is_numbers(x) else ""),
@@ -114,7 +116,7 @@ def _is_arrays(data: Any) -> bool:
 
 
 def _is_numbers(data: Any) -> bool:
-    """Whether these are lists in which there is no array."""
+    """Whether these are lists without any array."""
     if not isinstance(data, (list, tuple)) or not data:
         return False
     return all(isinstance(leaf, (int, float, str, bytes)) for leaf in itertools.islice(leaves(data), 100))

@@ -148,8 +148,7 @@ class SavedRun(Generation):
 
     def _resume(self, path: str, has_callbacks: bool) -> None:
         """Restores everything, and makes ``fit()`` go on from there."""
-        checkpoint = self._checkpoint
-        assert checkpoint is not None
+        checkpoint: Any = self._checkpoint
         self._build_optimizer()
         if not has_callbacks:  # as in the first form of such checkpoints
             del checkpoint.callbacks
@@ -163,7 +162,8 @@ class SavedRun(Generation):
         if end:
             status.expect_partial()  # all is restored once more after the batches that are counted through
             self._require_data("resume in the middle of an epoch")
-            self._make_everything()
+            if self._make_everything():
+                checkpoint.restore(path, self._options).assert_existing_objects_matched().expect_partial()
             for name, value in self._other_objects().items():
                 setattr(checkpoint, name, value)
         if self._data is not None and facts["place"] is not None:
@@ -183,7 +183,7 @@ class SavedRun(Generation):
         if self._has_ended and epoch < epochs:
             warn(
                 f"another callback ended this run after epoch {epoch} of {epochs}, so fit() trains nothing and returns its "
-                "history: to go on, pass continue_ended=True to CheckpointCallback, or begin a run in another directory"
+                "history: to continue, pass continue_ended=True to CheckpointCallback, or start a run in another directory"
             )
             self.model.stop_training = True
             self._continue_at_epoch(_FAR)
@@ -203,6 +203,7 @@ class SavedRun(Generation):
         _ = self.model
         self._checkpoint.restore(path, self._options).assert_existing_objects_matched()
         self._put_back()
+        self._after_restoring_between_steps()
         if self._data is not None:
             self._data.caught_up()
         self._after_step()
@@ -230,7 +231,7 @@ class SavedRun(Generation):
 
         return attach
 
-    def _require_data(self, what: str, problem: str = "fit() was not given data whose place can be saved") -> None:
+    def _require_data(self, what: str, problem: str = "fit() was not given data whose position can be saved") -> None:
         if self._data is None or problem.startswith("fit() does not"):
             raise UnsupportedError(
                 f"cannot {what}: {problem}",

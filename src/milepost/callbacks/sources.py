@@ -27,7 +27,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from milepost.adapters.stateful import PackedAdapter
+from milepost.adapters.packed import PackedAdapter
 from milepost.callbacks.reachable import STATE_METHODS
 from milepost.errors import UnsupportedError
 from milepost.graph import PythonState, TensorState
@@ -120,9 +120,9 @@ def state_of(data: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None
 def cannot_be_positioned(data: Any, reason: str) -> UnsupportedError:
     """The error for data that is no source."""
     return UnsupportedError(
-        f"no place in this data can be found again: {reason}",
+        f"this data cannot return to a saved position: {reason}",
         key="data",
         expected="arrays, a tf.data.Dataset, a PyDataset, a DataLoader, an iterable, or an iterator that saves its state",
         found=f"a {type(data).__name__}",
-        remedy="give it get_state() and set_state(), or state_dict() and load_state_dict()",
+        remedy="give the data get_state() and set_state(), or state_dict() and load_state_dict()",
     )

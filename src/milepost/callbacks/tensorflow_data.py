@@ -88,11 +88,11 @@ class DatasetFeed:
             raise other_kind(place.get("kind", "other data"), "a tf.data.Dataset")
         if place.get("cardinality", self._cardinality) != self._cardinality:
             raise MismatchError(
-                "the data has another number of batches than when this checkpoint was saved",
+                "the data has a different number of batches than when this checkpoint was saved",
                 key="data",
                 expected=place["cardinality"],
                 found=self._cardinality,
-                remedy="resume with the same data and batch_size, or start in another directory",
+                remedy="resume with the same data and batch_size, or use another directory",
             )
 
     def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
@@ -143,11 +143,11 @@ class DatasetFeed:
                 return self._iterators.current
             if self._steps is not None and self._cardinality == tf.data.UNKNOWN_CARDINALITY:
                 raise UnsupportedError(
-                    "the dataset has no more batches within an epoch, and a resumed run would not count them alike",
+                    "the dataset ended within an epoch, so a resumed run would count its batches differently",
                     key="data",
                     expected=f"{self._steps} batches in each epoch",
                     found=f"a pass of {self._count} batches",
-                    remedy="give fit() a dataset with repeat(), or no steps_per_epoch",
+                    remedy="pass fit() a dataset with repeat(), or do not pass steps_per_epoch",
                 )
         if not self._is_unread:
             self._iterators.new()
@@ -167,11 +167,11 @@ def must_be_saved(dataset: Any) -> None:
         Checkpoint(data=iter(dataset)).write("tried", CheckpointOptions(storage=MemoryStorage()))
     except (tf.errors.OpError, MilepostError) as error:
         raise UnsupportedError(
-            "no place in this dataset can be found again: TensorFlow cannot save its iterators",
+            "this dataset cannot return to a saved position: TensorFlow cannot save its iterators",
             key="data",
-            expected="transformations that are made of TensorFlow's own operations without state",
+            expected="only transformations made of TensorFlow's own stateless operations",
             found=str(error).partition("\n")[0],
-            remedy="read it through a class with __iter__(), get_state() and set_state(), and pass an object of that",
+            remedy="wrap it in a class with __iter__(), get_state() and set_state(), and pass an object of that class",
         ) from error
 
 
@@ -199,9 +199,9 @@ def _complaints(dataset: Any) -> Iterator[str]:
         if type(each).__name__ != "_ShuffleDataset" or not getattr(each, "_reshuffle_each_iteration", True):
             continue
         if not int(getattr(each, "_seed", 1)) and not int(getattr(each, "_seed2", 1)):
-            yield "after a resume, later passes come in another order: give shuffle() a seed, or call tf.random.set_seed()"
+            yield "after a resume, later passes will be in a different order: pass a seed to shuffle(), or call tf.random.set_seed()"
         elif repeated:
-            yield "after a resume, later passes may come in another order: write repeat() before shuffle()"
+            yield "after a resume, later passes may be in a different order: call repeat() before shuffle()"
 
 
 def _pipeline(dataset: Any, repeated: bool) -> Iterator[tuple[Any, bool]]:
@@ -265,13 +265,15 @@ def weighted_dataset(dataset: Any, class_weight: Mapping[int, float], floatx: st
     return dataset.map(weigh)
 
 
-def trace(function: Any, dataset: Any) -> None:
+def trace(function: Any, dataset: Any) -> bool:
     """Traces a train function, which makes all variables that a step needs, without running it.
 
-    Functions that are not compiled run once instead; what they change is restored afterwards.
+    Returns:
+        Whether the function ran once instead, as those do that are not compiled as a whole, and trained a step.
     """
     iterator = iter(dataset)
     if hasattr(function, "get_concrete_function"):
         function.get_concrete_function(iterator)
-    else:
-        function(iterator)
+        return False
+    function(iterator)
+    return True

@@ -75,7 +75,7 @@ class TerminationSignal:
         if self._installed:
             return
         if threading.current_thread() is not threading.main_thread():
-            warn("on_sigterm has no effect: fit() runs outside the main thread")
+            warn("on_sigterm has no effect, because fit() does not run in the main thread")
             return
         self._previous = signal.signal(signal.SIGTERM, self._handle)
         self._installed = True

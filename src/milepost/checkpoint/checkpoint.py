@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from milepost.checkpoint.names import check_name
-from milepost.checkpoint.session_saver import SessionSaver, is_session
+from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced, refuse_restore_if_traced
 from milepost.deferred.pending import admit
 from milepost.engine.background import BackgroundWriter
@@ -45,7 +45,7 @@ PathLike = str | os.PathLike[str]
 
 
 class _State:
-    """What a checkpoint knows about itself; no part of the object graph."""
+    """The checkpoint's own state, which is no part of the object graph."""
 
     def __init__(self, root: Any, arguments: set[str]) -> None:
         self._root = root
@@ -59,7 +59,7 @@ class _State:
         """The root that was given, or None.
 
         Raises:
-            UntrackableError: It was given by a weak reference, and does not exist any more.
+            UntrackableError: The root was given as a weak reference, and no longer exists.
         """
         return _followed(self._root)
 
@@ -70,27 +70,27 @@ class _State:
     def __getstate__(self) -> dict[str, Any]:
         if isinstance(self._root, weakref.ref):
             raise UnsupportedError(
-                "a checkpoint that refers to its root weakly can be neither copied nor pickled",
-                remedy="make another Checkpoint, with the root itself",
+                "a checkpoint whose root is a weak reference cannot be copied or pickled",
+                remedy="make a new Checkpoint of the root object itself",
             )
         return self.__dict__
 
 
-class Checkpoint(Tracked, StateHolder):
-    """Groups trackable objects, and saves and restores every value reachable from them.
+class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
+    """Saves and restores every value that can be reached from a group of objects.
 
-    Values are matched by the names of the edges that lead to them: names of arguments and attributes, positions in
-    lists, keys of dicts. Objects that do not exist yet get their values when they are attached.
+    Saved and live values are matched by the names that lead to them: names of arguments and attributes, positions in lists, keys
+    of dicts. Restoration is *deferred* for objects that do not exist yet: they get their saved values when they are attached.
 
     Args:
-        root: An object whose own edges become those of the root node, instead of this checkpoint's. A ``weakref.ref`` to
-            it does not keep it alive.
-        **kwargs: What is to be saved: `Module`, `Variable`, arrays, other checkpoints, objects of any framework that
-            milepost has an adapter for, numbers, text and None, and lists, dicts, tuples and named tuples of them.
+        root: An object that becomes the root of the object graph, instead of this checkpoint. A ``weakref.ref`` to an object
+            does not keep it alive.
+        **kwargs: The objects to save, which become attributes: `Module`, `Variable`, arrays, other checkpoints, objects of the
+            supported frameworks, numbers, text and None, and lists, dicts, tuples and named tuples of them.
 
     Raises:
-        UntrackableError: A ``ValueError``: an argument is not trackable, or its name is that of a method, or is taken by
-            another child of ``root``.
+        UntrackableError: A ``ValueError``: an argument cannot be saved, or its name is that of a method or of another child
+            of ``root``.
 
     Example:
         >>> import milepost, tempfile
@@ -104,7 +104,7 @@ class Checkpoint(Tracked, StateHolder):
         >>> int(fresh.step)
         3
 
-        Numbers, text and None that are put into a checkpoint are saved and come back with their types:
+        Numbers, text and None in a checkpoint are saved and restored with their types:
 
         >>> checkpoint = milepost.Checkpoint(epoch=3, history={"loss": [0.5, 0.25]}, best=None)
         >>> path = checkpoint.write(directory + "/plain")
@@ -112,6 +112,15 @@ class Checkpoint(Tracked, StateHolder):
         >>> status = fresh.read(path).assert_consumed()
         >>> fresh.epoch, fresh.history, fresh.best
         (3, DictWrapper({'loss': ListWrapper([0.5, 0.25])}), None)
+
+        Editors and type checkers know the attributes that a subclass declares, and report all others as mistakes, such as
+        ``checkpoint.restor(path)``. To turn this off for a variable, annotate it as ``Any``.
+
+        >>> class Training(milepost.Checkpoint):
+        ...     step: milepost.Variable
+        >>> training = Training(step=milepost.Variable(0))
+        >>> int(training.step.assign_add(1))
+        1
     """
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
@@ -126,10 +135,10 @@ class Checkpoint(Tracked, StateHolder):
                 raise _not_trackable("root", live)
             if is_functional(live):
                 raise UntrackableError(
-                    "a tree of arrays that never change cannot be the root: a restore would have nowhere to put a new one",
+                    "a tree of immutable arrays cannot be the root: a restore would have no place to put the new arrays",
                     key="root",
                     found=f"a {type(live).__name__}",
-                    remedy="name it, as in Checkpoint(state=tree), or use milepost.jax.save and restore",
+                    remedy="pass it under a name, as in Checkpoint(state=tree), or use milepost.jax.save() and milepost.jax.restore()",
                 )
             kwargs["root"] = root
         self.__dict__[_PRIVATE] = _State(root, set(kwargs))
@@ -157,7 +166,7 @@ class Checkpoint(Tracked, StateHolder):
 
     @property
     def save_counter(self) -> Variable:
-        """How many times `save` was called, as a scalar int64 variable that is saved and restored with the rest."""
+        """The number of calls of `save`: a scalar int64 variable that is saved and restored with the other values."""
         counter: Variable | None = self.__dict__.get(_COUNTER)
         if counter is None:
             new = Variable(np.int64(0), name=_COUNTER, trainable=False)
@@ -166,33 +175,26 @@ class Checkpoint(Tracked, StateHolder):
         return counter
 
     @as_written
-    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None, **of_session: Any) -> str:
-        """Saves under the next number, and makes it the latest of its directory.
-
-        Given a session of TensorFlow 1 before the path, it does what Estimators want of a saver
-        (`milepost.checkpoint.session_saver`), and ``of_session`` are the arguments for that.
+    @or_with_session(SessionSaver.save)
+    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+        """Saves a checkpoint under the next number, and records it as the latest of its directory.
 
         Args:
-            file_prefix: Path of the files, without number and ending; missing directories are made.
+            file_prefix: The path of the files, without number and extension. Missing directories are made.
             options: How to save.
-            **of_session: Nothing, unless a session comes first.
 
         Returns:
-            The checkpoint's path, ``<file_prefix>-<save_counter>``, to be given to `restore`.
+            The path of the checkpoint, ``<file_prefix>-<save_counter>``, for `restore`.
 
         Raises:
-            CheckpointExistsError: The directory has checkpoints of this name, and this one has restored none of them.
-            UntrackableError: Something cannot be saved as it is held.
-            UnsupportedError: This is called inside a ``tf.function``, or another process of `torch.distributed` or
-                `jax.distributed` has saved there.
-            StateFileError: The directory has a state file that is not understood.
-            StorageError: The files could not be written; what was there before still is.
-            AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
+            CheckpointExistsError: The directory has checkpoints of this name, and this object has restored none of them.
+            UntrackableError: An object cannot be saved as it is held.
+            UnsupportedError: The call is inside a ``tf.function``, or another process of `torch.distributed` or
+                `jax.distributed` has saved to this path.
+            StateFileError: The state file of the directory is malformed.
+            StorageError: The files cannot be written. Existing files are unchanged.
+            AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        if is_session(file_prefix):
-            return self._session_saver.save(file_prefix, options, **of_session)  # type: ignore[arg-type]
-        if of_session:
-            raise TypeError(f"save() takes no argument {next(iter(of_session))!r} without a session")
         with self._exclusive():
             counter = self.save_counter
             save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", options, record_latest)
@@ -207,21 +209,21 @@ class Checkpoint(Tracked, StateHolder):
 
     @as_written
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
-        """Saves under exactly this path, without a number, and leaves the directory's state file alone.
+        """Saves a checkpoint under exactly this path, without a number, and does not change the state file of the directory.
 
-        Inside a ``tf.function`` this adds an operation that saves whenever the function runs.
+        Inside a ``tf.function``, this adds an operation that saves each time the function runs.
 
         Args:
-            file_prefix: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
+            file_prefix: The path of the files, without extension. An existing checkpoint is replaced atomically.
             options: How to save.
 
         Returns:
-            ``file_prefix`` as a string, to be given to `read`; inside a ``tf.function``, a tensor of it.
+            ``file_prefix`` as a string, for `read`. Inside a ``tf.function``, a tensor of it.
 
         Raises:
-            UntrackableError: Something cannot be saved as it is held.
-            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved there.
-            StorageError: The files could not be written; what was there before still is.
+            UntrackableError: An object cannot be saved as it is held.
+            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved to this path.
+            StorageError: The files cannot be written. Existing files are unchanged.
         """
         options = resolved(options)
         if is_traced():
@@ -234,15 +236,13 @@ class Checkpoint(Tracked, StateHolder):
         return self._run(save)
 
     @as_written
+    @or_with_session(SessionSaver.restore)
     def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
-        """Restores what `save` saved. Values of objects that do not exist yet arrive when those are attached.
-
-        Given a session of TensorFlow 1 before the path, it restores the values that variables have in that. Variables of
-        graphs that are restored without one wait for the status's `run_restore_ops` or `initialize_or_restore`.
+        """Restores a checkpoint that `save` saved. Objects that do not exist yet get their values when they are attached.
 
         Args:
-            save_path: What `save` or `milepost.latest_checkpoint` returned, a SavedModel's directory, or a file or
-                directory of PyTorch, safetensors or Orbax. None restores nothing.
+            save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a file or
+                directory of PyTorch, safetensors or Orbax. With None, nothing is restored.
             options: How to restore.
 
         Returns:
@@ -250,12 +250,10 @@ class Checkpoint(Tracked, StateHolder):
 
         Raises:
             CheckpointNotFoundError: There is no such checkpoint.
-            CorruptCheckpointError: It is damaged; nothing was changed.
-            MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
-            UnsupportedError: This is called inside a ``tf.function``.
+            CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
+            MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
+            UnsupportedError: The call is inside a ``tf.function``.
         """
-        if is_session(save_path):
-            return self._session_saver.restore(save_path, options, CheckpointOptions())  # type: ignore[arg-type]
         options = resolved(options)
         refuse_restore_if_traced()
         if save_path is None:
@@ -275,10 +273,11 @@ class Checkpoint(Tracked, StateHolder):
 
     @as_written
     def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
-        """Restores what `write` wrote: like `restore`, but takes no account of numbers.
+        """Restores a checkpoint that `write` wrote. Unlike `restore`, this makes no `save_counter` and does
+        not let later saves add to the series that the checkpoint may belong to.
 
         Args:
-            save_path: What `write` returned.
+            save_path: A path that `write` returned, or any path that `restore` accepts.
             options: How to restore.
 
         Returns:
@@ -286,36 +285,24 @@ class Checkpoint(Tracked, StateHolder):
 
         Raises:
             CheckpointNotFoundError: There is no such checkpoint.
-            CorruptCheckpointError: It is damaged; nothing was changed.
-            MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
-            UnsupportedError: This is called inside a ``tf.function``.
+            CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
+            MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
+            UnsupportedError: The call is inside a ``tf.function``.
         """
         refuse_restore_if_traced()
         with self._exclusive():
             return load_into(plain_path(save_path), self._view, resolved(options))
 
     def sync(self) -> None:
-        """Waits for the asynchronous save in flight, and raises what it raised."""
+        """Waits for the asynchronous save in progress, if any, and raises its error."""
         self._private.writer.wait()
 
-    def build(self) -> None:
-        """Does nothing. Called by TensorFlow 1's ``Scaffold`` when this is its saver, as the next two are."""
-
-    @property
-    def saver_def(self) -> None:
-        """What TensorFlow 1 would rebuild a saver of operations from: there are none."""
-        return
-
-    def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Takes over an earlier run's list of checkpoints that were saved with a session."""
-        self._session_saver.recover_last_checkpoints(checkpoint_paths)
-
     def _exclusive(self) -> AbstractContextManager[None]:
-        """Keeps other threads from saving and restoring, and waits for the save in flight; raises what it raised."""
+        """Keeps other threads from saving and restoring, waits for the save in progress, and raises its error."""
         return self._private.writer.exclusive()
 
     @property
-    def _session_saver(self) -> SessionSaver:
+    def _session_saver(self) -> SessionSaver:  # type: ignore[override]  # made when it is first asked for
         state = self._private
         if state.session_saver is None:
             state.session_saver = SessionSaver(self._view)
@@ -329,7 +316,7 @@ class Checkpoint(Tracked, StateHolder):
         return state
 
     def _view(self) -> tuple[Any, Sequence[tuple[str, Any]]]:
-        """The object that node 0 stands for, and edges that it has beside its own."""
+        """The object of node 0, and the edges attached to it beside its own."""
         root = self._private.root
         if root is None:
             return self, ()
@@ -343,7 +330,7 @@ class Checkpoint(Tracked, StateHolder):
         return root, [*attached, *((name, Unsaveable(value)) for name, value in others)]
 
     def _write_numbered(self, save: ListedSave) -> str:
-        """Writes a checkpoint of a series, unless that is another run's, and puts it on the list of its directory."""
+        """Writes a checkpoint of a series, unless the series is another run's, and lists it in its directory."""
         storage = storage_of(save.options)
         guard = self._private.guard
         check_recordable(save.path)
@@ -380,10 +367,11 @@ class Checkpoint(Tracked, StateHolder):
         for name in self._private.arguments:
             if name in children and children[name] is not _followed(self.__dict__[name]):
                 raise UntrackableError(
-                    f"root.{name} already exists, and is another object",
+                    f"root.{name} already exists and is a different object",
                     key=name,
                     expected="a name that the root does not use, or the same object",
-                    found=f"a {type(children[name]).__name__} there, a {type(self.__dict__[name]).__name__} here",
+                    found=f"the root has a {type(children[name]).__name__}, the argument is a {type(self.__dict__[name]).__name__}",
+                    remedy="pass the argument under another name",
                 )
 
 
@@ -430,7 +418,9 @@ def _followed(root: Any) -> Any:
     live = root()
     if live is None:
         raise UntrackableError(
-            "the root does not exist any more", key="root", remedy="keep the object that the weak reference refers to"
+            "the root no longer exists",
+            key="root",
+            remedy="keep a reference to the root for as long as the checkpoint is used",
         )
     return live
 
@@ -440,9 +430,9 @@ def _not_trackable(name: str, value: Any) -> UntrackableError:
     omission = adapter.omission(value) if adapter is not None else None
     remedy = omission.remedy if omission is not None else ""
     if not remedy:
-        remedy = "name it, as in Checkpoint(epoch=3)" if type(value) in PLAIN else remedy_for_state(value)
+        remedy = "pass it under a name, as in Checkpoint(epoch=3)" if type(value) in PLAIN else remedy_for_state(value)
     return UntrackableError(
-        "a checkpoint expects its arguments to be trackable objects",
+        "a checkpoint expects trackable objects as arguments",
         key=name,
         expected="a Module, Variable, array, number, text, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",

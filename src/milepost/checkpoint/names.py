@@ -11,21 +11,21 @@ _SETTABLE: Final = ("save_counter",)
 
 
 def check_name(kind: type, name: str) -> None:
-    """Refuses a name under which a child would hide a method.
+    """Refuses a name for a child that would hide a method.
 
     Args:
         kind: The class of the checkpoint.
         name: Name of the child.
 
     Raises:
-        UntrackableError: The class has a method, or a property that cannot be set, of this name.
+        UntrackableError: The class has a method or a read-only property of this name.
     """
     present: Any = inspect.getattr_static(kind, name, None)
     hides = isinstance(present, (staticmethod, classmethod)) or inspect.isroutine(present)
     if name not in _SETTABLE and (hides or (isinstance(present, property) and present.fset is None)):
         raise UntrackableError(
-            f"a {kind.__name__} has a {'method' if hides else 'property'} of this name",
+            f"{kind.__name__} has a {'method' if hides else 'property'} of this name",
             key=name,
-            expected="a name that no method has",
-            remedy=f"give the object another name, such as {kind.__name__}({name}_=...), or put it in a milepost.Module",
+            expected="a name that is not taken",
+            remedy=f"use another name, such as {kind.__name__}({name}_=...), or put it in a milepost.Module",
         )

@@ -1,18 +1,28 @@
-"""Looking at the tensors of a checkpoint without any objects."""
+"""Reading the tensors of a checkpoint without live objects."""
 
 from __future__ import annotations
 
 import os
 from typing import Any, Final
 
+from milepost.bundle import BundleReader
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.saved_model import checkpoint_of
 from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
-from milepost.errors import CheckpointNotFoundError, UnrestoredWarning, UnsupportedError, printable, warn
+from milepost.errors import (
+    CheckpointNotFoundError,
+    KeyNotFoundError,
+    UnrestoredWarning,
+    UnsupportedError,
+    printable,
+    warn,
+)
 from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
 from milepost.graph.adapter import Array
+from milepost.graph.description import counted, of_file
+from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, escape, tensor_key
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.storage.paths import plain_path
 from milepost.tensor import DType
@@ -26,15 +36,19 @@ _MOST_ATTEMPTS: Final = 20
 class CheckpointReader:
     """Reads single tensors of a checkpoint by their keys, as ``tf.train.CheckpointReader`` does.
 
-    Opening reads the index only, and nothing reads a tensor that was not asked for.
+    Opening a checkpoint reads its index only. A tensor is read when it is asked for.
+
+    `get_tensor` and `map_tensor` also take the *short name* of a tensor: the path of its object from the root, such as
+    ``net/l1/kernel`` for ``net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE``. A full key always comes first. A name that could mean
+    several tensors is an error that lists their keys. All other methods take and return full keys.
 
     Args:
         prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned, or a SavedModel.
-        storage: Where the files live; by default on this machine.
+        storage: Where the files are; by default on this machine.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
-        CorruptCheckpointError: Its index is damaged, or the path is something else.
+        CorruptCheckpointError: Its index is damaged, or the path is no checkpoint.
 
     Example:
         >>> import milepost, tempfile
@@ -42,10 +56,22 @@ class CheckpointReader:
         >>> reader = CheckpointReader(prefix)
         >>> reader.get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE")
         array([1., 2.], dtype=float32)
+        >>> reader.get_tensor("v")
+        array([1., 2.], dtype=float32)
     """
 
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
         self._bundle = open_any(storage or LOCAL_STORAGE, plain_path(prefix))
+
+    def __repr__(self) -> str:
+        bundle: BundleReader | None = self.__dict__.get("_bundle")
+        if bundle is None:
+            return of_file(self, None)
+        try:
+            facts = [counted(len(bundle.keys()), "key")]
+        except Exception:  # the index is damaged or closed, which a method that reads it will say
+            facts = []
+        return of_file(self, bundle.prefix, *facts)
 
     @property
     def prefix(self) -> str:
@@ -62,18 +88,18 @@ class CheckpointReader:
         return sorted(self._bundle.keys())
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Every key and the lengths of its tensor's dimensions."""
+        """The shape of each tensor, as a list, by key."""
         return {key: list(self._bundle.spec(key).shape) for key in self._bundle.keys()}  # noqa: SIM118 - a reader is no mapping
 
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
-        """Every key and its tensor's element type."""
+        """The element type of each tensor, by key."""
         return {key: self._bundle.spec(key).dtype for key in self._bundle.keys()}  # noqa: SIM118 - a reader is no mapping
 
     def objects(self) -> dict[str, str]:
-        """Objects in a file of another library that only running its code could make: key and class of each.
+        """Key and class of each object in a file of another library that only code from the file could make.
 
-        They have no tensor and are not among the keys. What such an object holds is, where it holds tensors or is a kind of list
-        or dict. `get_tensor` of their keys raises `UnsupportedError`. In checkpoints there are none.
+        milepost does not run such code. These objects are not among the keys, and `get_tensor` of their keys raises
+        `UnsupportedError`. Tensors, lists and dicts inside them are read. Checkpoints have no such objects.
 
         Example:
             >>> import milepost, tempfile
@@ -84,57 +110,57 @@ class CheckpointReader:
         return self._bundle.objects if isinstance(self._bundle, ForeignReader) else {}
 
     def has_tensor(self, key: str) -> bool:
-        """Whether the checkpoint has a tensor under this key."""
+        """Whether the checkpoint has a tensor under this full key, as in the maps above. A short name is none."""
         return key in self._bundle
 
     def get_tensor(self, key: str) -> Any:
         """Reads one tensor and verifies its checksum.
 
         Args:
-            key: Its key.
+            key: Its key or its short name.
 
         Returns:
-            A new array; for a tensor of no dimensions a NumPy scalar, or ``bytes`` for a string.
+            A new array. A tensor without dimensions becomes a NumPy scalar, or ``bytes`` if it is a string.
 
         Raises:
-            KeyNotFoundError: There is no such tensor.
+            KeyNotFoundError: There is no such tensor, or several have this short name.
             CorruptCheckpointError: Its bytes are damaged or missing.
         """
-        array = self._bundle.read(key)
+        array = self._bundle.read(self._key_of(key))
         return array if array.ndim else array[()]
 
     def map_tensor(self, key: str) -> Array:
         """Maps one tensor into memory, read-only, after verifying its checksum.
 
         Args:
-            key: Its key.
+            key: Its key or its short name.
 
         Returns:
-            An array over the file's own pages, which take no memory that could not be given back.
+            An array over the file's pages. The system can take their memory back at any time.
 
         Raises:
-            KeyNotFoundError: There is no such tensor.
+            KeyNotFoundError: There is no such tensor, or several have this short name.
             CorruptCheckpointError: Its bytes are damaged or missing.
-            UnsupportedError: The tensor is not stored as a plain block of memory: strings, slices, foreign byte order,
-                an offset that its element type forbids.
+            UnsupportedError: The tensor is not stored as one block that can be mapped: it is of strings, in slices, of another
+                byte order, or at an offset that its element type does not allow.
         """
         try:
-            return self._bundle.map(key)
+            return self._bundle.map(self._key_of(key))
         except UnsupportedError as error:
-            error.remedy = "use get_tensor(), which reads it into memory of its own"
+            error.remedy = "use get_tensor(), which reads the tensor into new memory"
             raise
 
     def verify(self) -> None:
-        """Reads everything and verifies every checksum.
+        """Reads all data and verifies every checksum.
 
         Raises:
             CheckpointNotFoundError: A data file is missing.
-            CorruptCheckpointError: Some bytes are damaged; the error names key, file and offset.
+            CorruptCheckpointError: Some bytes are damaged. The error names key, file and offset.
         """
         self._bundle.verify()
 
     def debug_string(self) -> bytes:
-        """One line for each tensor: key, TensorFlow's name of the type, shape."""
+        """One line for each tensor: key, TensorFlow's name of its type, shape."""
         lines = [
             f"{key} (DT_{spec.dtype.name.upper().replace('FLOAT32', 'FLOAT').replace('FLOAT64', 'DOUBLE')}) "
             f"[{format_shape(spec.shape)}]\n"
@@ -143,18 +169,43 @@ class CheckpointReader:
         ]
         return "".join(lines).encode()
 
+    def _key_of(self, name: str) -> str:
+        """The full key that a name stands for; the name itself if it stands for none."""
+        bundle = self._bundle
+        if name in bundle or not isinstance(name, str):
+            return name
+        escaped = "/".join(map(escape, name.split("/")))
+        for path in dict.fromkeys((name, escaped)):
+            if (key := tensor_key(path, VARIABLE_VALUE)) in bundle:
+                return key
+            found = sorted(key for key in bundle.keys() if key.startswith(path + ATTRIBUTES))  # noqa: SIM118 - a reader is no mapping
+            if len(found) > 1:
+                listed = ", ".join(map(repr, found[:_MOST_LISTED]))
+                more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+                raise KeyNotFoundError(
+                    f"this short name stands for {len(found)} tensors",
+                    key=name,
+                    file=bundle.prefix,
+                    expected="the full key of one of them",
+                    found=listed + more,
+                    remedy=f"pass a full key, such as {found[0]!r}",
+                )
+            if found:
+                return found[0]
+        return name
+
 
 def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> CheckpointReader:
     """Opens a checkpoint for reading.
 
     Args:
-        ckpt_dir_or_file: A checkpoint's path, or a directory, of which the latest checkpoint is opened; of a SavedModel
-            the checkpoint of its variables.
-        storage: Where the files live; by default on this machine.
+        ckpt_dir_or_file: The path of a checkpoint, of a directory, whose latest checkpoint is opened, or of a SavedModel, whose
+            variables are opened.
+        storage: Where the files are; by default on this machine.
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
-        CorruptCheckpointError: It is damaged.
+        CorruptCheckpointError: The checkpoint is damaged.
     """
     files, path = storage or LOCAL_STORAGE, plain_path(ckpt_dir_or_file)
     for _ in range(_MOST_ATTEMPTS):
@@ -172,7 +223,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
 
 
 def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
-    """Lists key and shape of every tensor of a checkpoint, sorted by key; arguments and errors as `load_checkpoint`.
+    """Lists key and shape of every tensor of a checkpoint, sorted by key. Arguments and errors are those of `load_checkpoint`.
 
     Example:
         >>> import milepost, tempfile
@@ -184,8 +235,8 @@ def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -
     objects = reader.objects()
     if objects:
         warn(
-            f"{reader.prefix}: {len(objects)} objects in this file are not listed, since only running code that the file names "
-            f"could make them (load_checkpoint(path).objects() lists them):{_named(objects)}",
+            f"{reader.prefix}: this file holds {len(objects)} objects that are not listed, because making them would run code that the "
+            f"file names; load_checkpoint(path).objects() lists them:{_named(objects)}",
             UnrestoredWarning,
         )
     return sorted(reader.get_variable_to_shape_map().items())
@@ -196,11 +247,23 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
 
     Args:
         ckpt_dir_or_file: As for `load_checkpoint`.
-        name: Its key; a ``:0`` at the end, as in the name of a TensorFlow 1 variable, is dropped.
-        storage: Where the files live; by default on this machine.
+        name: Its key or its short name, as for `CheckpointReader.get_tensor`. A ``:0`` at the end, as in the name of a
+            TensorFlow 1 variable, is dropped.
+        storage: Where the files are; by default on this machine.
 
     Returns:
         As `CheckpointReader.get_tensor`.
+
+    Raises:
+        CheckpointNotFoundError: There is no checkpoint.
+        KeyNotFoundError: There is no such tensor, or several have this short name.
+        CorruptCheckpointError: The checkpoint is damaged.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> path = milepost.Checkpoint(v=milepost.Variable([1.0, 2.0])).write(tempfile.mkdtemp() + "/ckpt")
+        >>> load_variable(path, "v")
+        array([1., 2.], dtype=float32)
     """
     return load_checkpoint(ckpt_dir_or_file, storage).get_tensor(name.removesuffix(":0"))
 

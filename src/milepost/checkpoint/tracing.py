@@ -1,4 +1,4 @@
-"""Saves and restores inside a ``tf.function``, whose Python code runs once, when the function is traced, and not when it is run."""
+"""Saves and restores inside a ``tf.function``. Its Python code runs when the function is traced, not each time it is called."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def is_traced() -> bool:
 
 def refuse_if_traced(
     what: str,
-    remedy: str = "call it after the function has returned; Checkpoint.write() can be called inside, and writes in every run",
+    remedy: str = "call it outside the function, or call Checkpoint.write() inside, which writes each time the function runs",
 ) -> None:
-    """Refuses what would happen once, while a function is traced, before its operations have run.
+    """Refuses an action that would happen once, while a function is traced, before its operations run.
 
     Raises:
         UnsupportedError: A function is being traced.
@@ -48,7 +48,7 @@ def refuse_restore_if_traced() -> None:
     Raises:
         UnsupportedError: A function is being traced.
     """
-    refuse_if_traced("a restore", "restore before the function is called")
+    refuse_if_traced("a restore", "restore before calling the function")
 
 
 def as_written(function: _Function) -> _Function:

@@ -1,4 +1,4 @@
-"""The two sides of a restore, to look at: objects in memory, and objects in a checkpoint."""
+"""Inspecting the two sides of a restore: objects in memory and objects in a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from milepost.engine.load import read_object_graph
 from milepost.engine.saved_model import checkpoint_of
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_of
+from milepost.graph.description import counted, kind_of, of_file
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.storage import LOCAL_STORAGE, Storage
@@ -27,7 +28,7 @@ class TrackableView:
         root: The object to start from.
 
     Raises:
-        UntrackableError: The root is not trackable.
+        UntrackableError: The root cannot be saved.
 
     Example:
         >>> import milepost
@@ -38,17 +39,25 @@ class TrackableView:
 
     def __init__(self, root: Any) -> None:
         if adapter_of(root) is None:
-            raise UntrackableError("this object has no place in an object graph", found=f"a {type(root).__name__}")
+            raise UntrackableError(
+                "this object cannot be saved, so it has no object graph",
+                found=f"a {type(root).__name__}",
+                remedy="pass a milepost.Checkpoint or Module, or an object of a supported framework",
+            )
         self.root = root
+
+    def __repr__(self) -> str:
+        root = self.__dict__.get("root")
+        return f"<{kind_of(self)}, not initialized>" if root is None else f"<{kind_of(self)} of a {kind_of(root)}>"
 
     @staticmethod
     def children(obj: Any) -> dict[str, Any]:
-        """The trackable children of an object by the names of their edges."""
+        """The trackable children of an object, by the names of their edges."""
         adapter = adapter_of(obj)
         return dict(live_children(adapter, obj)) if adapter is not None else {}
 
     def descendants(self) -> list[Any]:
-        """All objects reachable from the root, itself included, nearest first."""
+        """All objects reachable from the root, the root included, nearest first."""
         return reachable(self.root)
 
 
@@ -57,12 +66,12 @@ class CheckpointView:
 
     Args:
         save_path: The checkpoint, or a SavedModel.
-        storage: Where the files live; by default on this machine.
+        storage: Where the files are; by default on this machine.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
-        CorruptCheckpointError: It is damaged.
-        UnsupportedError: It is name-based and has no object graph.
+        CorruptCheckpointError: The checkpoint is damaged.
+        UnsupportedError: The checkpoint is name-based and has no object graph.
 
     Example:
         >>> import milepost, tempfile
@@ -82,6 +91,11 @@ class CheckpointView:
                 remedy="use milepost.load_checkpoint to look at its tensors",
             )
         self._graph: ObjectGraph = graph
+        self._prefix = plain_path(save_path)
+
+    def __repr__(self) -> str:
+        path = self.__dict__.get("_prefix")
+        return of_file(self, None) if path is None else of_file(self, path, counted(len(self._graph.nodes), "object"))
 
     @property
     def graph(self) -> ObjectGraph:
@@ -89,11 +103,11 @@ class CheckpointView:
         return self._graph
 
     def children(self, node_id: int) -> dict[str, int]:
-        """Ids of a node's children by the names of their edges."""
+        """The ids of a node's children, by the names of their edges."""
         return {edge.name: edge.node for edge in self._graph.nodes[node_id].children}
 
     def descendants(self) -> list[int]:
-        """Ids of all nodes reachable from the root, itself included, nearest first."""
+        """The ids of all nodes reachable from the root, the root included, nearest first."""
         found = {0: None}
         queue = deque([0])
         while queue:
@@ -104,12 +118,12 @@ class CheckpointView:
         return list(found)
 
     def match(self, obj: Any) -> dict[int, Any]:
-        """The live objects that a restore into ``obj`` would match, by the id of their nodes.
+        """The live objects that a restore into ``obj`` would match, by the ids of their nodes.
 
-        A warning tells of saved objects that the program has more than one of: only the first is matched.
+        If the program has several objects in the place of one saved object, only the first is matched, and a warning says so.
 
         Args:
-            obj: The live object that the root is matched to.
+            obj: The live object to match with the root.
         """
         matched = {0: obj}
         split: dict[int, str] = {}
@@ -126,8 +140,8 @@ class CheckpointView:
         if split:
             some = ", ".join(f"node {node} (here {name!r})" for node, name in list(split.items())[:_MOST_LISTED])
             warn(
-                f"inconsistent references: {len(split)} objects that are one each in the checkpoint are several in the "
-                f"program, and only the first of each is matched: {some}; share the live objects as the saved ones are",
+                f"inconsistent references: {len(split)} saved objects each stand for several live objects, and only the first "
+                f"live object of each is matched: {some}; share the live objects as they were shared when they were saved",
                 UnrestoredWarning,
             )
         return matched
@@ -136,7 +150,7 @@ class CheckpointView:
         """Compares the checkpoint with live objects.
 
         Returns:
-            What `match` returns; ids of nodes that no live object matches; live objects that match no node.
+            The result of `match`, the ids of nodes without a live object, and the live objects without a node.
         """
         matched = self.match(obj)
         identities = {id(each) for each in matched.values()}

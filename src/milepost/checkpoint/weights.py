@@ -1,6 +1,6 @@
-"""Saving a model alone: a checkpoint whose root is the model itself, without a counter.
+"""Saving a model alone, as a checkpoint whose root is the model and that has no counter.
 
-These are the files of Keras 2's ``model.save_weights(prefix)``. What a compiled model has an optimizer for is in them too.
+The files are those of Keras 2's ``model.save_weights(prefix)``. They also hold the optimizer of a compiled model.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _OTHER_FORMATS: Final = (".h5", ".hdf5", ".keras")
 
 @as_written
 def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> str:
-    """Saves everything reachable from a model, with the model as the root.
+    """Saves everything that can be reached from a model, with the model as the root.
 
     Args:
         model: Any trackable object.
-        filepath: Path of the files, without ending. A checkpoint that is there already is replaced atomically.
+        filepath: The path of the files, without extension. An existing checkpoint is replaced atomically.
         options: How to save.
 
     Returns:
-        ``filepath`` as a string. It becomes the latest checkpoint of its directory.
+        ``filepath`` as a string. The checkpoint becomes the latest of its directory.
 
     Raises:
-        UnsupportedError: The path has the ending of another format, which Keras writes, or another process of
-            `torch.distributed` or `jax.distributed` has saved there.
-        UntrackableError: The model is not trackable, or something in it cannot be saved as it is held.
-        StorageError: The files could not be written; what was there before still is.
-        AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
+        UnsupportedError: The path has the extension of another format, or another process of `torch.distributed` or
+            `jax.distributed` has saved to this path.
+        UntrackableError: The model or something in it cannot be saved as it is held.
+        StorageError: The files cannot be written. Existing files are unchanged.
+        AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
 
     Example:
         >>> import milepost, tempfile
@@ -68,36 +68,36 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 
 @as_written
 def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
-    """Restores a model from what `save_weights` or Keras 2 saved, or from any checkpoint whose root is such a model.
+    """Restores a model from a checkpoint of `save_weights` or Keras 2, or from any checkpoint whose root is such a model.
 
-    Where the checkpoint has the model below its root, as those of a training loop have it under ``model``, a warning
-    says so. Layers that are not built yet get their values when they are, and optimizers their state in the first step. Call
-    ``expect_partial()`` on the status if not all that was saved is wanted.
+    Restoration is deferred for layers that are not built yet and for the state of optimizers that have not made a step. A warning
+    says so if the checkpoint has the model below its root, as checkpoints of training loops have. Call ``expect_partial()`` on
+    the status if the program does not need all saved values.
 
     Args:
-        model: Any trackable object; what it does not have yet is restored when it comes.
-        filepath: What `save_weights` returned.
+        model: Any trackable object.
+        filepath: A path that `save_weights` returned.
         options: How to restore.
 
     Returns:
         A status with assertions and a full report.
 
     Raises:
-        UnsupportedError: The path has the ending of another format, which Keras reads.
+        UnsupportedError: The path has the extension of another format.
         CheckpointNotFoundError: There is no such checkpoint.
-        CorruptCheckpointError: It is damaged; nothing was changed.
-        MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
+        CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
+        MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
     """
     refuse_restore_if_traced()
     settings = resolved(options)
-    # What a file is, its bytes say better than its name.
+    # The bytes of an existing file say better than its name what it is.
     path = plain_path(filepath)
     path = path if storage_of(settings).is_file(path) else _checked(filepath)
     status = load_into(path, lambda: (model, ()), settings)
     if isinstance(status, CheckpointLoadStatus) and not status.foreign and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())
         if status.hint:
-            warn(f"{filepath}: nothing of the model was found in this checkpoint: {status.hint}", UnrestoredWarning)
+            warn(f"{filepath}: no part of the model was found in this checkpoint: {status.hint}", UnrestoredWarning)
     return status
 
 
@@ -115,10 +115,10 @@ def _checked(filepath: PathLike) -> str:
     path = plain_path(filepath)
     if path.endswith(_OTHER_FORMATS):
         raise UnsupportedError(
-            "weights are saved in TensorFlow's format, as several files that begin with this path",
+            "weights are saved and loaded in TensorFlow's format, which has no such file name extension",
             file=path,
-            expected="a path without the ending of another format",
+            expected="a path without .h5, .hdf5 or .keras",
             found=os.path.splitext(path)[1],
-            remedy="leave the ending out, or use the model's own save_weights() and load_weights() for that format",
+            remedy="remove the extension, or use the model's own save_weights() and load_weights() for that format",
         )
     return path

@@ -17,8 +17,8 @@ from milepost.deferred.pending import Position, is_anything_waiting, waiting_on
 from milepost.deferred.position import Restore, RestoredPosition
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, SavedValue, SlotReference
-from milepost.graph.traversal import LiveGraph
 from milepost.tensor import DType
 
 

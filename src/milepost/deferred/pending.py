@@ -13,15 +13,14 @@ They vanish with the object they wait on.
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from milepost.deferred.own_values import Taken, is_own, warn_of_more, warn_of_own
 from milepost.forks import ForkableLock
 from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 from milepost.graph.plain.places import PlainNode, holds_state, plain_place
 from milepost.graph.trees.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
 from milepost.graph.trees.structure import is_functional
@@ -110,7 +109,7 @@ ANY: Final = None
 """Stands for every edge name: a position that waits for any new child, and goes on waiting after it got one."""
 
 _Edges = dict[Any, list[Position]]
-_entries: Final[dict[int, tuple[Callable[[], Any], _Edges]]] = {}
+_entries: Final[ByIdentity[_Edges]] = ByIdentity()
 _lock: Final = ForkableLock()
 
 
@@ -124,15 +123,14 @@ def wait(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
     if type(holder) is PlainNode or (type(holder) in (Tree, Node) and is_final(holder)):
         return False
     with _lock:
-        entry = _entries.get(id(holder))
-        if entry is None:
-            number = id(holder)
+        edges = _entries.get(holder)
+        if edges is None:
+            edges = {}
             try:
-                reference = weakref.ref(holder, forgetting(_entries, number))
+                _entries[holder] = edges
             except TypeError:
                 return False
-            entry = _entries[number] = (reference, {})
-        positions = entry[1].setdefault(name, [])
+        positions = edges.setdefault(name, [])
         if positions:
             positions[:] = _not_superseded(positions, position.uid)
         positions.append(position)
@@ -161,7 +159,7 @@ def supersede(holder: Any, names: Collection[str | SlotKey], uid: int) -> None:
 def stop_waiting(uid: int, *, superseded_only: bool = False) -> None:
     """Drops all positions of a restore, or those of them that are superseded."""
     with _lock:
-        for reference, edges in list(_entries.values()):
+        for holder, edges in _entries.items():
             mine = [name for name, positions in edges.items() if any(position.uid == uid for position in positions)]
             for name in mine:
                 edges[name] = [
@@ -170,25 +168,24 @@ def stop_waiting(uid: int, *, superseded_only: bool = False) -> None:
                     if position.uid != uid or (superseded_only and not position.superseded)
                 ]
             if mine:
-                _tidy(reference(), edges)
+                _tidy(holder, edges)
 
 
 def withdraw(positions: Collection[Position]) -> None:
     """Drops some positions, because the restore that left them failed."""
     dropped = {id(position) for position in positions}
     with _lock:
-        for reference, edges in list(_entries.values()) if dropped else ():
+        for holder, edges in _entries.items() if dropped else ():
             for name, present in edges.items():
                 edges[name] = [position for position in present if id(position) not in dropped]
-            _tidy(reference(), edges)
+            _tidy(holder, edges)
 
 
 def _tidy(holder: Any, edges: _Edges) -> None:
     for name in [name for name, positions in edges.items() if not positions]:
         del edges[name]
-    entry = _entries.get(id(holder))
-    if not edges and entry is not None and entry[1] is edges:
-        del _entries[id(holder)]
+    if not edges and _entries.get(holder) is edges:
+        _entries.pop(holder)
 
 
 def is_anything_waiting() -> bool:
@@ -198,8 +195,8 @@ def is_anything_waiting() -> bool:
 
 def waiting_on(holder: Any) -> _Edges:
     """The positions that wait on an object, by edge name; not to be changed."""
-    entry = _entries.get(id(holder))
-    return entry[1] if entry is not None and entry[0]() is holder else {}
+    edges = _entries.get(holder)
+    return {} if edges is None else edges
 
 
 def admit(holder: Any, name: str | SlotKey, child: Any, *, asked: bool = False) -> Any:
@@ -259,7 +256,7 @@ def _admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     with _lock:
         edges.pop(name, None)
         if not edges:
-            _entries.pop(id(holder), None)
+            _entries.pop(holder)
     if taken is not None and hasattr(holder, "__dict__"):
         holder.__dict__.setdefault("_taken", []).append(taken)
     return child

@@ -106,7 +106,7 @@ class _Job:
             self.thread.start()
         except (RuntimeError, MemoryError) as error:
             raise StorageError(
-                f"an asynchronous save could not get a thread: {error}",
+                f"an asynchronous save cannot start its thread: {error}",
                 errno=errno.EAGAIN,
                 remedy="save without enable_async, or free memory or threads and save again; nothing was written",
             ) from error

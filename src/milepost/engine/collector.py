@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from milepost.forks import ForkableLock
+from milepost.forks import ForkableLock, register_at_fork
 
 _lock: Final = ForkableLock()
 _inside: Final[list[int]] = []
@@ -50,4 +49,4 @@ def _resume_in_child() -> None:
         _resume_if_last()
 
 
-os.register_at_fork(after_in_child=_resume_in_child)
+register_at_fork(after_in_child=_resume_in_child)

@@ -195,7 +195,7 @@ class _Save:
             storage.sync_directory(directory)
         except StorageError as error:
             raise AfterCommitError(
-                f"the checkpoint is saved, but it may be lost in a power cut: {error.problem}",
+                f"the checkpoint is saved, but a power cut may lose it: {error.problem}",
                 errno=error.errno,
                 file=self._prefix,
                 remedy=error.remedy
@@ -225,7 +225,7 @@ class _Save:
             if is_free and (is_late or not living):
                 if living:
                     warn(
-                        f"another process seems to be saving {prefix}, too; whichever ends last stays: {living[0].path}"
+                        f"another process seems to be saving {prefix} at the same time; the one that ends last wins: {living[0].path}"
                     )
                 self._open.append(file)
                 return claim, file
@@ -270,7 +270,7 @@ class _Save:
             for claim in self._replaced:
                 self._storage.remove(claim.path)
         except StorageError as error:
-            warn(f"{self._prefix} is saved, but data of the checkpoint that it replaces is left: {error}")
+            warn(f"{self._prefix} is saved, but data of the checkpoint that it replaced cannot be removed: {error}")
 
 
 def _counts_in_use(storage: Storage, prefix: str) -> set[int]:

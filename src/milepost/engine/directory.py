@@ -225,9 +225,7 @@ def latest_checkpoint(
     if is_saved_model(files, directory):
         return next(good_checkpoints(files, [checkpoint_of(files, directory)], verify), None)
     if versions := versions_in(files, directory):
-        warn(
-            f"{directory} has versions of a SavedModel in it, and no checkpoint of its own: {versions_remedy(versions)}"
-        )
+        warn(f"{directory} contains versions of a SavedModel, but no checkpoint: {versions_remedy(versions)}")
     return None
 
 

@@ -54,9 +54,9 @@ class SeriesGuard:
         if others:
             names = ", ".join(os.path.basename(each) for each in others[-_MOST_LISTED:])
             raise CheckpointExistsError(
-                "there are checkpoints of this name already, of a run that this one has not restored from",
+                "the directory has checkpoints of this name, from a run that this one has not restored",
                 file=path,
-                expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, or a run that goes on from them",
+                expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, or a run that restored the latest of them",
                 found=names if len(others) <= _MOST_LISTED else f"{len(others)}, up to {names}",
                 remedy=(
                     "restore the latest checkpoint first to go on with that run; otherwise save to another directory or "

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 
 Reference = Callable[[], Any]
 """Returns the object, or None once it is gone."""
@@ -93,31 +93,27 @@ class Kept:
 
 _uids: Final = itertools.count(1)
 _kept: Final[dict[int, tuple[weakref.ref[Kept], int]]] = {}
-_restored: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
+_restored: Final[ByIdentity[int]] = ByIdentity()
 
 
 def last_restore(obj: Any) -> int:
     """Number of the newest restore that gave this object its values; 0 if none did."""
-    identity = id(obj)
-    entry = _restored.get(identity)
-    if entry is not None and entry[0]() is obj:
-        return entry[1]
-    kept = _kept.get(identity)
+    uid = _restored.get(obj)
+    if uid is not None:
+        return uid
+    kept = _kept.get(id(obj))
     holder = kept[0]() if kept is not None else None
-    return holder.uid if holder is not None and holder.objects.get(identity) is obj else 0
+    return holder.uid if holder is not None and holder.objects.get(id(obj)) is obj else 0
 
 
 def remember_restore(obj: Any, uid: int, kept: Kept | None = None) -> None:
     """Records that restore number ``uid`` gave this object its values; without ``kept``, only if it can be weakly."""
-    identity = id(obj)
     try:
-        reference = weakref.ref(obj, forgetting(_restored, identity))
+        _restored[obj] = uid
     except TypeError:
         if kept is not None:
-            kept.objects[identity] = obj
-            _kept[identity] = (weakref.ref(kept), uid)
-        return
-    _restored[identity] = (reference, uid)
+            kept.objects[id(obj)] = obj
+            _kept[id(obj)] = (weakref.ref(kept), uid)
 
 
 def undo_remembering(obj: Any, uid: int, before: int) -> None:
@@ -128,9 +124,8 @@ def undo_remembering(obj: Any, uid: int, before: int) -> None:
         uid: The number that was recorded.
         before: What `last_restore` returned before.
     """
-    identity = id(obj)
     if last_restore(obj) == uid:
-        _restored.pop(identity, None)
-        _kept.pop(identity, None)
+        _restored.pop(obj)
+        _kept.pop(id(obj), None)
         if before:
             remember_restore(obj, before)

@@ -33,8 +33,9 @@ from milepost.errors import (
 from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.traversal import LiveGraph, walk
+from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.storage import LOCAL_STORAGE, Storage
 

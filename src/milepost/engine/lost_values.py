@@ -47,7 +47,7 @@ def refuse_lost_values(
         if _is_live(graph, lost.optimizer, root, attached):
             raise MismatchError(
                 "the run that saved this checkpoint had lost values: TensorFlow had restored its model of Keras 3 before that was "
-                "built, so model and optimizer began anew, and the optimizer kept variables that no layer has; nothing was changed",
+                "built, so model and optimizer started from their initial values, and the optimizer kept variables of no layer; nothing was changed",
                 key=lost.key,
                 file=reader.prefix,
                 expected="one state for each variable of the model",

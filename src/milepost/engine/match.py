@@ -22,17 +22,17 @@ from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
-from milepost.engine.plan import PlannedRead, RestorePlan
 from milepost.engine.saved_arrays import SavedArrays
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
+from milepost.graph.live_graph import values_of
 from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PlainLeaf, Unsaveable, holds_state, is_type_name
 from milepost.graph.plain.values import NumberTaker, taken_value
-from milepost.graph.traversal import live_children, values_of
+from milepost.graph.traversal import live_children
 from milepost.tensor import TensorSpec
 
 SAVE_COUNTER: Final = "save_counter"
@@ -87,17 +87,6 @@ class Match:
     lacking: list[Any] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
     _waiting: set[tuple[Any, ...]] = field(default_factory=set)
-
-    def plan(self) -> RestorePlan:
-        """The match as plain data."""
-        return RestorePlan(
-            tuple(
-                PlannedRead(key, take.node, value.name, value.dtype, value.shape, value.destination is not None)
-                for take in self.takes
-                for value, key in take.values
-            ),
-            tuple(each.node for each in self.waits),
-        )
 
     def undo(self) -> None:
         """Takes back the slot variables that were made."""

@@ -21,7 +21,8 @@ from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
-from milepost.graph.traversal import LiveGraph, walk
+from milepost.graph.live_graph import LiveGraph
+from milepost.graph.traversal import walk
 from milepost.tensor import TensorSpec
 
 

@@ -17,42 +17,47 @@ DEFAULT_ALIGNMENT: Final = 64
 
 @dataclass(slots=True)
 class CheckpointOptions:
-    """Options of one save or restore, or of all of a `CheckpointManager`'s.
+    """Options of a save or a restore, or of every save and restore of a `CheckpointManager`.
 
-    They may be changed. A save or restore goes by what they are when it is called, in the background too. Wherever
-    options are taken, a ``tf.train.CheckpointOptions`` may be given too.
+    Options can be changed after they are made. Each save and restore takes a copy when it is called. A
+    ``tf.train.CheckpointOptions`` is accepted wherever a `CheckpointOptions` is.
+
+    Each attribute says whether it is for saves or for restores; the other ignores it.
 
     Attributes:
-        experimental_io_device: Accepted for TensorFlow's sake; files are always read and written by this process.
-        experimental_enable_async_checkpoint: The same as ``enable_async``.
-        experimental_write_callbacks: Functions of no argument or of the path, called in order after each save.
-        enable_async: Copy the values, return, and write them in the background. Errors come out at the next call or
-            at ``sync()``; a process that ends waits for the write.
-        experimental_skip_slot_variables: Leave out slot variables when restoring, and in assertions.
-        experimental_sharding_callback: How to cut a save into data files; by default there is one. Policies of
-            ``tf.train.experimental`` become milepost's of the same name.
-        data_alignment: Bytes; each tensor begins at a multiple of it. 1 writes densely, byte for byte as TensorFlow.
-        strict: Raise also where a save only warns: of what it leaves out that may well be meant, such as a module in a set.
-        allow_unsaved: Paths from the root, such as ``"net/scale"``, of what may be left out. Each stands for all that is
-            below it too. Without it a save that cannot hold what the object's framework would have saved fails, and
-            a restore counts such live values as missing.
-        overwrite: Let a numbered save replace a checkpoint that this one neither wrote nor restored.
-        legacy_keras_optimizers: Save the state of Keras 3 optimizers also as slot variables and hyperparameters, which is
-            what the optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore. Those of Keras 2.11 and
-            later refuse such files.
-        storage: Where files live; by default those of this machine.
-        process_local: Say that this process alone saves to the path, as on a disk of its own machine. Otherwise, where
-            `torch.distributed` or `jax.distributed` connects several processes, the first that saves to a path has it,
-            and a save of another one there is refused.
+        experimental_io_device: No effect. TensorFlow uses it to choose the machine that reads and writes the files; milepost
+            always reads and writes them in this process. It is accepted so that TensorFlow's options can be passed.
+        experimental_enable_async_checkpoint: Saves. TensorFlow's earlier name of ``enable_async``, accepted for compatibility.
+        experimental_write_callbacks: Saves. Functions that take no argument or the path, called in order after each save.
+        enable_async: Saves. Save asynchronously: copy the values, return, and write the copies on another thread. Errors are
+            raised by the next call or by ``sync()``. A process that ends waits for the write.
+        experimental_skip_slot_variables: Restores. Leave out slot variables, in assertions too.
+        experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one. TensorFlow's
+            ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.
+        data_alignment: Saves. Each tensor begins at a multiple of this many bytes. With 1, files are byte for byte those that
+            TensorFlow writes.
+        strict: Saves. Raise an error where a save only warns: where it leaves out something that may be left out on purpose,
+            such as a module in a set.
+        allow_unsaved: Both. Paths from the root, such as ``"net/scale"``, of what may be left out, with all that is below
+            them. Where a save would leave out anything else that the object's framework saves, it raises an error, and a
+            restore reports such live values as missing.
+        overwrite: Saves. Let a numbered save replace a checkpoint that this `Checkpoint` neither saved nor restored.
+        legacy_keras_optimizers: Saves. Save the state of Keras 3 optimizers a second time, as slot variables and
+            hyperparameters. Optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore these. Optimizers of
+            Keras 2.11 and later refuse such files.
+        storage: Both. Where the files are; by default on this machine.
+        process_local: Saves. Declare that no other process saves to this path, for example because each has its own disk.
+            Otherwise, where `torch.distributed` or `jax.distributed` connects several processes, the first process that saves
+            to a path owns it, and saves of the others to that path raise an error.
 
     Raises:
-        UntrackableError: A ``ValueError``: a write callback takes more than the path, or is no function.
-        UnsupportedError: The sharding callback is of a kind that milepost does not know.
+        UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.
+        UnsupportedError: milepost does not know the sharding callback.
 
     Example:
-        >>> options = CheckpointOptions()
-        >>> options.enable_async = True
-        >>> options.is_async
+        >>> CheckpointOptions(enable_async=True)
+        CheckpointOptions(enable_async=True)
+        >>> CheckpointOptions(experimental_enable_async_checkpoint=True).is_async
         True
     """
 
@@ -74,9 +79,17 @@ class CheckpointOptions:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)
         _ = self.write_callbacks
 
+    def __repr__(self) -> str:
+        changed = [
+            f"{each.name}={value!r:.200}"
+            for each in fields(self)
+            if (value := getattr(self, each.name, each.default)) != each.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
     @property
     def is_async(self) -> bool:
-        """Whether either name of the asynchronous option is set."""
+        """Whether saves are asynchronous, by either name of the option."""
         return self.enable_async or self.experimental_enable_async_checkpoint
 
     @property

@@ -1,6 +1,7 @@
-"""What a save will write and a restore will read: plain frozen data that can be printed, tested and merged.
+"""What a save will write: plain frozen data that can be printed, tested and merged.
 
-A plan names tensors, nodes, shards and boxes; the arrays themselves travel beside it in the same order.
+A plan names tensors, nodes, shards and boxes; the arrays themselves travel beside it in the same order. What a restore does is
+decided by its `milepost.engine.match.Match`, which holds the live objects.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from milepost.graph.adapter import Shape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tensor import DType, TensorSlice, TensorSpec
-from milepost.tensor.spec import format_shape
 
 
 class PlannedWrite(NamedTuple):
@@ -65,43 +64,3 @@ class SavePlan:
 
     def __str__(self) -> str:
         return "\n".join([f"{len(self.graph.nodes)} nodes, {self.shards} shards", *map(str, self.writes)])
-
-
-class PlannedRead(NamedTuple):
-    """One saved tensor and the place that takes it.
-
-    Attributes:
-        key: Its key in the files.
-        node: The saved node it belongs to.
-        name: Its local name.
-        dtype: The element type that the live object wants.
-        shape: The shape that the live object wants; None where any length fits.
-        in_place: Whether it is read straight into the object's memory.
-    """
-
-    key: str
-    node: int
-    name: str
-    dtype: DType
-    shape: Shape
-    in_place: bool
-
-    def __str__(self) -> str:
-        how = "in place" if self.in_place else "assigned"
-        return f"{self.key} {self.dtype}[{format_shape(self.shape)}] -> node {self.node}, {how}"
-
-
-@dataclass(frozen=True, slots=True)
-class RestorePlan:
-    """Everything one restore, or one deferred part of it, reads.
-
-    Attributes:
-        reads: The tensors.
-        deferred: Saved nodes that wait for an object.
-    """
-
-    reads: tuple[PlannedRead, ...]
-    deferred: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return "\n".join([*map(str, self.reads), *(f"node {node} waits" for node in self.deferred)])

@@ -74,7 +74,7 @@ def _is_first(group: ProcessGroup, place: str) -> bool:
         return group.counters.add(f"milepost/saves/{key}", 1) == 1
     except Exception as error:
         raise UnsupportedError(
-            f"{group.library} cannot tell whether another process saves here too; nothing was changed",
+            f"{group.library} cannot tell whether another process saves to the same path; nothing was changed",
             file=place,
             found=f"rank {group.rank} of {group.size}: {type(error).__name__}: {error}",
             remedy=_REMEDY,

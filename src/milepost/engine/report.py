@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 
 from milepost.errors import printable
+from milepost.graph.description import of_file
 
 
 class Outcome(Enum):
@@ -129,6 +130,10 @@ class Report:
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
+
+    def __repr__(self) -> str:
+        counts = [f"{count} {name}" for name, count in self.counts().items() if count]
+        return of_file(self, self.prefix, ", ".join(counts) or "no values")
 
     def __str__(self) -> str:
         lines = [

@@ -37,16 +37,16 @@ from milepost.engine.identity import (
 from milepost.engine.match import SAVE_COUNTER, Match, Matcher
 from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.plan import RestorePlan
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.keys import Subtrees, tensor_key, unescape
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.traversal import LiveGraph, live_children, walk
+from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
 from milepost.tensor import TensorSpec
 
@@ -93,13 +93,6 @@ class Restoration(WatchedRestore):
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
         self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots)
-
-    @places_in_use()
-    def plan(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> RestorePlan:
-        """What restoring into ``root`` would read and leave waiting; changes nothing."""
-        match = self._matcher.match(0, root, attached)
-        match.undo()
-        return match.plan()
 
     @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:

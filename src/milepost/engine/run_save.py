@@ -135,7 +135,7 @@ class ListedSave(Save):
 
     def _committed_all_the_same(self, error: BaseException) -> AfterCommitError:
         committed = AfterCommitError(
-            f"the checkpoint is saved, but it may be lost in a power cut: {getattr(error, 'problem', error)}",
+            f"the checkpoint is saved, but a power cut may lose it: {getattr(error, 'problem', error)}",
             errno=getattr(error, "errno", None),
             file=self.path,
             remedy="check the disk; the next save to this directory makes this checkpoint durable too",
@@ -145,11 +145,11 @@ class ListedSave(Save):
 
     def _unlisted(self, error: MilepostError) -> AfterCommitError:
         return AfterCommitError(
-            f"the checkpoint is saved, but the state file of its directory could not be brought to name it: {error.problem}",
+            f"the checkpoint is saved, but it could not be listed in the state file of its directory: {error.problem}",
             errno=getattr(error, "errno", None),
             key=self.path,
             file=error.file or os.path.join(os.path.dirname(self.path), STATE_FILE),
-            remedy=(error.remedy + "; " if error.remedy else "") + "the next save, or the next run, lists it",
+            remedy=(error.remedy + "; " if error.remedy else "") + "the next save or the next run lists it",
         )
 
 

@@ -21,12 +21,13 @@ from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.places import is_type_name
 from milepost.graph.plain.types import type_names
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.traversal import LiveGraph, walk
+from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray
@@ -58,7 +59,7 @@ def plan_save(
     unasked = late_below(root, attached)
     if unasked:
         raise UntrackableError(
-            "saved values wait for these objects, which came after the restore, and may have been trained or changed since: "
+            "saved values wait for these objects, which were made after the restore and may have been trained or changed since: "
             f"{_some(unasked)}; nothing was saved, and nothing was changed",
             key=unasked[0],
             remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "

@@ -11,7 +11,7 @@ Source: TensorFlow 2.21, ``python/saved_model/path_helpers.py``, and observed.
 
 from __future__ import annotations
 
-import posixpath
+import os
 from typing import Final
 
 from milepost.bundle import index_path
@@ -42,8 +42,8 @@ def checkpoint_of(storage: Storage, path: str) -> str:
     if directory is None:
         _refuse_versions(storage, path)
         return path
-    prefix = posixpath.join(directory, _FOLDER, _FOLDER)
-    if posixpath.normpath(path) == posixpath.normpath(directory) and _is_listed(storage, directory):
+    prefix = os.path.join(directory, _FOLDER, _FOLDER)
+    if os.path.normpath(path) == os.path.normpath(directory) and _is_listed(storage, directory):
         raise UnsupportedError(
             "this directory is a SavedModel, and its `checkpoint` file names checkpoints of a training; it is not clear which "
             "of the two is meant",
@@ -62,19 +62,19 @@ def checkpoint_of(storage: Storage, path: str) -> str:
 
 def is_saved_model(storage: Storage, directory: str) -> bool:
     """Whether a directory is a SavedModel."""
-    return any(storage.is_file(posixpath.join(directory, name)) for name in _PROGRAMS)
+    return any(storage.is_file(os.path.join(directory, name)) for name in _PROGRAMS)
 
 
 def is_of_saved_model(storage: Storage, prefix: str) -> bool:
     """Whether a checkpoint is that of a SavedModel."""
-    folder, name = posixpath.split(prefix)
-    return name == _FOLDER and is_saved_model(storage, posixpath.join(folder, ".."))
+    folder, name = os.path.split(prefix)
+    return name == _FOLDER and is_saved_model(storage, os.path.join(folder, ".."))
 
 
 def versions_in(storage: Storage, directory: str) -> list[str]:
     """The SavedModels below a directory that are named by a number, as versions of one model are; the newest last."""
     numbers = sorted((name for name in storage.list(directory) if name.isdecimal() and name.isascii()), key=int)
-    return [each for name in numbers if is_saved_model(storage, each := posixpath.join(directory, name))]
+    return [each for name in numbers if is_saved_model(storage, each := os.path.join(directory, name))]
 
 
 def versions_remedy(versions: list[str]) -> str:
@@ -89,7 +89,7 @@ def _directory_of(storage: Storage, path: str) -> str | None:
     """The SavedModel that a path means, or None."""
     if is_saved_model(storage, path):
         return path
-    parent, name = posixpath.split(path.rstrip("/"))
+    parent, name = os.path.split(path.rstrip("/" + os.sep))
     if name in _PROGRAMS and storage.is_file(path):
         return parent
     if name == _FOLDER and storage.is_directory(path) and is_saved_model(storage, parent):
@@ -99,7 +99,7 @@ def _directory_of(storage: Storage, path: str) -> str | None:
 
 def _is_listed(storage: Storage, directory: str) -> bool:
     """Whether a directory's list names any checkpoint."""
-    if not storage.is_file(posixpath.join(directory, STATE_FILE)):
+    if not storage.is_file(os.path.join(directory, STATE_FILE)):
         return False
     return get_checkpoint_state(directory, storage=storage) is not None
 
@@ -108,7 +108,7 @@ def _refuse_versions(storage: Storage, path: str) -> None:
     versions = versions_in(storage, path) if storage.is_directory(path) else []
     if versions and not _is_listed(storage, path):
         raise CheckpointNotFoundError(
-            "this directory has versions of a SavedModel in it, and is none itself",
+            "this directory contains versions of a SavedModel, and is not a SavedModel itself",
             file=path,
             expected="one SavedModel",
             found=f"{len(versions)} versions" if len(versions) > 1 else "1 version",

@@ -29,7 +29,7 @@ from milepost.engine.state_file import (
 )
 from milepost.errors import CheckpointNotFoundError
 from milepost.storage import LocalStorage, Storage
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import has_directory, plain_path, relative_path
 
 _MOST_LISTED: Final = 5
 _NUMBERED: Final = re.compile(r"(.*)-([0-9]{1,1000})", re.DOTALL)
@@ -191,7 +191,7 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
         file=os.path.join(directory, STATE_FILE),
         expected=", ".join((missing or named)[:_MOST_LISTED]),
         found=there,
-        remedy="put the files back that it names, or name another checkpoint by its prefix",
+        remedy="restore the files that it names from a copy, or pass the prefix of another checkpoint",
     )
 
 
@@ -203,12 +203,12 @@ def _located(storage: Storage, directory: str, state: CheckpointState) -> Checkp
     start = os.path.join(directory, "")
 
     def located(path: str) -> str:
-        if path.startswith(start) and os.sep not in path[len(start) :]:
+        if path.startswith(start) and not has_directory(path[len(start) :]):
             return path
         folder, name = os.path.split(path)
         if folder not in folders:
-            inside = os.path.relpath(place_of(storage, folder)[1], home)
-            is_outside = inside == os.pardir or inside.startswith(os.pardir + os.sep)
+            inside = relative_path(place_of(storage, folder)[1], home)
+            is_outside = inside == os.pardir or inside.startswith(os.pardir + os.sep) or os.path.isabs(inside)
             below = directory if inside == os.curdir else os.path.join(directory, inside)
             folders[folder] = None if is_outside else below
         here = os.path.join(folders[folder] or directory, name)

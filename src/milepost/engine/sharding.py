@@ -69,7 +69,7 @@ class MaxShardSizePolicy:
     def __post_init__(self) -> None:
         if self.max_shard_size <= 0:
             raise UnsupportedError(
-                "a shard must have room for something", expected="> 0 bytes", found=self.max_shard_size
+                "the size of a shard must be positive", expected="> 0 bytes", found=self.max_shard_size
             )
 
     def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
@@ -126,7 +126,7 @@ def sharding_policy(callback: Any) -> ShardingPolicy | None:
             ShardByTaskPolicy() if kind.__name__ == _OF_TENSORFLOW[0] else MaxShardSizePolicy(callback.max_shard_size)
         )
     raise UnsupportedError(
-        "this does not say how to cut a save into data files",
+        "this object is no sharding policy",
         key="experimental_sharding_callback",
         expected="milepost.MaxShardSizePolicy(bytes), milepost.ShardByTaskPolicy(), or an object with their method assign()",
         found=f"the class {callback.__name__}" if isinstance(callback, type) else f"a {kind.__name__}",

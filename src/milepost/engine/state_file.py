@@ -11,8 +11,8 @@ Protocol buffer text format of::
 Source: TensorFlow 2.21, ``tensorflow/python/training/checkpoint_state.proto``. Text outside ASCII is written as it is,
 as protobuf 7 does; octal escapes, as written by protobuf 4, are read too.
 
-Paths in the file are relative to its directory, or absolute. In memory they are joined to the directory as the caller
-passed it.
+Paths in the file are relative to its directory, or absolute, with ``/`` between names on every system; on Windows ``\\``, as
+TensorFlow writes there, is read too. In memory they are joined to the directory as the caller passed it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
 from milepost.errors import CheckpointNotFoundError, StateFileError, UnsupportedError, warn
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
-from milepost.storage.paths import check_local, plain_path
+from milepost.storage.paths import (
+    check_local,
+    has_directory,
+    plain_path,
+    relative_path,
+    with_own_separators,
+    with_slashes,
+)
 
 STATE_FILE: Final = "checkpoint"
 """The name that TensorFlow gives the file."""
@@ -117,7 +124,7 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
     """
     if data[:1] in _MAPS:
         raise StateFileError(
-            "this file is no state file of checkpoints, but one of Orbax or Flax, in MessagePack",
+            "this is not a state file of checkpoints, but a MessagePack file of Orbax or Flax",
             file=file,
             expected="text that names checkpoints",
             found=f"bytes that begin with {data[:8]!r}",
@@ -260,7 +267,7 @@ def get_checkpoint_state(
     start = os.path.join(directory, "")
 
     def joined(path: str) -> str:
-        return os.path.join(directory, path) if os.sep in path else start + path
+        return os.path.join(directory, with_own_separators(path)) if has_directory(path) else start + path
 
     return CheckpointState(
         joined(state.model_checkpoint_path),
@@ -279,7 +286,7 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
     """
     path = _state_path(directory, latest_filename)
     if storage.is_directory(path):
-        warn(f"{path} is a directory, where a state file would be: it counts as none, and no save can be listed here")
+        warn(f"{path} is a directory and not a state file: checkpoints in it cannot be listed")
         return None
     try:
         file = storage.open(path)
@@ -346,7 +353,7 @@ def update_checkpoint_state(
         raise ValueError(f"{len(timestamps)} timestamps for {len(paths)} checkpoint paths: {timestamps}, {paths}")
 
     def written(path: str) -> str:
-        return path if os.path.isabs(directory) or os.path.isabs(path) else os.path.relpath(path, directory or ".")
+        return with_slashes(path if os.path.isabs(directory) or os.path.isabs(path) else relative_path(path, directory))
 
     state = CheckpointState(written(latest), tuple(map(written, paths)), timestamps, last_preserved_timestamp or 0.0)
     _write(directory, state, latest_filename, storage)
@@ -378,9 +385,9 @@ def record_state(
 
     def relative(path: str) -> str:
         inside = path.removeprefix(start)
-        if len(inside) < len(path) and os.sep not in inside:
+        if len(inside) < len(path) and not has_directory(inside):
             return inside
-        return os.path.relpath(path, directory or ".")
+        return with_slashes(relative_path(path, directory))
 
     return _write(
         directory,
@@ -419,5 +426,5 @@ def _state_path(directory: str, latest_filename: str | None) -> str:
 def _not_understood(file: str, line: int | None, expected: str, found: str) -> StateFileError:
     where = "" if line is None else f", line {line}"
     return StateFileError(
-        f"the state file is not understood{where}", file=file, expected=expected, found=found, remedy=_REMEDY
+        f"the state file is malformed{where}", file=file, expected=expected, found=found, remedy=_REMEDY
     )

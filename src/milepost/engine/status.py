@@ -12,6 +12,7 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import Restoration
 from milepost.errors import UnmatchedError
+from milepost.graph.description import counted, kind_of, of_file
 from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.traversal import walk
 
@@ -33,6 +34,9 @@ class LoadStatus(abc.ABC):
 
     def __init__(self, view: View) -> None:
         self._view = view
+
+    def __repr__(self) -> str:
+        return f"<{kind_of(self)}: nothing was restored>"
 
     @abc.abstractmethod
     def report(self) -> Report:
@@ -137,6 +141,16 @@ class _RestoredStatus(LoadStatus):
     """Status of a restore that took place."""
 
     _restoration: Restoration | NameBasedRestoration
+
+    def __repr__(self) -> str:
+        # A report would count values, and counts as asking: it ends the warnings of what was not restored.
+        restoration = self.__dict__.get("_restoration")
+        if restoration is None:
+            return of_file(self, None)
+        facts = []
+        if isinstance(restoration, Restoration):
+            facts.append(f"{counted(restoration.bound_count(), 'object')} matched")
+        return of_file(self, restoration.reader.prefix, *facts, "report() has the details")
 
     def report(self) -> Report:
         self._restoration.is_asked = True
@@ -271,7 +285,7 @@ class InitializationOnlyStatus(LoadStatus):
     def assert_consumed(self) -> Self:
         raise UnmatchedError(
             "no checkpoint was restored: the path given was None",
-            remedy="check the path before asserting: milepost.latest_checkpoint() returns None where there is none",
+            remedy="check the path before the assertion: milepost.latest_checkpoint() returns None if there is no checkpoint",
         )
 
     assert_existing_objects_matched = assert_consumed

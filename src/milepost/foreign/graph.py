@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.adapters.stateful import PackedAdapter
+from milepost.adapters.packed import PackedAdapter
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
 from milepost.foreign.items import Item, packable
@@ -32,8 +32,8 @@ from milepost.foreign.rebuilt import METADATA, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value
 from milepost.graph.keys import VARIABLE_VALUE, escape
+from milepost.graph.live_graph import LiveGraph, values_of
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
-from milepost.graph.traversal import LiveGraph, values_of
 from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType
 

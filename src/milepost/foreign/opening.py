@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 from typing import Final
 
 from milepost.bundle import index_path
@@ -122,7 +121,7 @@ def _model_in(storage: Storage, path: str) -> str | None:
     """The file, or the index, of the model in a directory."""
     if not storage.is_directory(path):
         return None
-    candidates = [posixpath.join(path, name) for name in _IN_DIRECTORIES]
+    candidates = [os.path.join(path, name) for name in _IN_DIRECTORIES]
     candidates = [each for name in candidates for each in (name + _INDEX, name)]
     return next((each for each in candidates if storage.is_file(each)), None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
+import os
 import reprlib
 from collections.abc import Callable
 from typing import Any
@@ -40,11 +40,11 @@ class ShardedModel:
             index.close()
 
     def _open(self, files: dict[str, str], open_shard: Callable[[str], Source | None]) -> None:
-        directory = posixpath.dirname(self.path)
+        directory = os.path.dirname(self.path)
         for name, file in files.items():
             source = self._sources.get(file)
             if source is None:
-                path = posixpath.join(directory, file)
+                path = os.path.join(directory, file)
                 try:
                     source = open_shard(path)
                 except CheckpointNotFoundError:
@@ -63,7 +63,7 @@ class ShardedModel:
                 raise CorruptCheckpointError(
                     "the index names a tensor that its file does not hold",
                     key=name,
-                    file=posixpath.join(directory, file),
+                    file=os.path.join(directory, file),
                 )
             self.tree[name] = tensor
             self._owners[id(tensor)] = source
@@ -97,7 +97,7 @@ def _weight_map(index: ReadableFile) -> dict[str, str]:
         )
     for name, file in files.items():
         # A file elsewhere on this machine is no part of a model that came from somewhere else.
-        if not isinstance(file, str) or not file or posixpath.basename(file) != file or file in (".", ".."):
+        if not isinstance(file, str) or not file or os.path.basename(file) != file or file in (".", ".."):
             raise CorruptCheckpointError(
                 "the index of a model names its files without directories", key=name, found=reprlib.repr(file)
             )

@@ -1,30 +1,83 @@
-"""Tables of what is known about objects by their identity, for as long as they live."""
+"""What is known about objects by their identity, for as long as they live; objects may compare and hash as they like."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+_Value = TypeVar("_Value")
+_Entry = tuple[Callable[[], Any], _Value]
 
 
-def forgetting(table: dict[int, Any], identity: int) -> Callable[[object], None]:
-    """What a weak reference calls when its object is gone: removes the object's entry, also while the interpreter ends.
-
-    Args:
-        table: The table, which a module that is taken apart at the end of the process no longer has under its name.
-        identity: The object's.
+class ByIdentity(Generic[_Value]):
+    """A table of values by the identities of objects, to which it refers weakly.
 
     Example:
         >>> class Thing: ...
-        >>> import weakref
-        >>> thing, table = Thing(), {}
-        >>> table[id(thing)] = weakref.ref(thing, forgetting(table, id(thing)))
+        >>> thing, table = Thing(), ByIdentity()
+        >>> table[thing] = "known"
+        >>> table.get(thing), table.get(Thing()), len(table)
+        ('known', None, 1)
         >>> del thing
-        >>> table
-        {}
+        >>> len(table)
+        0
     """
-    pop = table.pop
 
-    def forget(_: object) -> None:
-        pop(identity, None)
+    __slots__ = ("_entries",)
 
-    return forget
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry[_Value]] = {}
+
+    def get(self, obj: Any) -> _Value | None:
+        """The value for an object, or None."""
+        entry = self._entries.get(id(obj))
+        return entry[1] if entry is not None and entry[0]() is obj else None
+
+    def __setitem__(self, obj: Any, value: _Value) -> None:
+        """Sets the value for an object.
+
+        Raises:
+            TypeError: The object allows no weak reference.
+        """
+        self._entries[id(obj)] = (weakref.ref(obj, self._forgetting(id(obj))), value)
+
+    def keep(self, obj: Any, value: _Value) -> None:
+        """Sets the value for an object, which is kept alive for ever if it allows no weak reference."""
+        try:
+            self[obj] = value
+        except TypeError:
+            self._entries[id(obj)] = (lambda: obj, value)
+
+    def reference(self, obj: Any) -> Callable[[], Any]:
+        """What returns an object that is in the table, or None once that is gone."""
+        return self._entries[id(obj)][0]
+
+    def pop(self, obj: Any) -> _Value | None:
+        """Removes an object; returns its value, or None if it is not in the table."""
+        value = self.get(obj)
+        if value is not None:
+            self._entries.pop(id(obj), None)
+        return value
+
+    def __contains__(self, obj: object) -> bool:
+        return self.get(obj) is not None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> Iterator[tuple[Any, _Value]]:
+        """The objects that live, and their values; the table may change meanwhile."""
+        for reference, value in list(self._entries.values()):
+            obj = reference()
+            if obj is not None:
+                yield obj, value
+
+    def _forgetting(self, identity: int) -> Callable[[object], None]:
+        """What removes an entry when its object is gone; also while the interpreter takes modules apart at its end."""
+        pop = self._entries.pop
+
+        def forget(_: object) -> None:
+            pop(identity, None)
+
+        return forget

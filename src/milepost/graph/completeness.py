@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, adapter_of_type
 from milepost.graph.containers import ListWrapper, find_trackable
 from milepost.graph.keys import child_path
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import Accounted, Omission, Omitted
 from milepost.graph.plain.places import Unsaveable, holds_state
 from milepost.graph.plain.values import PLAIN, is_value
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
 from milepost.graph.trees.structure import holds_no_data, is_container, is_empty_tree, is_tuple
-
-if TYPE_CHECKING:
-    from milepost.graph.traversal import LiveGraph
 
 SETTINGS: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 """Types of attributes of modules that are never saved, by the guide's own rule, and hold nothing."""
@@ -67,7 +65,9 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
     if is_state and (omission is None or omission.doubtful):
         if isinstance(value, _STATELESS) or is_empty_tree(value):
             return
-        omission = Omission(f"a {kind} in a checkpoint is state, and has no form in a file", remedy_for_state(value))
+        omission = Omission(
+            f"a {kind} in a checkpoint is state, but cannot be written to a file", remedy_for_state(value)
+        )
     elif adapter is None or is_tuple(type(value)):
         held = find_trackable(value, within_objects=searched, known=known if searched else ())
         if held is not None:

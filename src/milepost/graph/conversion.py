@@ -41,7 +41,7 @@ def converted(value: Any, dtype: DType) -> Array:
         source: Array = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
         raise MismatchError(
-            "this cannot be made an array",
+            "this value cannot be converted to an array",
             expected="a number, or nested lists or an array of numbers",
             found=_shown(value),
             remedy=f"NumPy says: {error}",

@@ -64,11 +64,11 @@ def child_path(parent: str, name: str, *, is_root: bool) -> str:
     path = escape(name) if is_root else f"{parent}/{escape(name)}"
     if len(path) > LONGEST_PATH:
         raise UntrackableError(
-            "an object is reached by too long a path",
+            "the path of an object is too long",
             key=f"{path[:_SHOWN]}...{path[-_SHOWN:]}",
             expected=f"at most {LONGEST_PATH} characters from the root to an object",
             found=f"{len(path)} characters, {path.count('/') + 1} levels",
-            remedy="hold a long chain of objects in one list; if it waits from a restore, call expect_partial() on the status",
+            remedy="hold a long chain of objects in one list; if the objects are deferred values of a restore, call expect_partial() on its status",
         )
     return path
 

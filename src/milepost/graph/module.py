@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import NoDependency, wrap
+from milepost.graph.description import with_children
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.traversal import reachable
 from milepost.graph.variable import Variable
@@ -41,10 +42,6 @@ class Tracked:
 
     _internal: ClassVar[frozenset[str]] = frozenset()
     """Attributes of the class's own, which are no children."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -77,6 +74,10 @@ class Tracked:
             if UNTRACKED in attributes:
                 attributes[UNTRACKED].discard(name)
         object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        attributes = vars(self)
+        return with_children(self, attributes, {*type(self)._internal, *attributes.get(UNTRACKED, ())})
 
     def _now_numbers(self) -> list[str]:
         """Names of attributes that were tracked and are numbers now, which no module saves."""

@@ -41,7 +41,7 @@ def _as_array(number: Any, dtype: DType) -> Array:
         return np.array(number, dtype.numpy)
     except OverflowError:
         raise UntrackableError(
-            "a number of more than 64 bits cannot be stored", found=number, remedy="hold it as text in a PythonState"
+            "a number of more than 64 bits cannot be stored", found=number, remedy="save it as text, in a PythonState"
         ) from None
 
 

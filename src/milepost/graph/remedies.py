@@ -139,7 +139,7 @@ def cannot_be_read(obj: Any, error: Exception) -> UntrackableError:
     else:
         remedy = f"see what {kind.__name__} needs before it can be used, {_LEAVE}"
     return UntrackableError(
-        "an object does not say what it holds",
+        "an object fails when it is asked for its children or values",
         expected=f"a complete {kind.__name__}",
         found=f"{type(error).__name__}: {error}",
         remedy=remedy,

@@ -33,7 +33,7 @@ def text_like(text: Any, array: Array) -> Any:
         return saved.decode()
     except UnicodeDecodeError:
         raise MismatchError(
-            "saved bytes are no text, and the live value is a str",
+            "the saved bytes are not UTF-8 text, but the live value is a str",
             expected="UTF-8",
             found=repr(saved)[:80],
             remedy="give the live value the type bytes",

@@ -7,12 +7,11 @@ after all others: for each optimizer in id order, for each of its slot names, fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.graph import attach
-from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
+from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.completeness import (
     SETTINGS,
     Untaken,
@@ -25,6 +24,7 @@ from milepost.graph.completeness import (
 )
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Omitted
 from milepost.graph.plain.places import holds_state, plain_place
@@ -42,45 +42,6 @@ class _Unfollowed(NamedTuple):
     name: str
     child: Any
     adapter: Adapter
-
-
-@dataclass(slots=True)
-class LiveGraph:
-    """Live objects and their edges, numbered as a checkpoint of them would be.
-
-    Attributes:
-        objects: The objects, by node id; number 0 is the root.
-        adapters: The adapter of each.
-        edges: The named edges of each.
-        paths: The escaped path of each from the root; for a slot variable, its slot path.
-        slots: For each optimizer's node, its slot variables.
-        first_skipped: Id of the first object that only edges lead to which TensorFlow would not follow.
-        first_slot: Id of the first slot variable; all from there on are slot variables.
-        omissions: What a checkpoint of them would leave out, if the walk looked for that.
-    """
-
-    objects: list[Any] = field(default_factory=list)
-    adapters: list[Adapter] = field(default_factory=list)
-    edges: list[list[Edge]] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-    slots: dict[int, list[SlotReference]] = field(default_factory=dict)
-    first_skipped: int = 0
-    first_slot: int = 0
-    omissions: list[Omitted] = field(default_factory=list)
-
-    def is_skipped_by_tensorflow(self, node: int) -> bool:
-        """Whether TensorFlow would not save this object."""
-        return self.first_skipped <= node < self.first_slot
-
-    def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
-        """Every node that has values of its own, with them."""
-        for number, obj in enumerate(self.objects):
-            try:
-                values = values_of(self.adapters[number], obj)
-            except (UntrackableError, UnsupportedError) as error:
-                raise error.with_context(key=self.paths[number]) from error.__cause__
-            if values:
-                yield number, values
 
 
 def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
@@ -109,20 +70,6 @@ def _plain_place(obj: Any, name: str, child: Any) -> Place | None:
     if child is None and attach.deferral.expects(obj, name):
         return None
     return child if isinstance(child, Place) else plain_place(obj, name, child)
-
-
-def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
-    """The values of one object.
-
-    Raises:
-        UntrackableError: The object does not say what it holds.
-    """
-    try:
-        return adapter.values(obj)
-    except MilepostError:
-        raise
-    except Exception as error:
-        raise cannot_be_read(obj, error) from error
 
 
 def reachable(root: Any) -> list[Any]:
@@ -271,7 +218,7 @@ def _walk_slots_of(
                 raise UnsupportedError(
                     "a slot variable is also reachable as an ordinary child, or has children",
                     key=path,
-                    remedy="let only get_slot() lead to it: hold it in no attribute, list or dict but one in NoDependency",
+                    remedy="let only get_slot() return it, or wrap it in NoDependency where an attribute, list or dict holds it",
                 )
             ids[id(slot)] = len(objects)
             references.append(SlotReference(variable, name, len(objects)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -12,6 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from milepost.errors import MismatchError
 from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Shape, Value
 from milepost.graph.conversion import converted
+from milepost.graph.description import of_variable
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
@@ -48,7 +49,7 @@ def as_array(value: Any, dtype: Any = None) -> Array:
     found = DType.of(array.dtype)
     if wanted is not None and wanted.is_bytes and not found.is_bytes and array.size:
         raise MismatchError(
-            "a number is no text, so it cannot be stored as string",
+            "a number cannot be stored in a variable of text",
             expected="text or bytes",
             found=repr(value)[:80],
             remedy="assign str(value), or make the variable with a number",
@@ -250,14 +251,97 @@ class Variable(NDArrayOperatorsMixin):
     def __rmatmul__(self, other: Any) -> Any:
         return other @ self._array
 
-    def __getattr__(self, name: str) -> Any:
-        # Methods of arrays (sum, reshape, tolist, ...) work on the value.
-        if name.startswith("_"):
-            raise AttributeError(f"a Variable has no attribute {name!r}")
-        try:
-            return getattr(self._array, name)
-        except AttributeError:
-            raise AttributeError(f"a Variable has no attribute {name!r}") from None
+    if TYPE_CHECKING:
+        # `v += 1` changes the variable in place and leaves it one; NumPy's own annotations say `Any`.
+        def __iadd__(self, other: Any) -> Self: ...
+        def __isub__(self, other: Any) -> Self: ...
+        def __imul__(self, other: Any) -> Self: ...
+        def __imatmul__(self, other: Any) -> Self: ...
+        def __itruediv__(self, other: Any) -> Self: ...
+        def __ifloordiv__(self, other: Any) -> Self: ...
+        def __imod__(self, other: Any) -> Self: ...
+        def __ipow__(self, other: Any) -> Self: ...
+        def __ilshift__(self, other: Any) -> Self: ...
+        def __irshift__(self, other: Any) -> Self: ...
+        def __iand__(self, other: Any) -> Self: ...
+        def __ixor__(self, other: Any) -> Self: ...
+        def __ior__(self, other: Any) -> Self: ...
+
+        # What an array has and a variable passes on. A `__getattr__` would have type checkers accept every name.
+        all: Callable[..., Any]
+        any: Callable[..., Any]
+        argmax: Callable[..., Any]
+        argmin: Callable[..., Any]
+        argpartition: Callable[..., Any]
+        argsort: Callable[..., Any]
+        astype: Callable[..., Any]
+        base: Any
+        byteswap: Callable[..., Any]
+        choose: Callable[..., Any]
+        clip: Callable[..., Any]
+        compress: Callable[..., Any]
+        conj: Callable[..., Any]
+        conjugate: Callable[..., Any]
+        copy: Callable[..., Any]
+        ctypes: Any
+        cumprod: Callable[..., Any]
+        cumsum: Callable[..., Any]
+        data: Any
+        device: Any
+        diagonal: Callable[..., Any]
+        dot: Callable[..., Any]
+        dump: Callable[..., Any]
+        dumps: Callable[..., Any]
+        fill: Callable[..., Any]
+        flags: Any
+        flat: Any
+        flatten: Callable[..., Any]
+        getfield: Callable[..., Any]
+        imag: Any
+        item: Callable[..., Any]
+        itemsize: Any
+        mT: Any  # noqa: N815 - NumPy's name
+        max: Callable[..., Any]
+        mean: Callable[..., Any]
+        min: Callable[..., Any]
+        nonzero: Callable[..., Any]
+        partition: Callable[..., Any]
+        prod: Callable[..., Any]
+        put: Callable[..., Any]
+        ravel: Callable[..., Any]
+        real: Any
+        repeat: Callable[..., Any]
+        reshape: Callable[..., Any]
+        resize: Callable[..., Any]
+        round: Callable[..., Any]
+        searchsorted: Callable[..., Any]
+        setfield: Callable[..., Any]
+        setflags: Callable[..., Any]
+        sort: Callable[..., Any]
+        squeeze: Callable[..., Any]
+        std: Callable[..., Any]
+        strides: Any
+        sum: Callable[..., Any]
+        swapaxes: Callable[..., Any]
+        take: Callable[..., Any]
+        to_device: Callable[..., Any]
+        tobytes: Callable[..., Any]
+        tofile: Callable[..., Any]
+        tolist: Callable[..., Any]
+        trace: Callable[..., Any]
+        transpose: Callable[..., Any]
+        var: Callable[..., Any]
+        view: Callable[..., Any]
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            # Methods of arrays (sum, reshape, tolist, ...) work on the value.
+            if name.startswith("_"):
+                raise AttributeError(f"a Variable has no attribute {name!r}", name=name, obj=self)
+            try:
+                return getattr(self._array, name)
+            except AttributeError:
+                raise AttributeError(f"a Variable has no attribute {name!r}", name=name, obj=self) from None
 
     def __getitem__(self, index: Any) -> Any:
         return self._array[index]
@@ -293,12 +377,10 @@ class Variable(NDArrayOperatorsMixin):
         return format(self._array[()], spec) if spec and not self._array.ndim else format(str(self), spec)
 
     def __repr__(self) -> str:
-        name = f" {self.name!r}" if self.name else ""
-        value = repr(self._array) if self._array.ndim else str(self._array)
-        return (
-            f"<milepost.Variable{name} shape=({format_shape(self._shape)}{',' if len(self._shape) == 1 else ''}) "
-            f"dtype={self._dtype}, numpy={value}>"
-        )
+        try:
+            return of_variable(self.name, self._shape, self._dtype, self._array)
+        except AttributeError:  # in the middle of __init__(), or without it
+            return "<milepost.Variable, not initialized>"
 
     def _fitting(self, value: Any) -> Array:
         """A value of the variable's dtype; errors as `assign`."""

@@ -1,16 +1,16 @@
 """`CheckpointManager`: numbers checkpoints, records them in the state file, and removes old ones.
 
-After each save, in this order: the new checkpoint is durable; the state file that names it is durable; old checkpoints
-are removed, index before data; the state file no longer names them. So after a crash at any point the state file names a
-good checkpoint, and what should have been removed is still on the list. A checkpoint that was saved when the process was
-killed, and that the state file does not name yet, was announced (`milepost.engine.announcement`): the next manager lists it.
+The order of a save: the new checkpoint becomes durable; the state file that lists it becomes durable; old checkpoints are removed,
+index before data; the state file no longer lists them. So after a crash at any point, the state file lists a good checkpoint, and
+every checkpoint that should have been removed. A process may be killed when a checkpoint is saved but not listed yet. Each save is
+announced beforehand (`milepost.engine.announcement`), so the next manager lists that checkpoint.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from milepost.checkpoint import Checkpoint
 from milepost.checkpoint.checkpoint import exclusive, write_numbered
@@ -36,6 +36,7 @@ from milepost.errors import (
     warn,
 )
 from milepost.forks import ForkableLock
+from milepost.graph.description import counted, of_file, shortened
 from milepost.graph.remedies import forgotten_init
 from milepost.manager.listing import Listing
 from milepost.manager.whole_numbers import whole_number
@@ -43,39 +44,50 @@ from milepost.retention import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE, Storage, anchored
 from milepost.storage.paths import check_local, plain_path
 
+if TYPE_CHECKING:
+    from typing_extensions import (
+        TypeVar,
+    )  # type checkers know it; a `CheckpointManager` without brackets is of any Checkpoint
 
-class CheckpointManager:
-    """Keeps a series of checkpoints in a directory: numbers them, records them, deletes old ones.
+    CheckpointT = TypeVar("CheckpointT", bound=Checkpoint, default=Checkpoint, covariant=True)
+else:
+    from typing import TypeVar
 
-    Arguments, files and rules are those of ``tf.train.CheckpointManager``; each of the two can go on where the other
-    stopped. Beyond it, checkpoints that turn out to be damaged or missing are passed over for the newest good one, what
-    crashed saves left in the directory is removed at the start, and what a killed process had saved is listed then.
+    CheckpointT = TypeVar("CheckpointT")
 
-    The manager restores, keeps and removes the checkpoints ``<directory>/<checkpoint_name>-<number>`` that are on the list
-    of the directory, and no others; several managers with different names may share a directory. A listed checkpoint that
-    lies elsewhere, or that has another name, is restored only if there is none of its own, and is never removed.
 
-    A run that has restored nothing from a directory does not add to a series of checkpoints that it finds there: its first
-    save raises `CheckpointExistsError`.
+class CheckpointManager(Generic[CheckpointT]):
+    """Keeps a series of checkpoints in a directory: numbers them, lists them in a state file, and deletes old ones.
+
+    Arguments, files and rules are those of ``tf.train.CheckpointManager``, and each of the two can continue the other's series. In
+    addition, this manager skips damaged and missing checkpoints and restores the newest good one. When it is made, it removes the
+    temporary files of crashed saves and lists checkpoints that a killed process had saved.
+
+    The manager restores, keeps and removes only checkpoints ``<directory>/<checkpoint_name>-<number>`` that the state file lists.
+    Several managers with different names can share a directory. A listed checkpoint elsewhere, or with another name, is restored
+    only if the manager has no checkpoint of its own, and is never removed.
+
+    If a run has restored nothing from a directory that has checkpoints of this name, its first save raises
+    `CheckpointExistsError`.
 
     Args:
         checkpoint: The `Checkpoint` to save and restore.
-        directory: Where to keep the checkpoints and their state file; it need not exist yet.
-        max_to_keep: How many checkpoints to keep, the newest; None keeps all.
-        keep_checkpoint_every_n_hours: Of the checkpoints that would be deleted, preserve one for every so many hours.
-        checkpoint_name: First part of the files' names.
-        step_counter: A variable with the training step; needed for ``checkpoint_interval``.
-        checkpoint_interval: Steps; `save` does nothing before so many have passed since the last save.
-        init_fn: Called by `restore_or_initialize` if there is no checkpoint.
-        last_checkpoint_step: Step of the last save, for ``checkpoint_interval``.
-        options: For all saves and restores that are not given others, and where the directory is.
-        verify: How a checkpoint of an earlier run is proved good before it is used: ``"checksums"`` reads every byte,
-            ``"files"`` its index and the sizes of its files, ``"none"`` only sees whether it exists.
+        directory: The directory of the checkpoints and their state file. It is made by the first save.
+        max_to_keep: How many of the newest checkpoints to keep, or None to keep all.
+        keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such period.
+        checkpoint_name: The first part of the files' names.
+        step_counter: A variable with the training step. It has no effect without ``checkpoint_interval``.
+        checkpoint_interval: Steps. `save` does nothing if fewer have passed since the last save. Needs ``step_counter``.
+        init_fn: A function that `restore_or_initialize` calls if there is no checkpoint.
+        last_checkpoint_step: The step of the last save. It has no effect without ``checkpoint_interval``.
+        options: Options for all saves and restores for which no others are given. They also say where the directory is.
+        verify: How to verify a checkpoint of an earlier run before it is used. ``"checksums"`` reads all data, ``"files"`` reads
+            the index and the sizes of the data files, ``"none"`` only looks whether the checkpoint exists.
 
     Raises:
-        ValueError: ``max_to_keep`` is not positive, or there is an interval but no counter.
-        UntrackableError: ``checkpoint`` is no `Checkpoint`.
-        StateFileError: The directory's state file is not understood.
+        ValueError: ``max_to_keep`` is not positive, or ``checkpoint_interval`` is given without ``step_counter``.
+        UntrackableError: ``checkpoint`` is not a `Checkpoint`.
+        StateFileError: The state file of the directory is malformed.
         StorageError: The directory cannot be read.
 
     Example:
@@ -94,7 +106,7 @@ class CheckpointManager:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: CheckpointT,
         directory: PathLike,
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
@@ -108,13 +120,13 @@ class CheckpointManager:
         verify: Verification = "checksums",
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
-            raise ValueError("checkpoint_interval counts steps, so step_counter is needed too")
+            raise ValueError("checkpoint_interval needs a step_counter: pass the variable that counts training steps")
         if not isinstance(checkpoint, Checkpoint):
             raise UntrackableError(
-                "a manager manages a milepost.Checkpoint",
+                "a CheckpointManager needs a milepost.Checkpoint",
                 expected="a milepost.Checkpoint",
                 found=f"a {type(checkpoint).__module__}.{type(checkpoint).__qualname__}",
-                remedy="pass milepost.Checkpoint(name=object, ...) of the objects to be saved",
+                remedy="pass milepost.Checkpoint(name=object, ...) with the objects to save",
             )
         self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours)
         self._checkpoint = checkpoint
@@ -145,37 +157,49 @@ class CheckpointManager:
                 raise forgotten_init(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
+    def __repr__(self) -> str:
+        listing: Listing | None = self.__dict__.get("_listing")
+        policy: RetentionPolicy | None = self.__dict__.get("_policy")
+        if listing is None or policy is None:
+            return of_file(self, self.__dict__.get("_directory"))
+        managed = listing.managed
+        facts = [counted(len(managed), "checkpoint")]
+        if managed:
+            facts.append(f"the last {shortened(os.path.basename(managed[-1].path))}")
+        facts.append("keeps all" if policy.max_to_keep is None else f"keeps {policy.max_to_keep}")
+        return of_file(self, self._directory, *facts)
+
     @property
-    def checkpoint(self) -> Any:
-        """The `Checkpoint` that is managed."""
+    def checkpoint(self) -> CheckpointT:
+        """The `Checkpoint` that is managed, of the class that was given."""
         return self._checkpoint
 
     @property
     def directory(self) -> str:
-        """The directory, as it was given."""
+        """The directory, as given."""
         return self._directory
 
     @property
     def checkpoint_interval(self) -> int | None:
-        """Least number of steps between two saves."""
+        """The smallest number of steps between two saves, or None."""
         return self._checkpoint_interval
 
     @property
     def checkpoints(self) -> list[str]:
-        """Paths of the managed checkpoints, oldest first. Those preserved for good are not among them."""
+        """The paths of the managed checkpoints, oldest first. Preserved checkpoints are not among them."""
         return [each.path for each in self._listing.managed]
 
     @property
     def status(self) -> LoadStatus | None:
-        """What the restore of `restore_or_initialize` returned, with its report and assertions; None if it restored nothing."""
+        """The status of the restore by `restore_or_initialize`, with assertions and a report; None if nothing was restored."""
         return self._status
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """Path of the newest good checkpoint, or None.
+        """The path of the newest good checkpoint, or None.
 
-        Checkpoints of an earlier run are verified when this is first asked for; those that are damaged or missing are
-        passed over with a `SkippedCheckpointWarning`.
+        Checkpoints of an earlier run are verified when this is first read. Those that are damaged or missing are skipped with a
+        `SkippedCheckpointWarning`.
         """
         if self._must_look:
             found = newest_good(self._storage, self._listing.refresh, self._verify)
@@ -189,27 +213,27 @@ class CheckpointManager:
     def save(
         self, checkpoint_number: Any = None, check_interval: bool = True, options: CheckpointOptions | None = None
     ) -> str | None:
-        """Saves a checkpoint, records it, and deletes those that are no longer to be kept.
+        """Saves a checkpoint, lists it in the state file, and deletes old checkpoints.
 
-        The checkpoint's ``save_counter`` goes up by one in any case.
+        A save increments the ``save_counter`` of the checkpoint, also if another number is given.
 
         Args:
-            checkpoint_number: An integer, or a variable that holds one, to number this checkpoint with; by default
+            checkpoint_number: The number of the checkpoint: an integer, or a variable that holds one; by default
                 ``save_counter``.
-            check_interval: With a ``checkpoint_interval``, whether to do nothing if it has not passed. Nothing is done
-                either way if the last save was at this very step.
+            check_interval: Whether to do nothing if the ``checkpoint_interval`` has not passed. It has no effect without one. A
+                manager with an interval never saves twice at the same step.
             options: How to save; by default the manager's options.
 
         Returns:
-            The checkpoint's path, ``<directory>/<checkpoint_name>-<number>``; None if nothing was done. If the save is
-            asynchronous, it becomes the latest checkpoint when it is durable; `sync` waits for that.
+            The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved. An asynchronous
+            save becomes the latest checkpoint when it is durable; `sync` waits for that.
 
         Raises:
-            CheckpointExistsError: There are checkpoints of this name, and ``checkpoint`` has restored none of this directory.
-            UntrackableError: Something cannot be saved as it is held.
-            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved there.
-            StorageError: The files could not be written; what was there before still is.
-            AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
+            CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of them.
+            UntrackableError: An object cannot be saved as it is held.
+            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved to this path.
+            StorageError: The files cannot be written. Existing files are unchanged.
+            AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
         refuse_if_traced("a save")
         if self._checkpoint_interval is not None and self._is_too_early(
@@ -232,10 +256,10 @@ class CheckpointManager:
             number = whole_number(counter if checkpoint_number is None else checkpoint_number)
             if number < 0:
                 raise UnsupportedError(
-                    "a checkpoint has no negative number",
+                    "the number of a checkpoint cannot be negative",
                     expected="0 or more",
                     found=number,
-                    remedy="pass a step that counts from 0, or no checkpoint_number, to number by save_counter",
+                    remedy="pass 0 or more, or leave checkpoint_number out to number by save_counter",
                 )
             path = f"{self._prefix}-{number}"
             save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
@@ -252,18 +276,18 @@ class CheckpointManager:
 
     @as_written
     def restore_or_initialize(self) -> str | None:
-        """Restores the newest good checkpoint, or calls ``init_fn`` if there is none.
+        """Restores the newest good checkpoint, or calls ``init_fn`` if there are no checkpoints.
 
-        A checkpoint that is damaged or missing changes nothing and is passed over for the next older one, with a
-        `SkippedCheckpointWarning`.
+        A damaged or missing checkpoint is skipped with a `SkippedCheckpointWarning`, and the next older one is tried. A skipped
+        checkpoint changes nothing.
 
         Returns:
             The path of the checkpoint that was restored, or None.
 
         Raises:
-            CheckpointNotFoundError: The state file names checkpoints, and all are missing.
-            CorruptCheckpointError: The state file names checkpoints, and all are damaged or missing.
-            MismatchError: A saved value has another shape or dtype than the live object; nothing was changed.
+            CheckpointNotFoundError: The state file lists checkpoints, and all of them are missing.
+            CorruptCheckpointError: The state file lists checkpoints, and all of them are damaged or missing.
+            MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
         """
         self._checkpoint.sync()
         problems: dict[str, MilepostError] = {}
@@ -301,16 +325,16 @@ class CheckpointManager:
         return None
 
     def adopt_checkpoints(self) -> list[str]:
-        """Lists checkpoints of this series that are in the directory and on no list, for example because they were copied.
+        """Adds to the state file all checkpoints of this series in the directory, for example those that were copied there.
 
-        From then on they are restored, kept and removed like those that were listed before. When each was saved is taken
-        from its index file; the one with the highest number becomes the latest if none was listed before.
+        From then on they are restored, kept and removed like all others. The time of each is that of its index file. If no checkpoint
+        was listed before, the one with the highest number becomes the latest.
 
         Returns:
-            Their paths, in the order of their numbers.
+            The paths of the checkpoints that were added, in the order of their numbers.
 
         Raises:
-            StateFileError: The state file is not understood.
+            StateFileError: The state file is malformed.
             StorageError: The directory cannot be read, or the state file cannot be written.
 
         Example:
@@ -329,18 +353,18 @@ class CheckpointManager:
         return found
 
     def sync(self) -> None:
-        """Waits for the asynchronous save in flight, and raises what it raised."""
+        """Waits for the asynchronous save in progress, if any, and raises its error."""
         self._checkpoint.sync()
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(
-            "a manager of a directory can be neither copied nor pickled: two would delete each other's checkpoints",
+            "a CheckpointManager cannot be copied or pickled: two managers would delete each other's checkpoints",
             file=self._directory,
-            remedy="pass the directory, and make a CheckpointManager where it is needed, in one process only",
+            remedy="pass the directory instead, and make the CheckpointManager in the one process that saves",
         )
 
     def _recover(self) -> None:
-        """Brings to an end what killed and crashed saves began."""
+        """Completes or removes what killed and crashed saves left behind."""
         try:
             list_announced(self._storage, self._directory)
             sweep_leftovers(self._storage, self._directory)
@@ -353,13 +377,13 @@ class CheckpointManager:
         unlisted = numbered(self._storage, self._prefix)
         if unlisted:
             warn(
-                f"no `checkpoint` file names the checkpoints in {self._directory}, the newest of which is "
-                f"{unlisted[-1]}, so restore_or_initialize() restores none of them: call adopt_checkpoints() first to go on "
-                "from them, or use another directory"
+                f"no `checkpoint` file lists the checkpoints in {self._directory}, so restore_or_initialize() will not "
+                f"restore them; the newest is {unlisted[-1]}: call adopt_checkpoints() first to continue from them, or use "
+                "another directory"
             )
         if is_saved_model(self._storage, self._directory):
             warn(
-                f"{self._directory} is a SavedModel, and a manager restores none: to begin with its weights, call "
+                f"{self._directory} is a SavedModel, which a CheckpointManager does not restore: to start from its weights, call "
                 "milepost.load_weights(model, directory) before restore_or_initialize()"
             )
 
@@ -375,7 +399,7 @@ class CheckpointManager:
         return options
 
     def _publish(self, path: str, durable: bool) -> None:
-        """Records a checkpoint that has been saved, and deletes what is no longer to be kept."""
+        """Lists a checkpoint that has been saved, and deletes old ones."""
         with self._lock:
             self._listing.add(path)
             self._latest, self._must_look = path, False
@@ -405,14 +429,14 @@ class CheckpointManager:
         all_missing = all(isinstance(problem, CheckpointNotFoundError) for problem in problems)
         kind = CheckpointNotFoundError if all_missing else CorruptCheckpointError
         return kind(
-            "none of the checkpoints that the state file names can be restored",
+            "none of the checkpoints that the state file lists can be restored",
             file=os.path.join(self._directory, STATE_FILE),
             found="; ".join(f"{problem.problem} ({problem.file})" for problem in problems),
-            remedy="put a good checkpoint back, or delete the state file to start anew",
+            remedy="copy a good checkpoint back, or delete the state file to start over",
         )
 
 
 def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:
-    """What is listed, without some checkpoints."""
+    """A state without some of its checkpoints."""
     left = [] if state is None else [path for path in state.newest_first() if path not in paths]
     return CheckpointState(left[0], tuple(reversed(left))) if left else None

@@ -1,8 +1,8 @@
-"""What one manager has on the list of its directory, beside what others have there.
+"""The checkpoints of one manager in the state file of a directory, which may list those of other managers too.
 
-A directory has one state file, and may have several series of checkpoints, each with a manager of its own. A manager restores,
-keeps and removes its own series. It writes what others have listed as it found it. A listed checkpoint that does not lie in
-the directory is none of anybody's here: it can be restored, and goes from the list when that is written next.
+A directory has one state file and may have several series of checkpoints, each with its own manager. A manager restores, keeps and
+removes the checkpoints of its own series, and leaves those of other series in the state file unchanged. A listed checkpoint outside
+the directory belongs to no manager: it can be restored, and is dropped from the state file when that is written next.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _MOST_LISTED: Final = 3
 
 
 class Listing:
-    """The list of a directory, as the manager of one series sees it.
+    """The state file of a directory, as the manager of one series uses it.
 
     Args:
         storage: Where the directory is.
         directory: The directory.
-        stem: Path of the series' checkpoints, without number.
+        stem: The path of the checkpoints of the series, without number.
 
     Attributes:
         managed: The checkpoints that this manager has listed, oldest first.
-        last_preserved: When the last checkpoint that was kept for good was saved, in seconds since the epoch.
+        last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
     """
 
     _living: Final[weakref.WeakSet[Listing]] = weakref.WeakSet()
@@ -51,10 +51,10 @@ class Listing:
         Listing._living.add(self)
 
     def load(self) -> None:
-        """Takes up what earlier runs have listed.
+        """Reads what earlier runs have listed.
 
         Raises:
-            StateFileError: The state file is not understood.
+            StateFileError: The state file is malformed.
             StorageError: The directory cannot be read.
         """
         now = time.time()
@@ -69,21 +69,21 @@ class Listing:
         recovered = recover(own, state.last_preserved_timestamp, now)
         if recovered.clock_went_back:
             warn(
-                f"the clock is {recovered.clock_went_back:.0f} seconds behind the last preserved checkpoint of "
-                f"{self._directory}; checkpoints saved since then stay for good"
+                f"the clock is {recovered.clock_went_back:.0f} seconds behind the time of the last preserved checkpoint in "
+                f"{self._directory}; checkpoints saved since then will never be deleted"
             )
         self.managed, self.last_preserved = recovered.managed, recovered.last_preserved
         if outside:
             names = ", ".join(outside[:_MOST_LISTED]) + (", ..." if len(outside) > _MOST_LISTED else "")
             warn(
-                f"the list of {self._directory} names checkpoints that are not of the series "
-                f"{os.path.basename(self._stem)} there: {names}; those that can be read can be restored, and none is ever removed"
+                f"the `checkpoint` file of {self._directory} lists checkpoints that are not named "
+                f"{os.path.basename(self._stem)}-<number> there: {names}; they can be restored but are never removed"
             )
 
     def restorable(self) -> CheckpointState | None:
-        """The checkpoints to restore from: those of this series or, without any, the others that are listed.
+        """The checkpoints to restore from: those of this series or, if there are none, other listed ones.
 
-        Those of a series that another manager of this process has are not among them.
+        Checkpoints that another manager in this process manages are not among them.
         """
         paths = self._candidates
         if not paths:
@@ -91,12 +91,12 @@ class Listing:
         return CheckpointState(paths[0], tuple(reversed(paths))) if paths else None
 
     def is_own(self, path: str) -> bool:
-        """Whether a checkpoint is one of this series, and its files are in its directory."""
+        """Whether a checkpoint is of this series and in its directory."""
         home = os.path.dirname(self._stem)
         return is_of_series(path, self._stem) and is_inside(self._storage, home, path)
 
     def refresh(self) -> CheckpointState | None:
-        """`restorable`, as it is now if others have written the list; what is managed stays as it is."""
+        """`restorable`, from the state file as it is now. What is managed does not change."""
         if self._written is None:
             state = known_checkpoints(self._storage, self._directory)
             self._candidates = self._others_listed = ()
@@ -105,7 +105,7 @@ class Listing:
         return self.restorable()
 
     def adopt(self) -> list[str]:
-        """Lists checkpoints of this series that are on no list, in the order of their numbers; errors as for `record`."""
+        """Lists checkpoints of this series that are not listed, in the order of their numbers. Errors are those of `record`."""
         self.load()
         known = {each.path for each in self.managed} | set(self._candidates)
         found = [path for path in numbered(self._storage, self._stem) if path not in known and self.is_own(path)]
@@ -126,19 +126,19 @@ class Listing:
         self._candidates = (path, *(each for each in self._candidates if each != path))
 
     def drop(self, paths: set[str]) -> None:
-        """Takes checkpoints off the list, because their files are gone."""
+        """Drops checkpoints whose files are gone."""
         self.managed = tuple(each for each in self.managed if each.path not in paths)
         self._candidates = tuple(each for each in self._candidates if each not in paths)
 
     def record(self, latest: str) -> None:
-        """Writes the list.
+        """Writes the state file.
 
         Args:
-            latest: The checkpoint that becomes the directory's latest.
+            latest: The checkpoint that becomes the latest of the directory.
 
         Raises:
-            StateFileError: Somebody has written a state file that is not understood.
-            StorageError: The state file could not be written; what was there before still is.
+            StateFileError: The present state file is malformed.
+            StorageError: The state file cannot be written. The present one is unchanged.
         """
         self._look_for_others()
         preserved = self.last_preserved
@@ -152,7 +152,7 @@ class Listing:
         self._written = record_state(self._directory, state, storage=self._storage)
 
     def _look_for_others(self) -> None:
-        """Reads what others have listed, unless the file is as this manager wrote it."""
+        """Reads what other managers have listed, unless this manager wrote the state file last."""
         if self._written is not None and read_state_file(self._storage, self._directory) == self._written:
             return
         state = known_checkpoints(self._storage, self._directory)
@@ -168,7 +168,7 @@ class Listing:
         return is_below(self._storage, self._directory, path) and not is_of_series(path, self._stem)
 
     def _sort_out(self, state: CheckpointState) -> list[str]:
-        """Divides what is listed; returns what to warn of: what is outside, and what no manager can have listed."""
+        """Divides what is listed. Returns what to warn of: checkpoints outside the directory, or that no manager can have listed."""
         paths = state.newest_first()
         self._candidates = tuple(filter(self.is_own, paths))
         own = set(self._candidates)

@@ -1,4 +1,4 @@
-"""Steps and numbers of checkpoints, in whatever holds them."""
+"""Steps and numbers of checkpoints, from variables, tensors, arrays and numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from milepost.graph.frameworks import import_adapters, imported
 
 
 def whole_number(value: Any) -> int:
-    """The number that a variable, tensor, array or number holds; in graphs of TensorFlow 1, in the default session.
+    """The integer in a variable, tensor, array or number. Of a graph of TensorFlow 1, the value in the default session.
 
     Raises:
-        UnsupportedError: It holds no whole number, or belongs to a graph and there is no session.
+        UnsupportedError: The value is not a whole number, or belongs to a graph and there is no session.
 
     Example:
         >>> import numpy as np
@@ -27,15 +27,15 @@ def whole_number(value: Any) -> int:
         return int(held)
     except (TypeError, ValueError, OverflowError):
         raise UnsupportedError(
-            "a step, or the number of a checkpoint, is a whole number",
+            "a step or the number of a checkpoint must be a whole number",
             expected="an integer, or a variable, array or tensor that holds one",
             found=f"{held!r:.80} of type {type(held).__name__}",
-            remedy="pass a variable that counts steps, or int(value)",
+            remedy="pass a variable that counts steps, or call int() on the value",
         ) from None
 
 
 def _of_session(value: Any) -> Any:
-    """The value itself, or what a variable or tensor of a graph is in the default session."""
+    """The value itself, or the value of a variable or tensor of a graph in the default session."""
     if not imported("tensorflow"):
         return value
     import_adapters()

@@ -101,7 +101,7 @@ def _encoded_text(array: Array) -> Array:
 def _decoded_text(array: Array, dtype: np.dtype[Any]) -> Array:
     items: list[Any] = array.reshape(-1).tolist()
     if _padding(dtype.itemsize * len(items), array) > _MOST_PADDING:
-        raise CorruptCheckpointError("an array of text is said to be longer than it can be", found=dtype)
+        raise CorruptCheckpointError("the stated length of an array of text is impossible", found=dtype)
     if dtype.kind == "U":
         items = [each.decode("utf-8", "surrogatepass") for each in items]
     return np.array(items, dtype).reshape(array.shape)

@@ -26,7 +26,7 @@ def _to_plain(member: enum.Enum) -> dict[str, Any]:
         or _class_of(kind.__module__, kind.__qualname__) is not kind
         or kind.__members__.get(name) is not member
     ):
-        raise TypeError("it cannot be found again by the names of its module, class and member")
+        raise TypeError("its module, class and name do not lead back to it")
     return {"module": kind.__module__, "class": kind.__qualname__, "name": name}
 
 

@@ -62,7 +62,7 @@ class Sharing:
             raise UnsupportedError(
                 "plain state with this many references cannot be saved",
                 expected=f"up to {_MOST}",
-                remedy="return copies of what stands in many places, or less nested state",
+                remedy="return copies of objects that are referred to many times, or state that is nested less deeply",
             )
         return {"!": FORM, "id": number}
 

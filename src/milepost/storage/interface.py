@@ -1,6 +1,7 @@
 """The few file operations that checkpoints need, and what each promises about a crash.
 
-Paths are strings, joined with ``/``; a storage gives them their meaning. Errors of the operating system come out as
+Paths are strings, joined by `os.path.join`: with ``/``, and on Windows with ``\\``. A storage gives them their meaning; on Windows
+it should take both for the same. Errors of the operating system come out as
 `StorageError`, a path that does not exist as `CheckpointNotFoundError`.
 """
 
@@ -16,7 +17,7 @@ Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
 
 
 class ReadableFile(Protocol):
-    """A file open for reading at any position, from any thread. It stays readable if the file is removed."""
+    """A file open for reading at any position, from any thread. It stays readable if the file is removed, where it can be."""
 
     @property
     def path(self) -> str:
@@ -132,11 +133,13 @@ class Storage(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Renames a file, replacing the target if there is one. Atomic; durable after `sync_directory`.
 
-        A reader that has the old target open reads on in it.
+        A reader that has the old target open reads on in it. A file that `create` made can be renamed while it is open.
 
         Raises:
             CheckpointNotFoundError: There is no such file.
-            StorageError: The target is a directory, with ``errno`` EISDIR; the source stays.
+            StorageError: The target is a directory, with ``errno`` EISDIR; the source stays. Or the system cannot rename the file.
+                Where files that somebody reads cannot be replaced, as on Windows, the error number is ``EACCES``, and both files
+                stay as they were.
         """
         ...
 
@@ -144,7 +147,8 @@ class Storage(Protocol):
         """Removes a file; one that does not exist is no error. Durable after `sync_directory`.
 
         Raises:
-            StorageError: It is a directory.
+            StorageError: It is a directory. Or the system cannot remove it. Where files that somebody reads cannot be removed, as on
+                Windows, the error number is ``EACCES``, and the file stays.
         """
         ...
 
@@ -157,7 +161,7 @@ class Storage(Protocol):
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Returns when the names in the directory survive a power cut.
+        """Returns when the names in the directory survive a power cut; at once on systems that cannot sync one (Windows).
 
         Raises:
             CheckpointNotFoundError: There is no such directory.

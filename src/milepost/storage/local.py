@@ -1,9 +1,8 @@
-"""Files of this machine, through the ``os`` module."""
+"""Files of this machine. What differs by operating system is in `on_posix`, `on_windows` and `positions`."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import sys
@@ -14,26 +13,28 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
+from milepost.forks import register_at_fork
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer, Storage
 from milepost.storage.paths import ImpossiblePathError, check_link, check_local, check_possible, missing_before_parent
+from milepost.storage.positions import MOST_BUFFERS, read_at, read_bytes_at, write_at
 
-_MOST_BUFFERS = 1024
-"""POSIX lets a system refuse a vectored write of more buffers (``IOV_MAX``)."""
+if sys.platform == "win32":
+    from milepost.storage import on_windows as system
+else:
+    from milepost.storage import on_posix as system
 
 _REMEDIES = {
     errno.ENOSPC: "free space on the device, or save elsewhere; the previous checkpoint is untouched",
     errno.EDQUOT: "raise the quota, or save elsewhere; the previous checkpoint is untouched",
     errno.EROFS: "save to a directory that can be written",
-    errno.EACCES: "change the permissions of the file or of its directory",
-    errno.EPERM: "change the permissions of the file or of its directory",
+    errno.EACCES: system.REMEDY_FOR_ACCESS,
+    errno.EPERM: system.REMEDY_FOR_ACCESS,
     errno.EMFILE: "close files that are no longer needed, or raise the limit of open files (ulimit -n)",
     errno.ENAMETOOLONG: "choose a shorter name; while a save runs, names of its files are 50 characters longer",
     errno.ELOOP: "mend the symbolic link, which leads back to itself",
 }
 
-_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
-_NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.ENODEV)
 _MOST_REMEMBERED: Final = 1024
 
 
@@ -50,7 +51,7 @@ def _translated(doing: str, path: str, *, reading: bool = False) -> Iterator[Non
         code = error.errno or 0
         is_impossible = isinstance(error, ImpossiblePathError)
         reason = error.strerror if is_impossible else os.strerror(code) if code else error
-        if reading and (is_impossible or code in _NOTHING_THERE):
+        if reading and (is_impossible or code in system.NOTHING_THERE):
             raise CheckpointNotFoundError(f"cannot {doing}: {reason}", file=path) from None
         remedy = "use a path that a file can have" if is_impossible else _REMEDIES.get(code)
         raise StorageError(f"cannot {doing}: {reason}", errno=code, file=path, remedy=remedy) from error
@@ -61,6 +62,10 @@ def _open(descriptor: int) -> int:
     if descriptor < 0:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     return descriptor
+
+
+def _no_file(path: str, found: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError("cannot be read as part of a checkpoint", file=path, expected="a file", found=found)
 
 
 class LocalFile:
@@ -75,21 +80,20 @@ class LocalFile:
         self.path = path
         self.place = place
         with _translated("open for reading", path, reading=True):
-            # Without O_NONBLOCK, a named pipe given by mistake would wait for a writer for ever.
-            self._descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                self._descriptor = system.open_to_read(place)
+            except IsADirectoryError:  # of Windows, which opens none
+                raise _no_file(path, "a directory") from None
             status = os.fstat(self._descriptor)
         self.size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise CorruptCheckpointError(
-                "cannot be read as part of a checkpoint", file=path, expected="a file", found=kind
-            )
+            raise _no_file(path, "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file")
 
     def read(self, offset: int, length: int) -> bytes:
         self._check_range(offset, length)
         with _translated("read", self.path):
-            data = os.pread(_open(self._descriptor), length, offset)
+            data = read_bytes_at(_open(self._descriptor), length, offset)
             if len(data) == length:
                 return data
         # The system reads at most 2 GiB at once.
@@ -103,7 +107,7 @@ class LocalFile:
         self._check_range(offset, len(view))
         with _translated("read", self.path):
             while view:
-                count = os.preadv(_open(self._descriptor), [view], offset)
+                count = read_at(_open(self._descriptor), view, offset)
                 if not count:
                     check_range(self.path, offset, len(view), os.fstat(self._descriptor).st_size)
                     raise OSError(errno.EIO, "nothing was read")
@@ -139,10 +143,10 @@ _opening: Final = threading.RLock()
 
 
 class LocalWriter:
-    """A new file of this machine, locked while it is open so that others can tell it is not a leftover.
+    """A new file of this machine. While it is open, others can tell that it is not a leftover.
 
     A forked child, such as a worker that loads data, has no part in it: its copy of the descriptor is closed, or the
-    lock would outlive the process that writes.
+    claim would outlive the process that writes.
 
     Args:
         path: What it is called.
@@ -152,7 +156,7 @@ class LocalWriter:
     def __init__(self, path: str, place: str) -> None:
         self.path = path
         with _translated("create", path), _opening:
-            self._descriptor = _create_locked(place)
+            self._descriptor = system.create(place)
             _writers.add(self)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
@@ -160,7 +164,7 @@ class LocalWriter:
         with _translated("write", self.path):
             first = 0
             while first < len(views):
-                count = os.pwritev(_open(self._descriptor), views[first : first + _MOST_BUFFERS], offset)
+                count = write_at(_open(self._descriptor), views[first : first + MOST_BUFFERS], offset)
                 if not count:
                     raise OSError(errno.EIO, "nothing was written")
                 offset += count
@@ -172,13 +176,11 @@ class LocalWriter:
 
     def sync(self) -> None:
         with _translated("make durable", self.path):
-            _sync(_open(self._descriptor))
+            system.sync(_open(self._descriptor))
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            # Closing does not unlock a file that a child still has open. It comes second, so that a child that is forked
-            # in between has no lock.
-            _lock(self._descriptor, fcntl.LOCK_UN)
+            system.give_up(self._descriptor)
             descriptor, self._descriptor = self._descriptor, -1
             with _translated("close", self.path):
                 os.close(descriptor)
@@ -193,7 +195,7 @@ class LocalWriter:
         if is_finalizing():
             return
         if getattr(self, "_descriptor", -1) >= 0:
-            _lock(self._descriptor, fcntl.LOCK_UN)
+            system.give_up(self._descriptor)
         _close_quietly(self)
 
 
@@ -218,54 +220,7 @@ def _close_in_child() -> None:
         _close_quietly(writer)
 
 
-os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_close_in_child)
-
-
-def _create_locked(path: str) -> int:
-    """Creates a file that is locked before anyone can see it.
-
-    Were it visible first, another process could take it for a leftover in the moment before it is locked. Where the
-    system cannot make files without a name, that moment remains.
-    """
-    if hasattr(os, "O_TMPFILE"):
-        try:
-            descriptor = os.open(os.path.dirname(path) or ".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o666)
-        except OSError:
-            pass  # The file system has none. Any other reason comes again below.
-        else:
-            try:
-                _lock(descriptor, fcntl.LOCK_EX)
-                # With a directory's descriptor, even one that is not looked at, `os.link` follows the symbolic link.
-                os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
-                return descriptor
-            except FileExistsError:
-                os.close(descriptor)
-                raise
-            except OSError:
-                os.close(descriptor)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    _lock(descriptor, fcntl.LOCK_EX)
-    return descriptor
-
-
-def _lock(descriptor: int, operation: int) -> None:
-    try:
-        fcntl.flock(descriptor, operation)
-    except OSError:
-        pass  # Some network file systems have no locks; there `in_use` cannot tell, and says that every file is.
-
-
-def _sync(descriptor: int) -> None:
-    if hasattr(fcntl, "F_FULLFSYNC"):
-        # On macOS, fsync leaves the data in the memory of the drive.
-        try:
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-            return
-        except OSError as error:
-            # Network and other foreign file systems have nothing better than fsync.
-            if error.errno not in _NOT_SUPPORTED:
-                raise
-    os.fsync(descriptor)
+register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_close_in_child)
 
 
 class _Seen(NamedTuple):
@@ -321,16 +276,16 @@ class LocalStorage:
 
     def rename(self, source: str, target: str) -> None:
         with _translated(f"rename to {target}", source):
-            os.replace(self._place(source), self._place(target))
+            system.replace(self._place(source), self._place(target))
 
     def remove(self, path: str) -> None:
         with _translated("remove", path):
             try:
-                os.unlink(self._place(path))
+                system.remove(self._place(path))
             except ImpossiblePathError:
                 pass
             except OSError as error:
-                if error.errno not in _NOTHING_THERE:
+                if error.errno not in system.NOTHING_THERE:
                     raise
 
     def make_directory(self, path: str) -> None:
@@ -389,11 +344,7 @@ class LocalStorage:
 
     def sync_directory(self, path: str) -> None:
         with _translated("make the names durable", path):
-            descriptor = os.open(self._place(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                _sync(descriptor)
-            finally:
-                os.close(descriptor)
+            system.sync_directory(self._place(path) or ".")
 
     def list(self, directory: str) -> list[str]:
         with _translated("list", directory):
@@ -402,7 +353,7 @@ class LocalStorage:
             except ImpossiblePathError:
                 return []
             except OSError as error:
-                if error.errno not in _NOTHING_THERE:
+                if error.errno not in system.NOTHING_THERE:
                     raise
                 return []
 
@@ -418,19 +369,9 @@ class LocalStorage:
 
     def in_use(self, path: str) -> bool:
         try:
-            descriptor = os.open(self._place(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            return system.is_in_use(self._place(path))
         except ImpossiblePathError:
             return False
-        except OSError as error:
-            return error.errno not in _NOTHING_THERE
-        try:
-            # Shared, so that of two who ask at once neither takes the other for a writer.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
 
     def absolute(self, path: str) -> str:
         """The path from the root of the file system on, whatever becomes of the current directory.
@@ -456,7 +397,7 @@ class LocalStorage:
             except ImpossiblePathError:
                 return 0
             except OSError as error:
-                if error.errno not in _NOTHING_THERE:
+                if error.errno not in system.NOTHING_THERE:
                     raise
                 return 0
 

@@ -13,7 +13,7 @@ from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, Sto
 from milepost.forks import ForkableLock
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer
-from milepost.storage.paths import ImpossiblePathError, check_possible
+from milepost.storage.paths import ImpossiblePathError, check_possible, with_slashes
 
 
 class _Content:
@@ -188,7 +188,7 @@ class MemoryStorage:
 
 
 def _place(path: str) -> str:
-    return posixpath.normpath(path)
+    return posixpath.normpath(with_slashes(path))
 
 
 def _new_place(doing: str, path: str, target: str | None = None) -> str:

@@ -1,8 +1,13 @@
-"""What may be given as a path, and which paths can be those of files of this machine."""
+"""What may be given as a path, which paths can be those of files of this machine, and how they are written.
+
+Paths are joined and taken apart by ``os.path``: with ``/``, and on Windows with ``\\``, where both are understood and a path
+may begin with a drive. In files that other systems read, such as the state file, they are written with ``/``.
+"""
 
 from __future__ import annotations
 
 import errno
+import ntpath
 import os
 import re
 from typing import Any, Final
@@ -13,15 +18,24 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
 """A scheme and one slash: `pathlib.Path` makes one of two. Only the scheme: the directory of ``gs://name`` is ``gs:``."""
 
 
+_DEVICES: Final = frozenset(
+    ["con", "prn", "aux", "nul", "conin$", "conout$"]
+    + [port + digit for port in ("com", "lpt") for digit in "123456789\u00b9\u00b2\u00b3"]
+)
+"""Names that mean a device on Windows, whatever the directory and the ending. Source: Microsoft, "Naming Files, Paths, and Namespaces"."""
+_NOT_IN_WINDOWS: Final = re.compile(r'[<>:"|?*\x00-\x1f]')
+
+
 class ImpossiblePathError(OSError):
-    """No file can have this path, on any system."""
+    """No file can have this path, on this system."""
 
 
 def check_possible(path: str) -> None:
-    """Refuses what the operating system does not take for a path at all.
+    """Refuses what the operating system does not take for a path of a file at all.
 
     Raises:
-        ImpossiblePathError: There is a null character in it, or one that has no form in the system's encoding.
+        ImpossiblePathError: There is a null character in it, one that has no form in the system's encoding, or a name that
+            Windows does not allow, on Windows.
     """
     if "\0" in path:
         raise ImpossiblePathError(errno.EINVAL, "the path holds a null character")
@@ -30,6 +44,65 @@ def check_possible(path: str) -> None:
             os.fsencode(path)
         except UnicodeEncodeError as error:
             raise ImpossiblePathError(errno.EINVAL, f"the path cannot be encoded: {error.reason}") from None
+    if os.name == "nt":
+        check_possible_on_windows(path)
+
+
+def check_possible_on_windows(path: str) -> None:
+    """Refuses names that Windows does not allow, or takes for something else than it is told.
+
+    Windows takes ``run:ckpt`` for a hidden part of the file ``run``, ``nul.index`` for a device, and ``run.`` for ``run``,
+    so that a checkpoint would be lost without an error.
+
+    Raises:
+        ImpossiblePathError: The path has such a name in it.
+
+    Example:
+        >>> check_possible_on_windows("C:\\\\runs/ckpt-1")
+        >>> check_possible_on_windows("runs/12:30/ckpt-1")
+        Traceback (most recent call last):
+        milepost.storage.paths.ImpossiblePathError: [Errno 22] Windows does not allow ':' in a name, as in '12:30'
+    """
+    for name in re.split(r"[\\/]", ntpath.splitdrive(path)[1]):
+        if wrong := _NOT_IN_WINDOWS.search(name):
+            raise ImpossiblePathError(errno.EINVAL, f"Windows does not allow {wrong[0]!r} in a name, as in {name!r}")
+        if name not in ("", ".", "..") and name[-1] in ". ":
+            raise ImpossiblePathError(errno.EINVAL, f"Windows drops the end of a name that ends like {name!r}")
+        if name.partition(".")[0].rstrip(" ").lower() in _DEVICES:
+            raise ImpossiblePathError(errno.EINVAL, f"Windows takes {name!r} for a device")
+
+
+def has_directory(path: str) -> bool:
+    """Whether a path is more than a name.
+
+    Example:
+        >>> has_directory("run/ckpt-1"), has_directory("ckpt-1")
+        (True, False)
+    """
+    return os.sep in path or (os.altsep is not None and os.altsep in path)
+
+
+def with_slashes(path: str) -> str:
+    """A path as files say it that other systems read, too."""
+    return path if os.sep == "/" else path.replace(os.sep, "/")
+
+
+def with_own_separators(path: str) -> str:
+    """A path that a file says, as this system writes it."""
+    return path if os.sep == "/" else path.replace("/", os.sep)
+
+
+def relative_path(path: str, directory: str) -> str:
+    """The way from a directory to a path; the path itself where there is none, as between two drives of Windows.
+
+    Example:
+        >>> relative_path("run/ckpt-1", "run")
+        'ckpt-1'
+    """
+    try:
+        return os.path.relpath(path, directory or ".")
+    except ValueError:
+        return path
 
 
 def check_local(path: str) -> None:
@@ -113,7 +186,7 @@ def missing_before_parent(place: str) -> str:
         >>> missing_before_parent("no such directory/../file")
         'no such directory'
     """
-    parts = place.split(os.sep)
+    parts = with_own_separators(place).split(os.sep)
     heads = (os.sep.join(parts[:number]) for number, part in enumerate(parts) if part == os.pardir)
     return next((head for head in heads if head and not os.path.exists(head)), "")
 

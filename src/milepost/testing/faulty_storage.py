@@ -15,7 +15,7 @@ from typing import Final, Literal, Self
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage import Buffer
 from milepost.storage.buffers import byte_view, check_range
-from milepost.storage.paths import ImpossiblePathError, check_possible
+from milepost.storage.paths import ImpossiblePathError, check_possible, with_slashes
 from milepost.testing.disk import ROOTS, Image, Link, Remove, Rename, Step, Sync, Write, aftermaths
 
 Effect = Literal["nothing", "half", "all"]
@@ -451,4 +451,4 @@ class FaultyWriter:
 
 
 def _place(path: str) -> str:
-    return posixpath.normpath(path)
+    return posixpath.normpath(with_slashes(path))

@@ -13,6 +13,7 @@ writes and reads the same wrong bytes cannot vouch for itself::
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -90,6 +91,9 @@ class StorageSuite:
 
     makes_parents = False
     """Whether a file can be created in a directory that does not exist."""
+
+    gives_up_open_files = True
+    """Whether a file can be removed and replaced while somebody reads it; if not, that fails with `EACCES`, and it stays."""
 
     # Writing.
 
@@ -261,14 +265,25 @@ class StorageSuite:
             bench.storage.open(bench.path("d"))
 
     def test_an_open_file_outlives_its_name(self, bench: Bench) -> None:
-        """Removing or replacing a file takes nothing from those who read it."""
+        """Removing or replacing a file takes nothing from those who read it, or is refused until they have closed it."""
         for name in ("removed", "replaced"):
             bench.put(bench.path(name), b"old")
-        files = [bench.storage.open(bench.path(name)) for name in ("removed", "replaced")]
-        bench.storage.remove(bench.path("removed"))
         bench.put(bench.path("new"), b"something new")
+        files = [bench.storage.open(bench.path(name)) for name in ("removed", "replaced")]
+        if not self.gives_up_open_files:
+            with refuses(StorageError, bench.path("removed"), errno.EACCES):
+                bench.storage.remove(bench.path("removed"))
+            with refuses(StorageError, bench.path("new"), errno.EACCES):
+                bench.storage.rename(bench.path("new"), bench.path("replaced"))
+            assert bench.storage.list(bench.root) == ["new", "removed", "replaced"]
+            assert [file.read(0, 3) for file in files] == [b"old", b"old"]
+            for file in files:
+                file.close()
+        bench.storage.remove(bench.path("removed"))
         bench.storage.rename(bench.path("new"), bench.path("replaced"))
-        assert [file.read(0, 3) for file in files] == [b"old", b"old"]
+        if self.gives_up_open_files:
+            assert [file.read(0, 3) for file in files] == [b"old", b"old"]
+        assert bench.storage.list(bench.root) == ["replaced"]
         assert bench.get(bench.path("replaced")) == b"something new"
 
     # Names.
@@ -353,6 +368,8 @@ class StorageSuite:
     @pytest.mark.parametrize("name", ["nul\0", "nul\0/f", "surrogate\ud800"])
     def test_a_path_that_no_file_can_have(self, bench: Bench, name: str) -> None:
         """It is that of nothing, and nothing can be put there."""
+        if os.name == "nt" and name == "surrogate\ud800":
+            pytest.skip("on Windows a file can have this name")
         path, storage = bench.path(name), bench.storage
         bench.put(bench.path("f"), b"1")
         assert (storage.is_file(path), storage.is_directory(path), storage.in_use(path)) == (False, False, False)

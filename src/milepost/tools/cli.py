@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -24,11 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Args:
-        arguments: What follows the command's name; by default that of this process.
+        arguments: The arguments of the command; by default those of this process.
 
     Returns:
-        The exit status: 0 if all is well, 1 if not.
+        The exit status: 0 for success, 1 for an error.
     """
+    _escape_what_cannot_be_shown()
     options = parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
@@ -38,20 +40,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read the output has seen enough; Python must not try to write the rest at exit.
+        # The reader of the output has closed it; Python must not try to write the rest at exit.
         sys.stdout = None
         return 0
     return status
 
 
+def _escape_what_cannot_be_shown() -> None:
+    """Keeps names that a terminal's encoding lacks, as on Windows, from ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    # Without the line of code that warns, which means nothing to whoever typed a command.
+    # Without the line of code, which does not help the user of a command.
     print(f"warning: {printable(str(message))}", file=sys.stderr)
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
-    top = argparse.ArgumentParser(prog="milepost", description="Looks into checkpoints.")
+    top = argparse.ArgumentParser(prog="milepost", description="Inspects and verifies checkpoints.")
     top.add_argument("--version", action="version", version=f"milepost {milepost.__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_list(commands)
@@ -73,16 +82,18 @@ def _command(commands: Any, name: str, run: Any, text: str, example: str) -> arg
     return command
 
 
-def _add_checkpoint(command: argparse.ArgumentParser, of_directory: str = "the latest is taken") -> None:
+def _add_checkpoint(command: argparse.ArgumentParser, of_directory: str = "its latest checkpoint is used") -> None:
     command.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help=f"a checkpoint's path, or a directory, of which {of_directory}"
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help=f"the path of a checkpoint or directory; for a directory, {of_directory}",
     )
 
 
 def _add_list(commands: Any) -> None:
     command = _command(commands, "ls", _list, "list the tensors of a checkpoint", "milepost ls ./tf_ckpts/ckpt-10")
     _add_checkpoint(command)
-    command.add_argument("--json", action="store_true", help="for programs")
+    command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -91,7 +102,7 @@ def _list(options: argparse.Namespace) -> int:
         rows = []
         for key in sorted(bundle.keys()):
             spec = bundle.spec(key)
-            # The shape does not tell how long strings are.
+            # The size of strings does not follow from their shape.
             size = bundle.entry(key).size if spec.dtype.is_bytes else spec.nbytes
             rows.append({"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), "bytes": size})
         objects = bundle.objects if isinstance(bundle, ForeignReader) else {}
@@ -111,9 +122,13 @@ def _list(options: argparse.Namespace) -> int:
 
 def _add_verify(commands: Any) -> None:
     command = _command(
-        commands, "verify", _verify, "read whole checkpoints and check every checksum", "milepost verify ./tf_ckpts"
+        commands,
+        "verify",
+        _verify,
+        "read all data of a checkpoint and verify every checksum",
+        "milepost verify ./tf_ckpts",
     )
-    _add_checkpoint(command, "all that its state file names are verified")
+    _add_checkpoint(command, "every checkpoint that its state file lists is verified")
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -127,7 +142,7 @@ def _verify(options: argparse.Namespace) -> int:
             status = 1
         else:
             # Files of other libraries may have no checksums to be right.
-            found = "all readable" if reader.foreign else "every checksum right"
+            found = "all readable" if reader.foreign else "all checksums correct"
             prefix = printable(reader.prefix, one_line=True)
             print(f"{prefix}: {len(reader.get_variable_to_shape_map())} tensors, {found}")
     return status
@@ -150,9 +165,19 @@ def _add_graph(commands: Any) -> None:
         "milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --root net",
     )
     _add_checkpoint(command)
-    command.add_argument("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; by default SVG to the screen")
-    command.add_argument("--root", default="", metavar="PATH", help="draw only what is below this path, such as net/l1")
-    command.add_argument("--depth", type=_natural, metavar="N", help="follow no more than N edges from the root")
+    command.add_argument("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; without it, SVG is printed")
+    command.add_argument(
+        "--root",
+        default="",
+        metavar="PATH",
+        help="draw only the object at this path and those below it, such as net/l1",
+    )
+    command.add_argument(
+        "--depth",
+        type=_natural,
+        metavar="N",
+        help="draw only objects that are at most N edges below the root, or below PATH",
+    )
 
 
 def _natural(text: str) -> int:
@@ -176,7 +201,7 @@ def _graph(options: argparse.Namespace) -> int:
         with open(options.output, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise milepost.StorageError("the picture cannot be written", errno=error.errno, file=options.output) from error
+        raise milepost.StorageError("cannot write the picture", errno=error.errno, file=options.output) from error
     print(f"{printable(options.output, one_line=True)}: {len(picture.nodes)} nodes, {len(picture.edges)} edges")
     return 0
 
@@ -186,7 +211,7 @@ def _add_demo(commands: Any) -> None:
         commands,
         "demo",
         lambda options: demo.run(options.directory),
-        "train, get killed, resume, and compare every loss bit for bit",
+        "train, get killed, resume, and compare every loss bit for bit with an uninterrupted run",
         "milepost demo",
     )
-    command.add_argument("--directory", help="where to write; by default a new temporary directory")
+    command.add_argument("--directory", help="the directory to write to; by default a new temporary one")

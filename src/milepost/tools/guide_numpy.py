@@ -2,8 +2,8 @@
 
     python guide_numpy.py [directory]
 
-Sections stand in the order of the guide. What the guide gets from Keras and tf.data is written out here: a layer that
-makes its kernel when it is first called, Adam with its slot variables, and batches that can be resumed.
+Sections are in the order of the guide. What the guide gets from Keras and tf.data is written out here: a layer that makes its
+kernel in its first call, Adam with its slot variables, and batches that can be resumed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ Floats = NDArray[np.float32]
 
 
 class Dense(milepost.Module):
-    """A layer that makes its variables when it is first called, because only then the size of its input is known."""
+    """A layer that makes its variables in its first call, when the size of its input is known."""
 
     def __init__(self, units: int) -> None:
         self.units = units
@@ -73,7 +74,7 @@ class Adam(milepost.SlotOwner):
 
 
 class ShuffledBatches(milepost.PythonState):
-    """Goes through the toy dataset for ever, in another order each time, and can be resumed in the middle."""
+    """Iterates over the toy dataset endlessly, in a new order each time, and can be resumed in the middle."""
 
     def __init__(self, batch_size: int = 2) -> None:
         self.inputs: Floats = np.arange(10, dtype=np.float32)[:, None]
@@ -98,7 +99,7 @@ class ShuffledBatches(milepost.PythonState):
 
 
 def train_step(net: Net, example: dict[str, Floats], optimizer: Adam) -> float:
-    """Trains ``net`` on ``example``, whose loss is the mean absolute error, and returns that."""
+    """Trains ``net`` on ``example`` and returns the loss, the mean absolute error."""
     output = net(example["x"])
     error = output - example["y"]
     slope = np.sign(error) / np.float32(error.size)
@@ -110,21 +111,28 @@ def train_step(net: Net, example: dict[str, Floats], optimizer: Adam) -> float:
 # Create the checkpoint objects, train and checkpoint the model
 
 
-def create(directory: str) -> tuple[milepost.Checkpoint, milepost.CheckpointManager]:
-    """Everything that one program needs to train, grouped in a checkpoint, and the manager of its directory."""
-    checkpoint = milepost.Checkpoint(
-        step=milepost.Variable(0), optimizer=Adam(0.1), net=Net(), iterator=ShuffledBatches()
-    )
+class Training(milepost.Checkpoint):
+    """Everything that the program saves. The annotations tell editors and type checkers what the arguments become."""
+
+    step: milepost.Variable
+    optimizer: Adam
+    net: Net
+    iterator: ShuffledBatches
+
+
+def create(directory: str) -> tuple[Training, milepost.CheckpointManager[Training]]:
+    """Groups everything that the program saves in a checkpoint, and makes the manager of its directory."""
+    checkpoint = Training(step=milepost.Variable(0), optimizer=Adam(0.1), net=Net(), iterator=ShuffledBatches())
     return checkpoint, milepost.CheckpointManager(checkpoint, directory, max_to_keep=3)
 
 
 def train_and_checkpoint(
-    checkpoint: milepost.Checkpoint,
-    manager: milepost.CheckpointManager,
+    checkpoint: Training,
+    manager: milepost.CheckpointManager[Training],
     steps: int = 50,
     every_step: Callable[[int, float], object] = lambda step, loss: None,
 ) -> None:
-    """Trains from wherever the last checkpoint stopped, and saves one every ten steps."""
+    """Trains from the last checkpoint on, and saves one every ten steps."""
     checkpoint.restore(manager.latest_checkpoint)
     if manager.latest_checkpoint:
         print(f"Restored from {manager.latest_checkpoint}")
@@ -144,7 +152,7 @@ def train_and_checkpoint(
 
 
 def load_bias(directory: str) -> tuple[milepost.Checkpoint, milepost.CheckpointLoadStatus]:
-    """Loads only the bias, by building a path to it; returns the layer, and the status of the restore."""
+    """Loads only the bias, through objects that lead to it. Returns the layer and the status of the restore."""
     to_restore = milepost.Variable(np.zeros(5, np.float32))
     print(to_restore.numpy())  # all zeros
     fake_layer = milepost.Checkpoint(bias=to_restore)
@@ -162,7 +170,7 @@ def load_bias(directory: str) -> tuple[milepost.Checkpoint, milepost.CheckpointL
 
 
 def restore_kernel_late(fake_layer: milepost.Checkpoint) -> None:
-    """Attaches a variable after the restore: it has its value as soon as it is attached."""
+    """Attaches a variable after the restore. It gets its saved value when it is attached."""
     delayed_restore = milepost.Variable(np.zeros((1, 5), np.float32))
     print(delayed_restore.numpy())  # still zeros
     fake_layer.kernel = delayed_restore
@@ -187,15 +195,15 @@ def inspect(directory: str) -> None:
 
 
 def track_lists_and_dicts(directory: str) -> None:
-    """Lists and dicts are tracked, and restore what is added to them."""
-    save = milepost.Checkpoint()
+    """Lists and dicts are tracked, and what is added to them later is restored."""
+    save: Any = milepost.Checkpoint()
     save.listed = [milepost.Variable(1.0)]
     save.listed.append(milepost.Variable(2.0))
     save.mapped = {"one": save.listed[0]}
     save.mapped["two"] = save.listed[1]
     save_path = save.save(os.path.join(directory, "tf_list_example"))
 
-    restore = milepost.Checkpoint()
+    restore: Any = milepost.Checkpoint()
     v2 = milepost.Variable(0.0)
     assert v2.numpy() == 0.0  # not restored yet
     restore.mapped = {"two": v2}

@@ -1,4 +1,4 @@
-"""A saved object graph as something to draw: nodes with a role and a label, edges with a name.
+"""A saved object graph as a picture: nodes with a role and a label, edges with a name.
 
 Colours are those of the guide's picture: optimizers red, variables blue, slot variables orange, other nodes black; slot
 edges are dashed.
@@ -25,7 +25,7 @@ SLOT: Final = "slot"
 COLOURS: Final = {OBJECT: "#3c4043", OPTIMIZER: "#d93025", VARIABLE: "#1a73e8", SLOT: "#e8710a"}
 
 MOST_NODES: Final = 500
-"""Above this many, slot variables included, subtrees are folded away."""
+"""With more nodes than this, slot variables included, subtrees are folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class DrawnNode:
 
     Attributes:
         role: `OBJECT`, `OPTIMIZER`, `VARIABLE` or `SLOT`.
-        label: What is written in it: the spec of its value, or how many nodes are folded into it.
+        label: The text in the node: the spec of its value, or the number of nodes folded into it.
     """
 
     role: str
@@ -66,16 +66,16 @@ def specs_of(reader: CheckpointReader) -> dict[str, str]:
 
 
 def picture_of(graph: ObjectGraph, specs: Mapping[str, str], *, root: str = "", depth: int | None = None) -> Picture:
-    """Chooses what of a graph is drawn, and how.
+    """Chooses which part of a graph to draw, and how.
 
     Args:
         graph: The saved graph.
         specs: Element type and shape of each saved tensor, by key.
-        root: Edge names joined by ``/`` that lead to the node to begin with; by default the root.
-        depth: The number of edges to follow from there, at most; by default as many as fit `MOST_NODES`.
+        root: The path to the first node: edge names joined by ``/``; by default the root.
+        depth: The largest number of edges to follow from the first node; by default as many as fit `MOST_NODES`.
 
     Raises:
-        KeyNotFoundError: ``root`` names an edge that is not there.
+        KeyNotFoundError: There is no node at ``root``.
     """
     start = find_node(graph, root)
     distances, parents = _reach(graph, start)
@@ -137,7 +137,9 @@ def find_node(graph: ObjectGraph, path: str) -> int:
                     seen.add(place)
                     places.add(place)
     children = ", ".join(edge.name for edge in graph.nodes[0].children)
-    raise KeyNotFoundError("no path of this name leads anywhere", key=path, remedy=f"begin with one of: {children}")
+    raise KeyNotFoundError(
+        "the checkpoint has no object at this path", key=path, remedy=f"start the path with one of: {children}"
+    )
 
 
 def _reach(graph: ObjectGraph, start: int) -> tuple[dict[int, int], dict[int, int]]:

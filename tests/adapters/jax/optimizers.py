@@ -168,7 +168,7 @@ def check(name: str, directory: Path) -> list[str]:
         parameters, state = _step(name, optimizer, parameters, state, number)
     path = milepost.Checkpoint(params=parameters, opt_state=state).write(directory / "ckpt")
     fresh, other_parameters, other_state = _fresh(name, 0.5)
-    checkpoint = milepost.Checkpoint(params=other_parameters, opt_state=other_state)
+    checkpoint: Any = milepost.Checkpoint(params=other_parameters, opt_state=other_state)
     status = checkpoint.read(path)
     status.assert_consumed().assert_existing_objects_matched()
     restored = (checkpoint.params, checkpoint.opt_state)

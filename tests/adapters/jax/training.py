@@ -84,7 +84,7 @@ def main(directory: str, steps: int, *flags: str) -> None:
         save: Callable[[Any], object] = trees.save
         state, _ = trees.restore_latest(initial(seed=5 if trees.latest_checkpoint else 0))
     else:
-        checkpoint = milepost.Checkpoint()
+        checkpoint: Any = milepost.Checkpoint()
         manager = milepost.CheckpointManager(checkpoint, directory, max_to_keep=2)
         manager.restore_or_initialize()
         checkpoint.state = initial(seed=5 if manager.latest_checkpoint else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.adapters.jax.private import DISTRIBUTED
-from milepost.adapters.processes import ProcessGroup
+from milepost.adapters.processes import GROUPS, ProcessGroup
 
 
 class _Counters:
@@ -27,3 +27,6 @@ def jax_process_group() -> ProcessGroup | None:
     if client is None or size is None or size < 2:
         return None
     return ProcessGroup("jax.distributed", DISTRIBUTED.process_id, size, _Counters(client), client)
+
+
+GROUPS["jax"] = jax_process_group

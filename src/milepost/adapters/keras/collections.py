@@ -14,7 +14,7 @@ from milepost.adapters.keras.private import TrackedDict, TrackedList, TrackedOrd
 from milepost.deferred.pending import admit, waiting_on
 from milepost.deferred.rescan import look_again
 from milepost.graph.adapter import adapter_of_type, register
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 from milepost.graph.native import DictAdapter, ListAdapter
 
 
@@ -68,8 +68,8 @@ class WaitingOrderedDict(TrackedOrderedDict):  # type: ignore[misc]
 _WAITING = {TrackedList: WaitingList, TrackedDict: WaitingDict, TrackedOrderedDict: WaitingOrderedDict}
 
 
-_holders: Final[dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]]] = {}
-"""By identity: a list or dict that was empty when values came to wait on its holder, and that holder."""
+_holders: Final[ByIdentity[weakref.ref[Any]]] = ByIdentity()
+"""The holders of lists and dicts that were empty when values came to wait on these holders."""
 
 
 def watch_empty(holder: Any) -> None:
@@ -77,13 +77,13 @@ def watch_empty(holder: Any) -> None:
     for value in list(vars(holder).values()):
         kind = type(value)
         if (kind in _WAITING or kind in _WAITING.values()) and not value:
-            _holders[id(value)] = (weakref.ref(value, forgetting(_holders, id(value))), weakref.ref(holder))
+            _holders[value] = weakref.ref(holder)
             value.__class__ = _WAITING.get(kind, kind)
 
 
 def _holder_of(obj: Any) -> Any:
-    known = _holders.get(id(obj))
-    return known[1]() if known is not None and known[0]() is obj else None
+    known = _holders.get(obj)
+    return known() if known is not None else None
 
 
 def _ask_holder(obj: Any) -> None:
@@ -95,7 +95,7 @@ def _ask_holder(obj: Any) -> None:
 def _stop_waiting(obj: Any, kind: type) -> None:
     holder = _holder_of(obj)
     if not waiting_on(obj) and (holder is None or not waiting_on(holder)):
-        _holders.pop(id(obj), None)
+        _holders.pop(obj)
         obj.__class__ = kind
 
 

@@ -22,7 +22,7 @@ from milepost.deferred.pending import waiting_on
 from milepost.deferred.rescan import look_again
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 
 _AFTER: Final = ("build", "_build")
 _BEFORE: Final = ("call", "apply", "update_state")
@@ -30,15 +30,13 @@ _RESET: Final = "reset_state"
 
 
 class _Wrapped(NamedTuple):
-    """An object with wrapped methods, what it had of its own under their names, and the models that wait until it is built."""
+    """What an object with wrapped methods had of its own under their names, and the models that wait until it is built."""
 
-    reference: weakref.ref[Any]
     before: dict[str, Any]
     models: list[weakref.ref[Any]]
 
 
-_wrapped: Final[dict[int, _Wrapped]] = {}
-"""By the object's identity."""
+_wrapped: Final[ByIdentity[_Wrapped]] = ByIdentity()
 _MISSING: Final = object()
 
 
@@ -57,11 +55,10 @@ def hook(obj: Any, model: Any = None) -> None:
         obj: The object.
         model: A model on which values wait until it is known that this layer of it has weights.
     """
-    known = _known(obj)
+    known = _wrapped.get(obj)
     if known is not None:
         known.models.extend([] if model is None else [weakref.ref(model)])
         return
-    identity = id(obj)
     before: dict[str, Any] = {}
     resets: list[str] = []
     for name in (*_AFTER, *_BEFORE, _RESET):
@@ -71,7 +68,7 @@ def hook(obj: Any, model: Any = None) -> None:
             # Into the dict itself: Keras would track, and PyTorch would refuse.
             vars(obj)[name] = _wrapper(weakref.ref(obj), name, method, resets)
     models = [] if model is None else [weakref.ref(model)]
-    _wrapped[identity] = _Wrapped(weakref.ref(obj, forgetting(_wrapped, identity)), before, models)
+    _wrapped[obj] = _Wrapped(before, models)
 
 
 def deliver(obj: Any) -> None:
@@ -87,7 +84,7 @@ def deliver(obj: Any) -> None:
             error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
             raise
     give_own_state(obj)
-    known = _known(obj)
+    known = _wrapped.get(obj)
     for reference in list(known.models) if known is not None else ():
         model = reference()
         if model is not None:
@@ -120,18 +117,13 @@ def _wrapper(
     return wrapped
 
 
-def _known(obj: Any) -> _Wrapped | None:
-    known = _wrapped.get(id(obj))
-    return known if known is not None and known.reference() is obj else None
-
-
 def _unhook(obj: Any) -> None:
-    known = _known(obj)
+    known = _wrapped.get(obj)
     if known is None or (
         not getattr(obj, "built", True) and any((model := each()) and waiting_on(model) for each in known.models)
     ):
         return
-    del _wrapped[id(obj)]
+    _wrapped.pop(obj)
     for name, value in known.before.items():
         if value is _MISSING:
             vars(obj).pop(name, None)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-import weakref
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -27,15 +26,15 @@ from milepost.adapters.keras.private import KerasSaveable, Variable
 from milepost.adapters.keras.variables import value_of
 from milepost.errors import CorruptCheckpointError, UntrackableError
 from milepost.graph.adapter import Array, Value
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 from milepost.graph.variable import as_array
 from milepost.tensor.dtype import STRING
 
 _NAME: Final = "own_state"
 _VARIABLE: Final = "variable"
 _ASSET: Final = "asset"
-_waiting: Final[dict[int, tuple[weakref.ref[Any], bytes]]] = {}
-"""By the object's identity: an object that is not built yet, and what it is to be given then."""
+_waiting: Final[ByIdentity[bytes]] = ByIdentity()
+"""What objects that are not built yet are to be given then."""
 
 
 def own_state(obj: Any) -> Sequence[Value]:
@@ -55,25 +54,24 @@ def assign_own_state(obj: Any, arrays: Mapping[str, Array]) -> bool:
         return False
     data = arrays[_NAME].item()
     if getattr(obj, "built", True):
-        _waiting.pop(id(obj), None)
+        _waiting.pop(obj)
         _load(obj, data)
         return False
-    identity = id(obj)
-    _waiting[identity] = (weakref.ref(obj, forgetting(_waiting, identity)), data)
+    _waiting[obj] = data
     return True
 
 
 def is_own_state_waiting(obj: Any) -> bool:
     """Whether an object is to be given such state once it is built."""
-    known = _waiting.get(id(obj))
-    return known is not None and known[0]() is obj
+    return obj in _waiting
 
 
 def give_own_state(obj: Any) -> None:
     """Gives an object that is built now the state that has waited for that."""
-    if is_own_state_waiting(obj) and obj.built:
-        _load(obj, _waiting[id(obj)][1])
-        del _waiting[id(obj)]
+    data = _waiting.get(obj)
+    if data is not None and obj.built:
+        _load(obj, data)
+        _waiting.pop(obj)
 
 
 def _is_own(kind: type, method: str) -> bool:
@@ -83,8 +81,9 @@ def _is_own(kind: type, method: str) -> bool:
 
 
 def _saved(obj: Any) -> bytes:
-    if is_own_state_waiting(obj):
-        return _waiting[id(obj)][1]
+    data = _waiting.get(obj)
+    if data is not None:
+        return data
     names: list[tuple[str, str, str]] = []
     arrays: list[Array] = []
     for part, key, array in _parts(obj):

@@ -90,7 +90,9 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_keras_call_info_injected": "a mark on exceptions that Keras would replace",
     },
     "trainer with JAX": {
+        "_jax_state": "the state after the last step, which the trainer gives to the variables when an epoch ends",
         "_jax_state_synced": "whether a trainer's state is in its variables",
+        "_get_jax_state": "the values of the variables as such a state",
     },
 }
 """Private attributes of objects, by class and name, each with what for."""

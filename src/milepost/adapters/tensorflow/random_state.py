@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from milepost.adapters.stateful import python_state, set_python_state
+from milepost.adapters.generators import python_state, set_python_state
 from milepost.adapters.tensorflow.private import eager_context, stateful_random_ops
 
 

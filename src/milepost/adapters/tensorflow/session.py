@@ -13,7 +13,6 @@ these tensors, and restored by running the operations that they make for it.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,10 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from milepost.adapters.tensorflow.private import ShardedVariable
-from milepost.adapters.tensorflow.variables import is_of_session, unwrapped
+from milepost.adapters.tensorflow.wrapped import is_of_session, unwrapped
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 
 _Assigned = tuple[Any, Array]
 
@@ -47,8 +46,10 @@ class _Use:
 
 
 _current: Final[ContextVar[_Use | None]] = ContextVar("session_in_use", default=None)
-_postponed: Final[dict[int, tuple[weakref.ref[Any], Array]]] = {}
-_postponed_operations: Final[dict[int, tuple[weakref.ref[Any], Any]]] = {}
+_postponed: Final[ByIdentity[Array]] = ByIdentity()
+"""Values of variables that were restored without a session."""
+_postponed_operations: Final[ByIdentity[Any]] = ByIdentity()
+"""Operations that restore objects of graphs, likewise."""
 
 
 @contextmanager
@@ -109,8 +110,7 @@ def assign(variable: Any, array: Array) -> None:
     if scope is not None:
         scope.assigned.append((variable, array))
         return
-    number = id(variable)
-    _postponed[number] = weakref.ref(variable, forgetting(_postponed, number)), array
+    _postponed[variable] = array
     session = tf.compat.v1.get_default_session()
     if session is not None and session.graph is variable.graph:
         _assign(session, [(variable, array)])
@@ -146,8 +146,7 @@ def run_in_session(obj: Any, operation: Any) -> None:
     if scope is not None:
         scope.operations.append(operation)
         return
-    number = id(obj)
-    _postponed_operations[number] = weakref.ref(obj, forgetting(_postponed_operations, number)), operation
+    _postponed_operations[obj] = operation
     session = tf.compat.v1.get_default_session()
     if session is not None:
         session.run(operation)
@@ -164,18 +163,18 @@ def restore(objects: Iterable[Any], session: Any = None) -> None:
         UnsupportedError: There is no session.
     """
     objects = list(objects)
-    assigned = [(variable, _postponed[id(variable)][1]) for variable in graph_variables(objects) if _waits(variable)]
+    postponed = [(variable, _postponed.get(variable)) for variable in graph_variables(objects)]
+    assigned = [(variable, array) for variable, array in postponed if array is not None]
     if assigned:
         _assign(session or _default_session(assigned[0][0]), assigned)
-    found = [_postponed_operations[id(obj)] for obj in objects if id(obj) in _postponed_operations]
-    operations = [operation for reference, operation in found if reference() is not None]
+    operations = [found for obj in objects if (found := _postponed_operations.get(obj)) is not None]
     if operations:
         (session or _default_session(None)).run(operations)
 
 
 def initialize(objects: Iterable[Any], session: Any = None) -> None:
     """Runs the initializers of all variables that no restore has a value for; otherwise as `restore`."""
-    fresh = [variable for variable in graph_variables(objects) if not _waits(variable)]
+    fresh = [variable for variable in graph_variables(objects) if variable not in _postponed]
     if fresh:
         (session or _default_session(fresh[0])).run([variable.initializer for variable in fresh])
 
@@ -193,10 +192,6 @@ def graph_variables(objects: Iterable[Any]) -> list[Any]:
     parts = [part for obj in objects for part in (obj.variables if isinstance(obj, ShardedVariable) else (obj,))]
     variables = [unwrapped(part) for part in parts if isinstance(part, tf.Variable)]
     return [variable for variable in variables if is_of_session(variable)]
-
-
-def _waits(variable: Any) -> bool:
-    return id(variable) in _postponed and _postponed[id(variable)][0]() is variable
 
 
 def _values(session: Any, variables: Sequence[Any]) -> list[Array]:

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from milepost.adapters.tensorflow import session
 from milepost.adapters.tensorflow.kinds import is_of_keras_3
 from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
+from milepost.adapters.tensorflow.wrapped import is_of_session, unwrapped
 from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Value
 from milepost.graph.keys import VARIABLE_VALUE
 
@@ -62,27 +64,8 @@ class ShardedVariableAdapter(Adapter):
         return obj
 
 
-def unwrapped(variable: Any) -> Any:
-    """The variable itself, where Keras has wrapped it to read as another type, or a strategy to be updated elsewhere."""
-    while True:
-        if hasattr(variable, "true_dtype") and hasattr(variable, "_variable"):
-            variable = variable._variable
-        elif isinstance(getattr(variable, "_v", None), tf.Variable):
-            variable = variable._v
-        else:
-            return variable
-
-
-def is_of_session(variable: Any) -> bool:
-    """Whether the variable belongs to a graph, so that only a session knows its value."""
-    first = getattr(variable, "_primary", variable)
-    return bool(getattr(first, "_in_graph_mode", not hasattr(first, "handle")))
-
-
 def _read(variable: Any) -> Array:
     if is_of_session(variable):
-        from milepost.adapters.tensorflow import session
-
         return session.read(variable)
     with tf.init_scope():
         if isinstance(variable, tf.distribute.DistributedValues):
@@ -92,8 +75,6 @@ def _read(variable: Any) -> Array:
 
 def _assign(variable: Any, array: Array) -> None:
     if is_of_session(variable):
-        from milepost.adapters.tensorflow import session
-
         session.assign(variable, array)
         return
     # Values come in the middle of tracing, too: they are assigned once, now, and no operation is recorded.

@@ -11,20 +11,19 @@ have memory already keep their own.
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
 
 from milepost.errors import CorruptCheckpointError
 from milepost.graph.adapter import Array
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 
 STRIDES: Final = "strides"
 _MOST_UNUSED: Final = 4
 """How many times the memory of its elements a tensor with gaps may take; one of more gaps is made without any."""
-_kept: Final[dict[int, weakref.ref[Any]]] = {}
+_kept: Final[ByIdentity[bool]] = ByIdentity()
 """Tensors whose strides are saved or restored whatever they are."""
 
 
@@ -45,14 +44,12 @@ def unlike_layout(value: torch.Tensor, variable: torch.Tensor) -> bool:
 
 def keep_layout(tensor: torch.Tensor) -> None:
     """Has the strides of a tensor saved, and restored into it."""
-    identity = id(tensor)
-    _kept[identity] = weakref.ref(tensor, forgetting(_kept, identity))
+    _kept[tensor] = True
 
 
 def is_kept(tensor: torch.Tensor) -> bool:
     """Whether `keep_layout` was called for this tensor."""
-    reference = _kept.get(id(tensor)) if _kept else None
-    return reference is not None and reference() is tensor
+    return tensor in _kept
 
 
 def empty_with_strides(like: torch.Tensor, device: torch.device, strides: Array) -> torch.Tensor:

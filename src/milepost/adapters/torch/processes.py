@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from milepost.adapters.processes import ProcessGroup
+from milepost.adapters.processes import GROUPS, ProcessGroup
 from milepost.adapters.torch.private import default_store
 
 
@@ -17,3 +17,6 @@ def torch_process_group() -> ProcessGroup | None:
         return None
     store: Any = default_store() if default_store is not None else None
     return ProcessGroup("torch.distributed", distributed.get_rank(), distributed.get_world_size(), store, store)
+
+
+GROUPS["torch"] = torch_process_group

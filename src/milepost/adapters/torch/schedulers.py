@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from milepost.adapters.stateful import StatefulAdapter
+from milepost.adapters.iterators.any_library import StatefulAdapter
 from milepost.adapters.torch.param_groups import recall
 from milepost.graph.adapter import register
 

@@ -10,34 +10,31 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
-from milepost.adapters.stateful import PackedAdapter
+from milepost.adapters.packed import PackedAdapter
 from milepost.adapters.torch.memory import as_tensor
 from milepost.graph.adapter import Array, register
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 from milepost.graph.keys import VARIABLE_VALUE
 
 _T = TypeVar("_T")
-_views: Final[dict[int, tuple[weakref.ref[Any], dict[Hashable, Any]]]] = {}
-"""By identity of the owner, for owners may compare as they like."""
+_views: Final[ByIdentity[dict[Hashable, Any]]] = ByIdentity()
+"""The views of the parts of an owner."""
 
 
 def view_of(owner: Any, key: Hashable, make: Callable[[], _T]) -> _T:
     """The view of a part of an object, made when it is first asked for."""
-    identity = id(owner)
-    entry = _views.get(identity)
-    if entry is None or entry[0]() is not owner:
-        entry = _views[identity] = (weakref.ref(owner, forgetting(_views, identity)), {})
-    found: _T | None = entry[1].get(key)
+    views = _views.get(owner)
+    if views is None:
+        views = _views[owner] = {}
+    found: _T | None = views.get(key)
     if found is None:
-        found = entry[1][key] = make()
+        found = views[key] = make()
     return found
 
 
 def forget_view(owner: Any, key: Hashable) -> None:
     """Drops a view, because its part is gone."""
-    entry = _views.get(id(owner))
-    if entry is not None and entry[0]() is owner:
-        entry[1].pop(key, None)
+    (_views.get(owner) or {}).pop(key, None)
 
 
 class Part:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of_type
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.plain.places import PlainNode, StateHolder, holds_state, type_name
-from milepost.graph.traversal import LiveGraph
 from milepost.graph.trees.places import CheckedLeaf, Leaf
 from milepost.graph.trees.places import Node as TreeNode
 from milepost.graph.trees.structure import is_tuple, members, named_tuple_name

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from milepost.graph.adapter import adapter_of, adapter_of_type
-from milepost.graph.by_identity import forgetting
+from milepost.graph.by_identity import ByIdentity
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
 from milepost.graph.trees.structure import has_no_end, is_container, is_functional, members, with_members
@@ -174,8 +173,8 @@ def kind_of_place(value: Any) -> type[Place] | None:
     return CheckedLeaf if isinstance(value, np.generic) else None
 
 
-# The places of whole trees, by the identity of the object that holds them, for as long as it lives.
-_roots: Final[dict[int, tuple[Callable[[], Any], dict[str, Place]]]] = {}
+_roots: Final[ByIdentity[dict[str, Place]]] = ByIdentity()
+"""The places of whole trees, by name, of the objects that hold them."""
 
 
 class _InUse(threading.local):
@@ -219,12 +218,13 @@ def placed(holder: Any, name: str, child: Any, *, attached: bool = True) -> Any:
 
 def place_of_tree(holder: Any, name: str, tree: Any, kind: type[Place], *, attached: bool) -> Place:
     """The place of a whole tree; see `placed`."""
-    entry = _roots.get(id(holder))
-    if entry is None or entry[0]() is not holder:
-        entry = _roots[id(holder)] = (_reference_to(holder), {})
-    place = entry[1].get(name)
+    places = _roots.get(holder)
+    if places is None:
+        places = {}
+        _roots.keep(holder, places)
+    place = places.get(name)
     if type(place) is not kind:
-        place = entry[1][name] = kind(None, name, entry[0])
+        place = places[name] = kind(None, name, _roots.reference(holder))
     place.value = tree
     place.attached = attached
     _in_use.roots.add(place)
@@ -233,8 +233,7 @@ def place_of_tree(holder: Any, name: str, tree: Any, kind: type[Place], *, attac
 
 def nodes_of_former_tree(holder: Any, name: str) -> list[Node]:
     """The places of all containers of the tree that an object has held so far under a name."""
-    entry = _roots.get(id(holder))
-    place = entry[1].get(name) if entry is not None and entry[0]() is holder else None
+    place = (_roots.get(holder) or {}).get(name)
     return place.nodes() if isinstance(place, Node) else []
 
 
@@ -244,14 +243,6 @@ def is_final(obj: Tree | Node) -> bool:
         return True
     holder = obj.root.holder
     return holder is not None and isinstance(holder(), Tree)
-
-
-def _reference_to(holder: Any) -> Callable[[], Any]:
-    number = id(holder)
-    try:
-        return weakref.ref(holder, forgetting(_roots, number))
-    except TypeError:
-        return lambda: holder
 
 
 def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:

@@ -1,17 +1,23 @@
-"""A checkpoint in the place of TensorFlow 1's ``Saver``, as `tf.compat.v1.train.Scaffold` takes one.
+"""Sessions of TensorFlow 1: a checkpoint in the place of its ``Saver``, as `tf.compat.v1.train.Scaffold` takes one.
 
-Estimators and monitored sessions ask their saver for `build`, `saver_def`, ``save(session, path, global_step=...)``,
-``restore(session, path)`` and `recover_last_checkpoints`. What they get is an object-based checkpoint under the same
-names, ``<path>-<global step>``, of which the newest five are kept.
+Everything that a `Checkpoint` has for sessions is here: the methods that only a ``Scaffold`` calls (`ScaffoldSaver`), and what
+`Checkpoint.save` and `Checkpoint.restore` do if their first argument is a session (`or_with_session`).
+
+Variables of graphs that are restored without a session wait for `run_restore_ops` or `initialize_or_restore` of the status.
+
+Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session, path)``
+and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the same names,
+``<path>-<global step>``, and keep the newest five.
 
 Source of the protocol: TensorFlow 2.15, ``session_manager.py``, ``basic_session_run_hooks.py``.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -63,15 +69,15 @@ class SessionSaver:
 
         Args:
             session: The session.
-            save_path: Path of the files, without number and ending.
+            save_path: The path of the files, without number and extension.
             global_step: The number: an integer, or a tensor or variable of the session.
             latest_filename: Name of the state file, ``checkpoint`` unless given.
-            meta_graph_suffix: Ending of the file that holds the graph.
+            meta_graph_suffix: Extension of the file that holds the graph.
             write_meta_graph: Whether to write the graph beside the values.
-            write_state: Whether to record it as the latest of its directory, and to delete what is older than the
-                newest five.
-            strip_default_attrs: As for TensorFlow; concerns the graph only.
-            save_debug_info: As for TensorFlow; concerns the graph only.
+            write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the newest
+                five.
+            strip_default_attrs: As in TensorFlow. Affects only the file of the graph.
+            save_debug_info: As in TensorFlow. Affects only the file of the graph.
             options: How to save.
 
         Returns:
@@ -111,8 +117,10 @@ class SessionSaver:
                     remove_files(storage, old, meta_graph_suffix=meta_graph_suffix)
         return path
 
-    def restore(self, session: Any, save_path: str | os.PathLike[str], options: CheckpointOptions) -> LoadStatus:
-        """Gives the variables of a session their saved values, initialised or not.
+    def restore(
+        self, session: Any, save_path: str | os.PathLike[str], options: CheckpointOptions | None = None
+    ) -> LoadStatus:
+        """Assigns saved values to the variables of a session, initialized or not.
 
         Raises:
             UnmatchedError: A variable that can be reached was not saved.
@@ -121,8 +129,48 @@ class SessionSaver:
         from milepost.adapters.tensorflow import session as sessions
 
         with sessions.use(session):
-            return load_into(plain_path(save_path), self._view, options).assert_existing_objects_matched()
+            return load_into(plain_path(save_path), self._view, resolved(options)).assert_existing_objects_matched()
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Takes over the list of an earlier run, whose checkpoints are then deleted in their turn."""
+        """Continues the list of an earlier run. Its checkpoints are deleted in turn, as the oldest."""
         self.last_checkpoints = list(checkpoint_paths)
+
+
+class ScaffoldSaver:
+    """The methods of a saver that nobody but TensorFlow 1's ``Scaffold`` calls."""
+
+    _session_saver: SessionSaver
+
+    def build(self) -> None:
+        """Does nothing: there are no operations to be made."""
+
+    @property
+    def saver_def(self) -> None:
+        """What TensorFlow 1 would rebuild a saver of operations from: there are none."""
+        return
+
+    def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
+        """Takes over an earlier run's list of checkpoints that were saved with a session."""
+        self._session_saver.recover_last_checkpoints(checkpoint_paths)
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def or_with_session(with_session: Callable[..., Any]) -> Callable[[_Method], _Method]:
+    """Lets a method of a checkpoint do what a ``Saver`` does if its first argument is a session.
+
+    Args:
+        with_session: The method of `SessionSaver` that is called then, with all arguments.
+    """
+
+    def decorate(method: _Method) -> _Method:
+        @functools.wraps(method)
+        def called(self: ScaffoldSaver, *args: Any, **kwargs: Any) -> Any:
+            if args and is_session(args[0]):
+                return with_session(self._session_saver, *args, **kwargs)
+            return method(self, *args, **kwargs)
+
+        return called  # type: ignore[return-value]  # it has the signature of what it wraps
+
+    return decorate

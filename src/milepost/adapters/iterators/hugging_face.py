@@ -1,0 +1,70 @@
+"""Iterable data sets of Hugging Face."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from milepost.adapters.iterators.any_library import StatefulAdapter, is_of
+from milepost.adapters.iterators.pytorch import is_loader
+from milepost.graph.adapter import register
+
+_STARTING: Final = "_starting_state_dict"
+"""Where these data sets keep a state that was loaded, for every iterator of its epoch."""
+_loaded: Final[weakref.WeakKeyDictionary[Any, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
+"""The state that was restored, and the one that the data set had at that time."""
+
+
+class HuggingFaceAdapter(StatefulAdapter):
+    """Iterable data sets."""
+
+    def handles(self, kind: type) -> bool:
+        return is_of(kind, "datasets.") and super().handles(kind)
+
+    def state(self, obj: Any) -> Any:
+        if obj in _loaded:
+            state, before = _loaded[obj]
+            if vars(obj).get("_state_dict") is before:  # an iterator would have made it another one
+                return state
+        return super().state(obj)
+
+    def load(self, obj: Any, state: Any) -> None:
+        super().load(obj, state)
+        if _STARTING in vars(obj):
+            _loaded[obj] = (state, vars(obj).get("_state_dict"))
+            # It takes a state of its own epoch only, and passes over any other without a word.
+            if isinstance(state, dict) and "epoch" in state and state["epoch"] != obj.epoch:
+                obj.set_epoch(state["epoch"])
+
+    def before_assign(self, obj: Any) -> Callable[[], object]:
+        if _STARTING not in vars(obj):
+            return super().before_assign(obj)
+        # A state is only noted for the next iterator, and asking for one would start an iterator.
+        before, epoch = dict(vars(obj)), obj.epoch
+
+        def undo() -> None:
+            vars(obj).clear()
+            vars(obj).update(before)
+            obj.set_epoch(epoch)
+
+        return undo
+
+
+def shuffles_in_a_buffer(data: Any) -> bool:
+    """Whether a data set shuffles in a buffer, which is not saved."""
+    part = vars(data).get("_ex_iterable") if is_of(type(data), "datasets.") and hasattr(data, "__dict__") else None
+    while part is not None and type(part).__name__ != "BufferShuffledExamplesIterable":
+        part = getattr(part, "ex_iterable", None)
+    return part is not None
+
+
+def forget_start(obj: Any) -> None:
+    """Lets the next iterator of a data set of Hugging Face begin at the beginning, and not where it was restored."""
+    parts: list[Any] = [obj, *([obj.dataset] if is_loader(obj) else [])]
+    for data in parts:
+        if getattr(data, "__dict__", {}).get("_starting_state_dict") is not None:
+            data.load_state_dict(None)
+
+
+register(HuggingFaceAdapter())

@@ -1,0 +1,87 @@
+"""Objects whose state is plain data, as `milepost.plain_state` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
+from milepost.graph.adapter import Adapter, Array, Value
+from milepost.plain_state.encoding import TEXT, pack, unpack
+from milepost.tensor import DType
+from milepost.tensor.dtype import STRING
+
+
+class PackedAdapter(Adapter):
+    """An adapter of objects whose state is plain data: text with what is to be read, and the arrays that are in it."""
+
+    open_ended = True
+    turn = 1
+
+    def state(self, obj: Any) -> Any:
+        """The state that an object is in, as plain data. May raise whatever it likes."""
+        raise NotImplementedError
+
+    def load(self, obj: Any, state: Any) -> None:
+        """Puts an object into a state. May raise whatever it likes."""
+        raise NotImplementedError
+
+    def name(self, obj: Any) -> str:
+        """What to call an object in errors, with its article."""
+        return f"a {type(obj).__module__}.{type(obj).__qualname__}"
+
+    def remedy(self, obj: Any) -> str:
+        """What to do where an object cannot say what state it is in."""
+        return "save when it can, or wrap it in NoDependency"
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        return (Value(TEXT, STRING, (), lambda: pack(self.state(obj))[TEXT]),)
+
+    def values_to_save(self, obj: Any) -> Sequence[Value]:
+        try:
+            state = self.state(obj)
+        except MilepostError:
+            raise
+        except Exception as error:
+            raise UntrackableError(
+                "an object cannot say what state it is in",
+                expected=f"a state from {self.name(obj)}",
+                found=f"{type(error).__name__}: {error}",
+                remedy=self.remedy(obj),
+            ) from error
+        try:
+            arrays = pack(state)
+        except UnsupportedError as error:
+            where = f", at {error.key!r} in the state of {self.name(obj)}" if error.key else f", from {self.name(obj)}"
+            error.key, error.found = None, f"{error.found}{where}"
+            raise
+        return [Value(name, DType.of(array), array.shape, array) for name, array in arrays.items()]
+
+    def before_assign(self, obj: Any) -> Callable[[], object]:
+        try:
+            before = unpack({name: array.copy() for name, array in pack(self.state(obj)).items()})
+        except Exception:
+            return lambda: None  # it has no state yet to go back to
+        return lambda: self.load(obj, before)
+
+    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+        if TEXT not in arrays:
+            raise MismatchError(
+                "what was saved here is not the state of such an object; nothing was changed",
+                expected=f"the state of {self.name(obj)}",
+                found=f"values named {', '.join(sorted(arrays))}",
+                remedy="restore into an object of the kind that was saved",
+            )
+        state = unpack(arrays)
+        try:
+            self.load(obj, state)
+        except MilepostError:
+            raise
+        except Exception as error:
+            raise MismatchError(
+                "an object refuses its saved state; nothing was changed",
+                expected=f"a state that fits {self.name(obj)}",
+                found=f"{type(error).__name__}: {error}",
+                remedy="make it as it was made when it was saved: same data, same settings, same number of workers",
+            ) from error
+        return obj

@@ -1,0 +1,122 @@
+"""One-line descriptions of objects, for `repr`.
+
+They never read a file, never call code of other objects, and never raise: they are asked for by debuggers, also in the middle of
+``__init__``. Control characters in names are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.errors import printable
+from milepost.tensor.spec import format_shape
+
+_MOST_CHILDREN: Final = 6
+_LONGEST: Final = 60
+_LONGEST_VALUE: Final = 600
+_MOST_ELEMENTS: Final = 100
+
+
+def shortened(text: str, most: int = _LONGEST) -> str:
+    r"""Text in one line of printable characters, with its middle left out if it is long.
+
+    Example:
+        >>> shortened("a\x1b[2J")
+        'a\\x1b[2J'
+        >>> shortened("a" * 50 + "b" * 50, 20)
+        'aaaaaaaa...bbbbbbbbb'
+    """
+    text = printable(text[: 2 * most] + text[max(2 * most, len(text) - 2 * most) :], one_line=True)
+    if len(text) <= most:
+        return text
+    kept = most - len("...")
+    return f"{text[: kept // 2]}...{text[len(text) - (kept + 1) // 2 :]}"
+
+
+def kind_of(obj: Any) -> str:
+    """The class of an object, as a reader would write it: milepost's public ones with the package's name.
+
+    Example:
+        >>> kind_of(3)
+        'int'
+    """
+    kind = type(obj)
+    if kind.__module__.partition(".")[0] != "milepost":
+        return shortened(kind.__qualname__)
+    package = "milepost.jax" if kind.__module__ == "milepost.jax" else "milepost"
+    return f"{package}.{kind.__qualname__}"
+
+
+def with_children(obj: Any, children: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
+    """An object with the names of what it holds, and the type or number of each.
+
+    Args:
+        obj: The object.
+        children: Its attributes.
+        hidden: Names of those that are left out.
+
+    Example:
+        >>> with_children(object(), {"epoch": 3, "history": {}, "_cache": {}})
+        '<object: epoch=3, history=dict>'
+    """
+    named = [(name, each) for name, each in children.items() if name not in hidden and not name.startswith("_")]
+    listed = [f"{shortened(name)}={_child(each)}" for name, each in named[:_MOST_CHILDREN]]
+    if len(named) > _MOST_CHILDREN:
+        listed.append(f"and {len(named) - _MOST_CHILDREN} more")
+    return f"<{kind_of(obj)}: {', '.join(listed)}>" if listed else f"<{kind_of(obj)}, empty>"
+
+
+def _child(value: Any) -> str:
+    if value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() <= 64):
+        return repr(value)
+    return shortened(type(value).__name__)
+
+
+def of_file(obj: Any, path: Any, *facts: str) -> str:
+    """An object that stands for a file or directory.
+
+    Args:
+        obj: The object.
+        path: Where its file is; None if it has not come to know that.
+        *facts: What else there is to say.
+
+    Example:
+        >>> of_file(object(), "run/ckpt-3", "12 tensors")
+        "<object 'run/ckpt-3': 12 tensors>"
+    """
+    if path is None:
+        return f"<{kind_of(obj)}, not initialized>"
+    said = f": {', '.join(facts)}" if facts else ""
+    return f"<{kind_of(obj)} '{shortened(str(path))}'{said}>"
+
+
+def counted(count: int, singular: str) -> str:
+    """A number and a noun.
+
+    Example:
+        >>> counted(1, "tensor"), counted(2, "tensor")
+        ('1 tensor', '2 tensors')
+    """
+    return f"{count} {singular}{'' if count == 1 else 's'}"
+
+
+def of_variable(name: str | None, shape: Any, dtype: Any, array: np.ndarray[Any, Any]) -> str:
+    """A variable with the beginning and the end of its value.
+
+    Example:
+        >>> of_variable("v", (), "float32", np.array(1.5, np.float32))
+        "<milepost.Variable 'v' shape=() dtype=float32, numpy=1.5>"
+    """
+    if array.size > _MOST_ELEMENTS:
+        with np.printoptions(threshold=_MOST_ELEMENTS, edgeitems=2):
+            value = repr(array)
+    else:
+        value = repr(array) if array.ndim else str(array)
+    if len(value) > _LONGEST_VALUE:
+        value = shortened(value, _LONGEST_VALUE)
+    called = f" '{shortened(str(name))}'" if name else ""
+    dimensions = f"({format_shape(shape)}{',' if len(shape) == 1 else ''})"
+    return f"<milepost.Variable{called} shape={dimensions} dtype={dtype}, numpy={value}>"

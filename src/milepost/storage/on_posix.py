@@ -1,0 +1,136 @@
+"""What `LocalStorage` asks of Linux, macOS and other POSIX systems.
+
+A file that is being written is locked, so that others can tell it is not a leftover. What a system lacks has a way round:
+
+- nameless files (``O_TMPFILE``, Linux): a file is created under its name and locked a moment later;
+- locks (``fcntl``, and network file systems without them): every file counts as used, so nothing is taken for a leftover;
+- ``F_FULLFSYNC`` (macOS alone has it): ``fsync``, which on other systems is enough.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import stat
+from contextlib import suppress
+from typing import Any, Final
+
+_fcntl: Any = None
+with suppress(ImportError):
+    _fcntl = importlib.import_module("fcntl")
+
+NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+"""Error numbers that say that a path is that of nothing."""
+REMEDY_FOR_ACCESS: Final = "change the permissions of the file or of its directory"
+
+_NOT_SUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.ENODEV)
+_CLOSE_ON_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
+# Without it, a named pipe given by mistake would wait for a writer for ever.
+_READ: Final = os.O_RDONLY | _CLOSE_ON_EXEC | getattr(os, "O_NONBLOCK", 0)
+
+
+def open_to_read(place: str) -> int:
+    """A descriptor of a file that is there."""
+    return os.open(place, _READ)
+
+
+def create(place: str) -> int:
+    """A descriptor of a new file, to be written, that `is_in_use` until it is closed.
+
+    Were it visible before it is locked, another process could take it for a leftover in that moment. Where the system
+    cannot make files without a name, that moment remains.
+    """
+    if hasattr(os, "O_TMPFILE") and hasattr(os, "link"):
+        try:
+            descriptor = os.open(os.path.dirname(place) or ".", os.O_RDWR | os.O_TMPFILE | _CLOSE_ON_EXEC, 0o666)
+        except OSError:
+            pass  # The file system has none. Any other reason comes again below.
+        else:
+            try:
+                _lock(descriptor)
+                # With a directory's descriptor, even one that is not looked at, `os.link` follows the symbolic link.
+                os.link(f"/proc/self/fd/{descriptor}", place, src_dir_fd=descriptor, follow_symlinks=True)
+                return descriptor
+            except FileExistsError:
+                os.close(descriptor)
+                raise
+            except OSError:
+                os.close(descriptor)
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOSE_ON_EXEC, 0o666)
+    _lock(descriptor)
+    return descriptor
+
+
+def give_up(descriptor: int) -> None:
+    """Ends the use of a file that `create` has made, also where a child process has it open. It is closed next.
+
+    Closing alone does not unlock a file that a child still has open. It comes second, so that a child that is forked in
+    between has no lock.
+    """
+    if _fcntl is not None:
+        try:
+            _fcntl.flock(descriptor, _fcntl.LOCK_UN)
+        except OSError:
+            pass
+
+
+def is_in_use(place: str) -> bool:
+    """Whether a living process has the file open from `create`; if nobody can tell, it counts as used."""
+    try:
+        descriptor = os.open(place, _READ)
+    except OSError as error:
+        return error.errno not in NOTHING_THERE
+    try:
+        if _fcntl is None:
+            return True
+        # Shared, so that of two who ask at once neither takes the other for a writer.
+        _fcntl.flock(descriptor, _fcntl.LOCK_SH | _fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def replace(source: str, target: str) -> None:
+    """Renames a file over another, whoever has either open."""
+    os.replace(source, target)
+
+
+def remove(place: str) -> None:
+    """Removes a file, whoever has it open."""
+    os.unlink(place)
+
+
+def sync(descriptor: int) -> None:
+    """Returns when what was written to a file, or the names in a directory, are on the disk."""
+    if hasattr(_fcntl, "F_FULLFSYNC"):
+        # On macOS, fsync leaves the data in the memory of the drive.
+        try:
+            _fcntl.fcntl(descriptor, _fcntl.F_FULLFSYNC)
+            return
+        except OSError as error:
+            # Network and other foreign file systems have nothing better than fsync.
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+    os.fsync(descriptor)
+
+
+def sync_directory(place: str) -> None:
+    """Returns when the names in a directory are on the disk."""
+    descriptor = os.open(place, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOSE_ON_EXEC)
+    try:
+        if not hasattr(os, "O_DIRECTORY") and not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    if _fcntl is not None:
+        try:
+            _fcntl.flock(descriptor, _fcntl.LOCK_EX)
+        except OSError:
+            pass  # Some network file systems have no locks; there `is_in_use` cannot tell.

@@ -1,0 +1,146 @@
+"""What `LocalStorage` asks of Windows. On other systems there is nothing in this file.
+
+Windows lets nobody rename or remove a file that is open, unless all who have it open allow that (``FILE_SHARE_DELETE``),
+which Python's own ``open`` and ``os.open`` do not. So files are opened by ``CreateFileW``:
+
+- a file that is written, or read, by milepost may be renamed and removed meanwhile;
+- whether a living process is writing a file needs no locks: whoever asks to open it and allows no writers is refused
+  with ``ERROR_SHARING_VIOLATION`` then, from the very moment in which it is created;
+- a file that another program has open, or that is mapped, can be neither replaced nor removed. Most have it open for a
+  moment only (a virus scanner, a reader of the state file), so it is tried again for two seconds;
+- a directory cannot be synced. Renames are written through (``MOVEFILE_WRITE_THROUGH``).
+
+Source: Microsoft's reference of the Win32 API, "CreateFileW function" and "MoveFileExW function".
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.platform == "win32":
+    import ctypes
+    import errno
+    import msvcrt
+    import os
+    from ctypes import wintypes
+    from typing import Final
+
+    from milepost.storage.patience import patiently
+
+    NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
+    """Error numbers that say that a path is that of nothing. A name that Windows does not allow is ``EINVAL``."""
+    REMEDY_FOR_ACCESS: Final = (
+        "let the program that has the file open close it, since Windows neither replaces nor removes it before; or change "
+        "the permissions of the file or of its directory"
+    )
+
+    _GENERIC_READ: Final = 0x80000000
+    _GENERIC_WRITE: Final = 0x40000000
+    _SHARE_READ: Final = 0x1
+    _SHARE_WRITE: Final = 0x2
+    _SHARE_DELETE: Final = 0x4
+    _CREATE_NEW: Final = 1
+    _OPEN_EXISTING: Final = 3
+    _ATTRIBUTE_NORMAL: Final = 0x80
+    _INVALID_HANDLE: Final = ctypes.c_void_p(-1).value
+    _ERROR_SHARING_VIOLATION: Final = 32
+    _REPLACE_EXISTING: Final = 0x1
+    _WRITE_THROUGH: Final = 0x8
+
+    _kernel: Final = ctypes.WinDLL("kernel32", use_last_error=True)
+    _create_file: Final = _kernel.CreateFileW
+    _create_file.argtypes = (
+        wintypes.LPCWSTR,
+        wintypes.DWORD,
+        wintypes.DWORD,
+        wintypes.LPVOID,
+        wintypes.DWORD,
+        wintypes.DWORD,
+        wintypes.HANDLE,
+    )
+    _create_file.restype = wintypes.HANDLE
+    _close_handle: Final = _kernel.CloseHandle
+    _close_handle.argtypes = (wintypes.HANDLE,)
+    _close_handle.restype = wintypes.BOOL
+    _move_file: Final = _kernel.MoveFileExW
+    _move_file.argtypes = (wintypes.LPCWSTR, wintypes.LPCWSTR, wintypes.DWORD)
+    _move_file.restype = wintypes.BOOL
+
+    def open_to_read(place: str) -> int:
+        """A descriptor of a file that is there, which may be renamed and removed while it is open."""
+        try:
+            handle = _open(place, _GENERIC_READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE, _OPEN_EXISTING)
+        except PermissionError:
+            _refuse_directory(place)
+            raise
+        return _descriptor(handle, os.O_RDONLY)
+
+    def create(place: str) -> int:
+        """A descriptor of a new file, to be written, that `is_in_use` until it is closed."""
+        access, share = _GENERIC_READ | _GENERIC_WRITE, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
+        try:
+            handle = _open(place, access, share, _CREATE_NEW)
+        except FileNotFoundError:
+            if os.path.isfile(os.path.dirname(place)):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place) from None
+            raise
+        return _descriptor(handle, os.O_RDWR)
+
+    def give_up(descriptor: int) -> None:
+        """Ends the use of a file that `create` has made. Closing does: no child process inherits it."""
+
+    def is_in_use(place: str) -> bool:
+        """Whether a living process has the file open from `create`; if nobody can tell, it counts as used."""
+        try:
+            handle = _open(place, _GENERIC_READ, _SHARE_READ | _SHARE_DELETE, _OPEN_EXISTING)
+        except OSError as error:
+            return error.winerror == _ERROR_SHARING_VIOLATION or error.errno not in NOTHING_THERE
+        _close_handle(handle)
+        return False
+
+    def replace(source: str, target: str) -> None:
+        """Renames a file over another, which nobody may have open; it is tried for two seconds."""
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+
+        def move() -> None:
+            if not _move_file(source, target, _REPLACE_EXISTING | _WRITE_THROUGH):
+                raise _last_error(source)
+
+        patiently(move)
+
+    def remove(place: str) -> None:
+        """Removes a file, which no other program may have open; it is tried for two seconds."""
+        _refuse_directory(place)
+        patiently(lambda: os.unlink(place))
+
+    def sync(descriptor: int) -> None:
+        """Returns when what was written to a file is on the disk."""
+        os.fsync(descriptor)
+
+    def sync_directory(place: str) -> None:
+        """Sees whether there is such a directory; Windows has no way to sync it."""
+        with os.scandir(place):
+            pass
+
+    def _open(place: str, access: int, share: int, disposition: int) -> int:
+        handle: int | None = _create_file(place, access, share, None, disposition, _ATTRIBUTE_NORMAL, None)
+        if handle is None or handle == _INVALID_HANDLE:
+            raise _last_error(place)
+        return handle
+
+    def _descriptor(handle: int, flags: int) -> int:
+        try:
+            return msvcrt.open_osfhandle(handle, flags | os.O_BINARY | os.O_NOINHERIT)
+        except OSError:
+            _close_handle(handle)
+            raise
+
+    def _last_error(place: str) -> OSError:
+        code = ctypes.get_last_error()
+        return OSError(None, ctypes.FormatError(code), place, code)
+
+    def _refuse_directory(place: str) -> None:
+        """Says what Windows calls a missing permission."""
+        if os.path.isdir(place):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place)

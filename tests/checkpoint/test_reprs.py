@@ -1,0 +1,129 @@
+"""What objects look like in a debugger: short, true, and harmless whatever they hold."""
+
+import numpy as np
+import pytest
+
+import milepost
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Module, Variable
+
+HALF_BUILT = [
+    Checkpoint,
+    milepost.CheckpointLoadStatus,
+    CheckpointManager,
+    CheckpointOptions,
+    milepost.CheckpointReader,
+    milepost.CheckpointView,
+    milepost.InitializationOnlyStatus,
+    Module,
+    milepost.NameBasedStatus,
+    milepost.SlotOwner,
+    milepost.TrackableView,
+    Variable,
+]
+
+
+class Net(Module):
+    def __init__(self):
+        self.kernel = Variable(np.zeros((2, 3)))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that has saved twice, and the directory."""
+    checkpoint = Checkpoint(net=Net(), step=Variable(0), epoch=3)
+    manager = CheckpointManager(checkpoint, tmp_path, max_to_keep=2)
+    for _ in range(2):
+        manager.save()
+    return manager, tmp_path
+
+
+def test_a_checkpoint_names_what_it_holds(run):
+    manager, _ = run
+    expected = "<milepost.Checkpoint: epoch=3, net=Net, step=Variable, save_counter=Variable>"
+    assert repr(manager.checkpoint) == expected
+    assert repr(manager.checkpoint.net) == "<Net: kernel=Variable>"
+
+
+def test_a_checkpoint_of_many_objects_names_some():
+    held = repr(Checkpoint(**{f"v{number}": Variable(0) for number in range(10)}))
+    assert "v5=Variable, and 4 more>" in held
+    assert "v6" not in held
+
+
+def test_untracked_attributes_are_left_out():
+    module = Module()
+    module.cache = milepost.NoDependency({})
+    assert repr(module) == "<milepost.Module, empty>"
+
+
+def test_a_manager_names_its_directory_and_its_last_checkpoint(run):
+    manager, directory = run
+    assert (
+        repr(manager) == f"<milepost.CheckpointManager '{shown(directory)}': 2 checkpoints, the last ckpt-2, keeps 2>"
+    )
+    assert repr(CheckpointManager(Checkpoint(), directory / "x", None)).endswith(": 0 checkpoints, keeps all>")
+
+
+def test_readers_views_and_statuses_name_their_file(run):
+    manager, _ = run
+    path = manager.latest_checkpoint
+    assert repr(milepost.load_checkpoint(path)) == f"<milepost.CheckpointReader '{shown(path)}': 5 keys>"
+    assert repr(milepost.CheckpointView(path)) == f"<milepost.CheckpointView '{shown(path)}': 6 objects>"
+    assert repr(milepost.TrackableView(manager.checkpoint)) == "<milepost.TrackableView of a milepost.Checkpoint>"
+    status = manager.checkpoint.restore(path)
+    assert repr(status).startswith(f"<milepost.CheckpointLoadStatus '{shown(path)}': 6 objects matched")
+    assert repr(status.report()) == f"<milepost.Report '{shown(path)}': 4 matched>"
+    assert repr(manager.checkpoint.restore(None)) == "<milepost.InitializationOnlyStatus: nothing was restored>"
+
+
+def test_looking_at_a_status_does_not_count_as_asking(run):
+    """The warning of live values that were not saved comes all the same."""
+    manager, _ = run
+    live = Checkpoint(step=Variable(0), other=Variable(0.0))
+    statuses = [live.restore(manager.latest_checkpoint)]
+    assert "report()" in repr(statuses[0])
+    with pytest.warns(milepost.UnrestoredWarning, match="other"):
+        statuses.clear()
+
+
+def test_a_reader_of_a_damaged_index_has_a_repr(run):
+    manager, _ = run
+    reader = milepost.load_checkpoint(manager.latest_checkpoint)
+    reader._bundle.close()
+    assert repr(reader).startswith("<milepost.CheckpointReader '")
+
+
+def test_options_show_what_is_not_the_default():
+    assert repr(CheckpointOptions()) == "CheckpointOptions()"
+    assert (
+        repr(CheckpointOptions(enable_async=True, strict=True)) == "CheckpointOptions(enable_async=True, strict=True)"
+    )
+
+
+def test_large_variables_are_shown_in_part():
+    assert len(repr(Variable(np.zeros((300, 300))))) < 600
+    assert len(repr(Variable(np.zeros((3, 3, 3, 3, 3, 3, 3))))) < 1000
+    assert len(repr(Variable(b"x" * 100_000))) < 1000
+
+
+@pytest.mark.parametrize("kind", HALF_BUILT, ids=lambda kind: kind.__name__)
+def test_what_was_never_initialized_has_a_repr(kind):
+    assert kind.__name__ in repr(kind.__new__(kind))
+
+
+def test_names_cannot_send_commands_to_a_terminal(tmp_path):
+    evil = "a\x1b[2J\n\u202eb"
+    checkpoint = Checkpoint(**{evil: Variable(0)})
+    manager = CheckpointManager(checkpoint, tmp_path, 1, checkpoint_name=evil)
+    path = manager.save()
+    status = checkpoint.restore(path)
+    kind = type(evil, (Module,), {})()
+    shown = [checkpoint, manager, status, status.report(), milepost.load_checkpoint(path), Variable(0, name=evil), kind]
+    for each in [*map(repr, shown), repr(milepost.CheckpointView(path))]:
+        assert each.isprintable(), each
+
+
+def shown(path):
+    """A path as reprs have it: those of tests may be longer than they show."""
+    text = str(path)
+    return text if len(text) <= 60 else f"{text[:28]}...{text[-29:]}"

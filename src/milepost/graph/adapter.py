@@ -92,7 +92,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
     Example:
         >>> import milepost, numpy as np
-        >>> from milepost.adapters import Adapter, DType, Value, register
+        >>> from milepost.adapters import Adapter, DType, Value, register, unregister
         >>> class Dial:
         ...     angle = 0.0
         >>> class DialAdapter(Adapter):
@@ -104,7 +104,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
         ...     def assign(self, dial, arrays):
         ...         dial.angle = arrays["angle"].item()
         ...         return dial
-        >>> register(DialAdapter())
+        >>> adapter = DialAdapter()
+        >>> register(adapter)
         >>> dial = Dial()
         >>> dial.angle = 0.5
         >>> path = milepost.Checkpoint(dial=dial).write("dials/ckpt")
@@ -112,6 +113,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
         >>> status = milepost.Checkpoint(dial=dial).read(path).assert_consumed()
         >>> dial.angle
         0.5
+        >>> unregister(adapter)                             # so that other examples do without it
     """
 
 
@@ -127,22 +129,26 @@ _MISSING: Final = object()
 def register(adapter: Adapter, *, last: bool = False) -> None:
     """Adds an adapter. One added later is asked first, so that it may refine an earlier one.
 
-    It holds for objects that were met before, too: adapters are asked for each save and restore. What lists and dicts a
-    `Checkpoint` or `Module` has wrapped, they have wrapped when they were assigned, so register before that.
+    It holds for objects that were met before, too, since adapters are asked in each save and restore. Values that were deferred
+    for such objects arrive when the status is asked for a report or an assertion. Only what is done when an object is assigned
+    to an attribute of a `Checkpoint` or `Module` is not done again: `Adapter.on_attached`, and leaving lists and dicts
+    of values that never change (`Adapter.functional`) as they are.
 
     Args:
         adapter: The adapter.
         last: Whether it is asked after all others instead, as one of objects that nobody else knows.
 
     Example:
-        >>> from milepost.adapters import Adapter, register
+        >>> from milepost.adapters import Adapter, register, unregister
         >>> class Gauge: ...
         >>> class GaugeAdapter(Adapter):
         ...     def handles(self, kind):
         ...         return issubclass(kind, Gauge)
-        >>> register(GaugeAdapter())
-        >>> type(adapter_of(Gauge())).__name__
-        'GaugeAdapter'
+        >>> adapter = GaugeAdapter()
+        >>> register(adapter)
+        >>> adapter_of(Gauge()) is adapter
+        True
+        >>> unregister(adapter)
     """
     _adapters.insert(len(_adapters) if last else 0, adapter)
     _forget_answers()
@@ -187,7 +193,19 @@ def adapter_of_type(kind: type) -> Adapter | None:
 
 
 def adapter_of(obj: object) -> Adapter | None:
-    """The adapter for an object, or None if it is not trackable."""
+    """The adapter for an object, or None if milepost does not save such objects.
+
+    Args:
+        obj: Any object.
+
+    Raises:
+        AdapterError: The adapter of an imported framework cannot be imported.
+
+    Example:
+        >>> import numpy as np
+        >>> type(adapter_of(np.zeros(3))).__name__
+        'ArrayAdapter'
+    """
     adapter = adapter_of_type(type(obj))
     if adapter is not None and adapter.asks_each and not adapter.tracks(obj):
         return None

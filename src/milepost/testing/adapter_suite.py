@@ -218,6 +218,22 @@ class AdapterSuite:
         assert _refuses_to(status.assert_consumed)
         status.expect_partial()
 
+    def test_each_object_can_be_restored_alone(self, specimen: Specimen) -> None:
+        """A restore of one object leaves the others alone; slot variables need the optimizer and the variable."""
+        storage, saved = MemoryStorage(), specimen.values(specimen.make(1))
+        _save(storage, specimen.make(1))
+        restored: set[str] = set()
+        for name in specimen.make(2):
+            live = dict(specimen.make(2))
+            before = specimen.values(live)
+            held, status = _restore(storage, {name: live[name]})
+            status.expect_partial()
+            now = specimen.values({**live, **held})
+            changed = set(differences(now, before))
+            assert differences({each: now[each] for each in changed}, {each: saved[each] for each in changed}) == []
+            restored |= changed
+        assert restored >= saved.keys() - set(specimen.slots)
+
     # Restores that fail.
 
     def test_a_value_that_does_not_fit_changes_nothing(self, specimen: Specimen) -> None:

@@ -11,7 +11,10 @@ BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 MEETING_FILES = tests/portability tests/storage tests/engine tests/manager tests/bundle tests/table tests/coding tests/tensor \
 	tests/checkpoint tests/testing
 # Fast, and each layer has some: what is tested while code is edited.
-QUICK = QUICKLIST
+QUICK = tests/bundle tests/checkpoint tests/coding tests/engine tests/graph tests/manager tests/storage tests/table tests/tensor
+# Files that kill processes, cut the power, fork, or build large graphs.
+SLOW = after_commit all_or_nothing background collector containers crashes commit_crashes damage deferred_graphs deliver fetch \
+	hostile_graphs hostile_states large_states leftovers linear local readers_beside_writers release slices threads unasked wheels
 
 MEETING_TENSORFLOW = tests/adapters tests/bundle/test_tensorflow.py tests/callbacks tests/examples tests/interop \
 	tests/manager/test_with_tensorflow.py tests/table/test_tensorflow.py
@@ -31,7 +34,8 @@ demo: .venv-demo/.made  ## train, get killed, resume, compare: needs nothing but
 quick: .venv-lint/.made .venv-core/.made  ## style and the fast tests without frameworks, in under a minute: for the loop of edit and test
 	.venv-lint/$(BIN)/ruff check
 	.venv-lint/$(BIN)/ruff format --check
-	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(or $(ARGS),$(QUICK))
+	MILEPOST_TESTS=quick .venv-core/$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
+		$(or $(ARGS),$(QUICK) $(SLOW:%=--ignore-glob='*/test_%.py'))
 
 # TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.
 test: test-frameworks test-torch test-jax test-tf215-if-possible  ## every test, against real frameworks, together and by themselves

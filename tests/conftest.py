@@ -18,6 +18,7 @@ hypothesis.settings.register_profile(
     "milepost",
     deadline=None,
     derandomize="CI" in os.environ,
+    max_examples=10 if os.environ.get("MILEPOST_TESTS") == "quick" else 100,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )

@@ -349,10 +349,16 @@ class TestBigEndian:
         "long": np.arange(500_000.0).reshape(500, -1),
     }
 
+    @pytest.fixture(scope="class")
+    def prefix(self, tmp_path_factory):
+        """Written once: it takes longer than all that reads it."""
+        path = tmp_path_factory.mktemp("big_endian") / "x"
+        big_endian(LocalStorage(), str(path), self.TENSORS)
+        return path
+
     @pytest.fixture
-    def reader(self, tmp_path):
-        big_endian(LocalStorage(), f"{tmp_path}/x", self.TENSORS)
-        return open_bundle(LocalStorage(), tmp_path / "x")
+    def reader(self, prefix):
+        return open_bundle(LocalStorage(), prefix)
 
     @pytest.mark.parametrize("key", TENSORS)
     def test_every_type(self, reader, key):

@@ -31,9 +31,10 @@ def train(directory: str) -> None:
     while int(checkpoint.step) < STEPS:
         loss = guide_numpy.train_step(checkpoint.net, next(checkpoint.iterator), checkpoint.optimizer)
         checkpoint.step.assign_add(1)
+        # Before the save: whoever kills this process must not have a step saved that was never reported.
+        print(f"{int(checkpoint.step)} {loss.hex()}", flush=True)
         if int(checkpoint.step) % 10 == 0:
             manager.save()
-        print(f"{int(checkpoint.step)} {loss.hex()}", flush=True)
 
 
 def run_training(directory: str | os.PathLike[str], kill_at: int | None = None) -> tuple[int, dict[int, str]]:

@@ -11,7 +11,7 @@ from milepost.callbacks.compiled import compiled
 from milepost.callbacks.feed import Feed
 from milepost.callbacks.resumable import Trainer
 from milepost.callbacks.running import FirstEpoch, RunningFit
-from milepost.callbacks.tensorflow_data import dataset_of, trace
+from milepost.callbacks.tensorflow_data import dataset_of, is_of_arrays, trace
 from milepost.errors import warn
 
 
@@ -76,6 +76,12 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
 
         def _begin(self) -> None:
             _warn_of_stateful_random_numbers(self.model)
+            given = self._running.arguments
+            if self._data is None and given.get("shuffle") and is_of_arrays(given.get("x")):
+                warn(
+                    "fit() shuffles these arrays in an order that no checkpoint can continue, so a resumed run reads them in "
+                    "another order: pass callback.resumable(x, y) to fit(), or shuffle=False"
+                )
             super()._begin()
 
         def _place_of_trainer(self) -> dict[str, Any] | None:

@@ -266,6 +266,12 @@ def weighted_dataset(dataset: Any, class_weight: Mapping[int, float], floatx: st
     return dataset.map(weigh)
 
 
+def is_of_arrays(data: Any) -> bool:
+    """Whether this is an array or tensor, or a structure of them, and no dataset."""
+    leaves = [] if isinstance(data, tf.data.Dataset) else tf.nest.flatten(data)
+    return bool(leaves) and all(hasattr(leaf, "shape") for leaf in leaves)
+
+
 def trace(function: Any, dataset: Any) -> bool:
     """Traces a train function without running it, which makes all variables that a step needs.
 

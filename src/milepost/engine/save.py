@@ -25,7 +25,7 @@ from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.places import is_type_name
-from milepost.graph.plain.types import type_names
+from milepost.graph.plain.type_names import type_names
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use

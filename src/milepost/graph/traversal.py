@@ -164,7 +164,6 @@ def walk(
             if adapter.searched:
                 graph.omissions += uncalled(obj, path)
                 graph.omissions += plain_beside_arrays(obj, path)
-                graph.omissions += plain_beside_arrays(obj, path)
             if not adapter.leaf and (unfinished := adapter.unfinished(obj)) is not None:
                 kind = type(obj).__name__
                 graph.omissions.append(Omitted(path, kind, unfinished.reason, unfinished.remedy, unfinished.doubtful))

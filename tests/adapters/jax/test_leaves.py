@@ -33,7 +33,7 @@ def test_text_in_a_tree_of_a_checkpoint_comes_back(tmp_path):
 
 def test_bytes_that_are_no_text_are_refused_where_text_is_held(tmp_path):
     path = milepost.jax.save(tmp_path / "ckpt", {"text": b"\xff", "array": jnp.ones(1)})
-    with pytest.raises(milepost.MismatchError, match="no text"):
+    with pytest.raises(milepost.MismatchError, match="not UTF-8 text"):
         milepost.jax.restore(path, {"text": "", "array": jnp.zeros(1)})
 
 

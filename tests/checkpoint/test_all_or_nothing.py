@@ -15,9 +15,10 @@ from milepost import (
     UntrackableError,
     Variable,
 )
+from milepost.deferred import pending
 from milepost.engine import undo
 from milepost.engine.identity import last_restore
-from milepost.graph import adapter, waiting
+from milepost.graph import adapter
 from milepost.storage import LocalStorage
 from tests.bundle import bundles
 from tests.objects import module
@@ -114,7 +115,7 @@ def test_what_runs_after_delivery_is_undone_and_comes_out_as_ours(prefix, where,
         other.h.missing = Variable(1.0)
         other.write(prefix)
     gc.collect()
-    before = len(waiting._entries)
+    before = len(pending._entries)
     setattr(Fails, where, kind("no such thing"))
     with pytest.raises(RefusedError, match=r"no such thing.*nothing was changed") as caught:
         live.read(prefix)
@@ -125,7 +126,7 @@ def test_what_runs_after_delivery_is_undone_and_comes_out_as_ours(prefix, where,
     assert last_restore(live.h.a) == 0
     del caught
     gc.collect()
-    assert len(waiting._entries) == before
+    assert len(pending._entries) == before
     setattr(Fails, where, None)
     live.read(prefix).expect_partial()
     assert values(live) == ({1.0}, "new")
@@ -236,14 +237,14 @@ def test_a_name_based_restore_that_fails_after_delivery_is_undone(prefix, kind):
     live = Checkpoint(w=Variable(np.float32(0), name="w"), h=Holder())
     live.h.x = Variable(np.float32(0), name="x")
     gc.collect()
-    before = len(waiting._entries)
+    before = len(pending._entries)
     Fails.watch = kind("no such thing")
     with pytest.raises((RefusedError, KeyboardInterrupt)) as caught:
         live.read(prefix)
     assert caught.type is KeyboardInterrupt or "nothing was changed" in str(caught.value)
     assert [float(live.w), float(live.h.x)] == [0, 0]
     assert last_restore(live.w) == 0
-    assert len(waiting._entries) == before
+    assert len(pending._entries) == before
     live.late = Variable(np.float32(0), name="y")
     assert float(live.late) == 0
     Fails.watch = None

@@ -15,7 +15,7 @@ from milepost import (
     UntrackableError,
     Variable,
 )
-from milepost.deferred import pending
+from milepost.deferred import table
 from milepost.engine import undo
 from milepost.engine.identity import last_restore
 from milepost.graph import adapter
@@ -115,7 +115,7 @@ def test_what_runs_after_delivery_is_undone_and_comes_out_as_ours(prefix, where,
         other.h.missing = Variable(1.0)
         other.write(prefix)
     gc.collect()
-    before = len(pending._entries)
+    before = len(table._entries)
     setattr(Fails, where, kind("no such thing"))
     with pytest.raises(RefusedError, match=r"no such thing.*nothing was changed") as caught:
         live.read(prefix)
@@ -126,7 +126,7 @@ def test_what_runs_after_delivery_is_undone_and_comes_out_as_ours(prefix, where,
     assert last_restore(live.h.a) == 0
     del caught
     gc.collect()
-    assert len(pending._entries) == before
+    assert len(table._entries) == before
     setattr(Fails, where, None)
     live.read(prefix).expect_partial()
     assert values(live) == ({1.0}, "new")
@@ -237,14 +237,14 @@ def test_a_name_based_restore_that_fails_after_delivery_is_undone(prefix, kind):
     live = Checkpoint(w=Variable(np.float32(0), name="w"), h=Holder())
     live.h.x = Variable(np.float32(0), name="x")
     gc.collect()
-    before = len(pending._entries)
+    before = len(table._entries)
     Fails.watch = kind("no such thing")
     with pytest.raises((RefusedError, KeyboardInterrupt)) as caught:
         live.read(prefix)
     assert caught.type is KeyboardInterrupt or "nothing was changed" in str(caught.value)
     assert [float(live.w), float(live.h.x)] == [0, 0]
     assert last_restore(live.w) == 0
-    assert len(pending._entries) == before
+    assert len(table._entries) == before
     live.late = Variable(np.float32(0), name="y")
     assert float(live.late) == 0
     Fails.watch = None

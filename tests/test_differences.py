@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 
 import numpy as np
 import pytest
@@ -14,16 +13,16 @@ from tests.objects import module
 
 
 def test_every_line_of_the_table_has_a_test():
-    """Counts the lines, so that one cannot be added without the other."""
+    """The docstring of each test is what its line of the table says of TensorFlow."""
     text = (pathlib.Path(__file__).parent.parent / "docs" / "design.md").read_text()
     table = text.split("| TensorFlow | milepost |")[1].split("\n\n")[0]
-    lines = [line for line in table.splitlines() if line.startswith("| ")]
-    here = pathlib.Path(__file__).read_text()
-    tests = [name for name in re.findall(r"^def (test_\w+)", here, re.MULTILINE) if "every_line" not in name]
-    assert len(tests) == len(lines)
+    lines = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
+    tests = [value for name, value in globals().items() if name.startswith("test_") and "every_line" not in name]
+    assert [" ".join(test.__doc__.split()) for test in tests] == lines
 
 
 def test_commit_is_durable_and_atomic():
+    """no fsync; `.index` written in place"""
     storage = FaultyStorage()
     options = milepost.CheckpointOptions(storage=storage)
     Checkpoint(v=Variable(1.0)).write("run/ckpt", options)
@@ -34,6 +33,7 @@ def test_commit_is_durable_and_atomic():
 
 
 def test_a_failing_restore_changes_nothing(tmp_path):
+    """a failing restore leaves earlier keys changed"""
     path = Checkpoint(a=Variable(1.0), b=Variable([1.0, 2.0])).write(tmp_path / "ckpt")
     live = Checkpoint(a=Variable(0.0), b=Variable([0.0]))
     with pytest.raises(ValueError, match="wrong shape"):
@@ -42,6 +42,7 @@ def test_a_failing_restore_changes_nothing(tmp_path):
 
 
 def test_errors_of_deferred_restores_in_lists_are_raised(tmp_path):
+    """errors inside deferred restores are swallowed in list wrappers"""
     path = Checkpoint(l=[Variable([1.0])]).write(tmp_path / "ckpt")
     live = Checkpoint(l=[])
     live.read(path).expect_partial()
@@ -51,6 +52,7 @@ def test_errors_of_deferred_restores_in_lists_are_raised(tmp_path):
 
 
 def test_a_saved_container_that_meets_a_live_variable_is_reported(tmp_path):
+    """a checkpoint's container meets a live variable: all assertions pass"""
     path = Checkpoint(x=module(v=Variable(1.0))).write(tmp_path / "ckpt")
     status = Checkpoint(x=Variable(0.0)).read(path).expect_partial()
     with pytest.raises(AssertionError, match="missing: x"):
@@ -58,6 +60,7 @@ def test_a_saved_container_that_meets_a_live_variable_is_reported(tmp_path):
 
 
 def test_the_graph_is_what_the_object_holds_now(tmp_path):
+    """`m.c = 7` over a variable still saves the variable"""
     made = module(c=Variable(1.0))
     made.c = 7
     with pytest.warns(UntrackedWarning, match="m/c: not saved: it was tracked, and is a number now"):
@@ -66,6 +69,7 @@ def test_the_graph_is_what_the_object_holds_now(tmp_path):
 
 
 def test_a_save_carries_over_what_still_waits(tmp_path):
+    """a save loses deferred values"""
     path = Checkpoint(m=module(v=Variable(1.0))).write(tmp_path / "old")
     live = Checkpoint(m=Module())
     live.read(path)
@@ -75,6 +79,7 @@ def test_a_save_carries_over_what_still_waits(tmp_path):
 
 
 def test_lists_and_dicts_may_be_changed_in_any_way(tmp_path):
+    """mutating lists and dicts makes saving impossible"""
     made = module(l=[Variable(float(n)) for n in range(5)], d={"a": Variable(1.0), "b": Variable(2.0)})
     made.l[0] = Variable(9.0)
     made.l.insert(1, Variable(8.0))
@@ -90,6 +95,7 @@ def test_lists_and_dicts_may_be_changed_in_any_way(tmp_path):
 
 
 def test_containers_that_cannot_be_tracked_are_warned_of(tmp_path):
+    """unsupported containers that hold trackable objects are silently not saved"""
     made = module(s={np.float32(1)})
     with pytest.warns(UntrackedWarning, match="m/s"):
         Checkpoint(m=made).write(tmp_path / "ckpt")
@@ -98,6 +104,7 @@ def test_containers_that_cannot_be_tracked_are_warned_of(tmp_path):
 
 
 def test_changing_the_assigned_list_behind_its_wrapper_is_warned_of(tmp_path):
+    """changing the list that was assigned, rather than the attribute, makes saving impossible"""
     layers = []
     made = module(layers=layers)
     layers.append(Variable(1.0))
@@ -106,6 +113,7 @@ def test_changing_the_assigned_list_behind_its_wrapper_is_warned_of(tmp_path):
 
 
 def test_latest_checkpoint_verifies_and_falls_back(tmp_path):
+    """`latest_checkpoint` trusts one path"""
     checkpoint = Checkpoint(v=Variable(np.arange(100.0)))
     manager = CheckpointManager(checkpoint, tmp_path, max_to_keep=3)
     first, second = manager.save(), manager.save()
@@ -118,6 +126,7 @@ def test_latest_checkpoint_verifies_and_falls_back(tmp_path):
 
 
 def test_a_process_that_did_not_restore_does_not_overwrite(tmp_path):
+    """a fresh process that did not restore overwrites `ckpt-1`, or adds to an older run's series"""
     Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
     fresh = Checkpoint(v=Variable(2.0))
     with pytest.raises(FileExistsError, match="restore the latest checkpoint first"):
@@ -128,6 +137,7 @@ def test_a_process_that_did_not_restore_does_not_overwrite(tmp_path):
 
 
 def test_an_index_file_is_understood_as_its_prefix(tmp_path):
+    """`.index` given as a prefix opens as an empty checkpoint"""
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt")
     live = Checkpoint(v=Variable(0.0))
     live.read(path + ".index").assert_consumed()
@@ -135,6 +145,7 @@ def test_an_index_file_is_understood_as_its_prefix(tmp_path):
 
 
 def test_names_are_plain_names(tmp_path):
+    """prefixes with `[` cannot be found again"""
     path = Checkpoint(v=Variable(1.0)).save(tmp_path / "a[1]*?" / "ckpt[2]")
     assert milepost.latest_checkpoint(tmp_path / "a[1]*?") == path
     assert milepost.checkpoint_exists(path)
@@ -142,6 +153,7 @@ def test_names_are_plain_names(tmp_path):
 
 
 def test_a_state_file_that_cannot_be_understood_is_an_error(tmp_path):
+    """a `checkpoint` file that cannot be understood counts as none"""
     Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
     (tmp_path / "checkpoint").write_text("junk {")
     with pytest.raises(ValueError, match="checkpoint") as caught:
@@ -150,6 +162,7 @@ def test_a_state_file_that_cannot_be_understood_is_an_error(tmp_path):
 
 
 def test_a_failed_save_uses_no_number(tmp_path):
+    """a failed save has used up its number"""
     (tmp_path / "file").touch()
     checkpoint = Checkpoint(v=Variable(1.0))
     with pytest.raises(OSError, match="directory"):
@@ -158,6 +171,7 @@ def test_a_failed_save_uses_no_number(tmp_path):
 
 
 def test_a_manager_that_finds_none_of_its_checkpoints_does_not_start_anew(tmp_path):
+    """`restore_or_initialize` starts anew if no checkpoint that the state file names is there"""
     manager = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, max_to_keep=1)
     pathlib.Path(manager.save() + ".index").unlink()
     manager = CheckpointManager(Checkpoint(v=Variable(0.0)), tmp_path, max_to_keep=1)
@@ -166,6 +180,7 @@ def test_a_manager_that_finds_none_of_its_checkpoints_does_not_start_anew(tmp_pa
 
 
 def test_checkpoints_without_timestamps_are_managed(tmp_path):
+    """checkpoints named by a state file without timestamps are never swept"""
     checkpoint = Checkpoint(v=Variable(1.0))
     checkpoint.save(tmp_path / "ckpt")
     manager = CheckpointManager(checkpoint, tmp_path, max_to_keep=1)
@@ -174,6 +189,8 @@ def test_checkpoints_without_timestamps_are_managed(tmp_path):
 
 
 def test_names_of_values_may_contain_dots_and_slashes(tmp_path):
+    """values of custom objects with `.` or `/` in their names cannot be restored"""
+
     class State(milepost.TensorState):
         tensors = None
 
@@ -189,6 +206,7 @@ def test_names_of_values_may_contain_dots_and_slashes(tmp_path):
 
 
 def test_a_checksum_error_names_key_file_and_offset(tmp_path):
+    """a checksum error names a shard"""
     path = Checkpoint(v=Variable(np.arange(100.0))).write(tmp_path / "ckpt")
     data = pathlib.Path(path + ".data-00000-of-00001")
     damaged = bytearray(data.read_bytes())
@@ -207,15 +225,18 @@ def test_a_checksum_error_names_key_file_and_offset(tmp_path):
 
 
 def test_a_falsy_root_is_a_root(tmp_path):
+    """`Checkpoint(Variable(0.0))` ignores its root, which is falsy"""
     path = Checkpoint(Variable(0.0)).write(tmp_path / "ckpt")
     assert milepost.list_variables(path)[0][0] == "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def test_variables_have_no_name_unless_they_are_given_one():
+    """the default name of a variable is `Variable`"""
     assert Variable(1.0).name is None
 
 
 def test_arrays_and_numpy_scalars_are_values(tmp_path):
+    """arrays and NumPy scalars in attributes are silently not saved"""
     made = module(a=np.ones(3), s=np.float32(2))
     live = module(a=np.zeros(3), s=np.float32(0))
     Checkpoint(m=live).read(Checkpoint(m=made).write(tmp_path / "ckpt")).assert_consumed()
@@ -224,6 +245,8 @@ def test_arrays_and_numpy_scalars_are_values(tmp_path):
 
 
 def test_numbers_text_and_none_in_a_checkpoint_are_values(tmp_path):
+    """numbers, text and None in a `Checkpoint`, or in lists, dicts and tuples in it, are refused or silently
+    not saved"""
     path = Checkpoint(epoch=3, meta={"name": "run", "best": None}).write(tmp_path / "ckpt")
     live = Checkpoint(epoch=0, meta={})
     live.read(path).assert_consumed()
@@ -231,25 +254,30 @@ def test_numbers_text_and_none_in_a_checkpoint_are_values(tmp_path):
 
 
 def test_a_directory_to_write_to_is_made(tmp_path):
+    """a `write` to a directory that does not exist fails"""
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "not" / "there" / "ckpt")
     assert milepost.checkpoint_exists(path)
 
 
 def test_the_save_counter_is_a_variable_of_milepost():
+    """`save_counter` is a `tf.Variable`"""
     assert type(Checkpoint().save_counter) is Variable
 
 
 def test_a_child_cannot_hide_a_method():
+    """a child called `save` hides the method"""
     with pytest.raises(milepost.UntrackableError, match="save_="):
         Checkpoint(save=Variable(1.0))
 
 
 def test_functions_of_tensors_do_not_shard():
+    """any function of tensors may cut a save into files"""
     with pytest.raises(milepost.UnsupportedError, match="MaxShardSizePolicy"):
         milepost.CheckpointOptions(experimental_sharding_callback=lambda tensors: [tensors])
 
 
 def test_a_waiting_value_arrives_after_its_checkpoint_was_deleted(tmp_path):
+    """a deferred value is lost when its checkpoint is deleted"""
     path = Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
     live = Checkpoint()
     live.restore(path)

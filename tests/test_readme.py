@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 RESULTS = (ROOT / "docs" / "benchmarks.md").read_text()
@@ -50,5 +52,8 @@ def test_engine_overhead_is_the_benchmarks():
 
 
 def test_the_page_of_results_is_what_the_benchmarks_wrote():
-    for file in sorted((ROOT / "benchmarks" / "results").glob("*.md")):
+    written = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+    if not written:
+        pytest.skip("a source distribution has the page of results, and not the files that it is made of")
+    for file in written:
         assert file.read_text().strip() in RESULTS

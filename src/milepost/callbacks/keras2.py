@@ -111,6 +111,11 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
         # counts it in the optimizer's iterations, once in each process.
 
         def _after_step(self) -> None:
+            if self._is_first_step:
+                # Metrics are made in this step, and have counted it: what was saved of them, between epochs, was zero.
+                held: Any = self._checkpoint
+                with self._metrics_kept():
+                    held.metrics.extend(self.model.metrics[len(held.metrics) :])
             if self.params.get("steps") is None:
                 self._iterations = int(self.model.optimizer.iterations)
 

@@ -120,7 +120,7 @@ class SavedRun(Generation):
         self._states.now = self._others.state()
         for name, value in {"callbacks": self._states, **self._other_objects()}.items():
             setattr(checkpoint, name, value)
-        with nullcontext() if finished is None else self._metrics_at_zero():
+        with nullcontext() if finished is None else self._metrics_kept(at_zero=True):
             managers = [self._best_manager, manager] if best and self._best_manager is not None else [manager]
             if not manager.checkpoints:
                 # A run that is killed between its first two saves is resumed, and so may save the best one again.
@@ -132,15 +132,18 @@ class SavedRun(Generation):
             checkpoint.sync()
 
     @contextmanager
-    def _metrics_at_zero(self) -> Iterator[None]:
-        """Resets metrics during a save between epochs, so that they are saved as the next epoch starts with them.
+    def _metrics_kept(self, *, at_zero: bool = False) -> Iterator[None]:
+        """Gives metrics back the values that they have now.
 
-        If metrics are made only in the first step, their restored values come too late to be reset.
+        Args:
+            at_zero: Whether to reset them before. Between epochs they are saved as the next epoch starts with them: if metrics are
+                made only in the first step, their restored values come too late to be reset.
         """
         variables = [variable for metric in self._metrics() for variable in metric.variables]
         values = [_value(variable) for variable in variables]
         try:
-            self.model.reset_metrics()
+            if at_zero:
+                self.model.reset_metrics()
             yield
         finally:
             for variable, value in zip(variables, values, strict=True):
@@ -180,6 +183,8 @@ class SavedRun(Generation):
         self._history_due = facts["history"]
         self._has_ended = facts.get("ended", False) and not self._continue_ended
         epochs = (self.params or {}).get("epochs", _FAR)
+        if self._has_ended or epoch >= epochs:
+            status.expect_partial()  # no step makes what the optimizer and metrics lack
         if self._has_ended and epoch < epochs:
             warn(
                 f"another callback ended this run after epoch {epoch} of {epochs}, so fit() trains nothing and returns its "

@@ -413,7 +413,7 @@ class TestRefused:
 
     def test_is_other_data_of_the_same_length(self):
         place = self.place(lambda: (X, X, None))
-        with pytest.raises(milepost.MismatchError, match="other values"):
+        with pytest.raises(milepost.MismatchError, match="different values"):
             Run(lambda: (X + 1, X, None)).feed.check(place)
 
     def test_is_another_batch_size_of_as_many_batches(self):

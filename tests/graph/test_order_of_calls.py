@@ -9,7 +9,9 @@ import pytest
 
 import milepost
 from milepost.adapters import Adapter
+from milepost.deferred import table
 from milepost.errors import RefusedError
+from milepost.graph.by_identity import ByIdentity
 from milepost.storage import MemoryStorage
 from milepost.testing.disturbances import Fuse
 from tests.testing import extending as TINY  # noqa: N812 - a module of classes that are written on a page
@@ -118,6 +120,12 @@ def objects(*, built, stepped):
     if stepped:
         optimizer.step({layer.bias: 1.0, **({layer.kernel: 1.0} if built else {})})
     return {"layer": layer, "optimizer": optimizer}
+
+
+@pytest.fixture(autouse=True)
+def nothing_deferred(monkeypatch):
+    """Values that other tests have left deferred would be looked for, too."""
+    monkeypatch.setattr(table, "_entries", ByIdentity())
 
 
 @pytest.fixture

@@ -122,6 +122,7 @@ class Feed:
         self._ended = False
         self._places: dict[int, dict[str, Any]] = {}
         self._pending: dict[str, Any] | None = None
+        self._has_caught_up = self._is_left = False
         self._ahead: tuple[Any, dict[str, Any]] | None = None
         self._token = object()
 
@@ -134,6 +135,7 @@ class Feed:
         self._steps = steps
 
     def begin_epoch(self) -> None:
+        self._is_left = self._is_left or self._is_unread()
         self._in_epoch = self._handed - self._trained + self._skipped
 
     def rewind(self) -> None:
@@ -154,6 +156,7 @@ class Feed:
         if place["pass"] < 0:
             return
         self._pending = place
+        self._is_left = place.get("left", False)
         self._attach = attach
         if place["ended"]:  # now, so that what the program does at the beginning of the next epoch comes after it
             self.source.load(place["source"], place["pass"], place["index"], True, attach)
@@ -179,6 +182,7 @@ class Feed:
 
     def caught_up(self) -> None:
         self._skipped = 0
+        self._has_caught_up = True
 
     def trained(self, batches: int) -> int:
         batches = min(batches, self._handed - self._trained)
@@ -189,7 +193,7 @@ class Feed:
 
     def place(self) -> dict[str, Any]:
         if self._pending is not None:
-            return self._pending
+            return {**self._pending, "left": True} if self._is_unread() else self._pending
         if self._trained == self._handed:
             return self._here_or_at_the_end()
         if self.source.tracked() is not None:
@@ -227,8 +231,16 @@ class Feed:
         self._ended = False
         self._places = {}
         self._pending = None
+        self._has_caught_up = self._is_left = False
         self._ahead = None
         self._token = object()
+
+    def _is_unread(self) -> bool:
+        """Whether a resumed epoch has ended without a further batch of its pass, so that the next epoch starts the next pass.
+
+        Keras 2 knows from earlier epochs how long one is, and reads nothing if all its batches were trained before the save.
+        """
+        return self._has_caught_up and self._pending is not None and not self._goes_on
 
     @property
     def _goes_on(self) -> bool:
@@ -244,8 +256,10 @@ class Feed:
                 self.source.load(place["source"], self._number, self._index, False, self._attach)
                 if "random" in place:
                     set_random_state(place["random"])
-                return True
-            if self._in_epoch and not self._may_go_on():
+                left, self._is_left = self._is_left, False
+                if not left:
+                    return True
+            elif self._in_epoch and not self._may_go_on():
                 return False
         elif self._goes_on and self._number >= 0 and not self._is_over():
             return True

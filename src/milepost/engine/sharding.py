@@ -126,7 +126,7 @@ def sharding_policy(callback: Any) -> ShardingPolicy | None:
             ShardByTaskPolicy() if kind.__name__ == _OF_TENSORFLOW[0] else MaxShardSizePolicy(callback.max_shard_size)
         )
     raise UnsupportedError(
-        "this object is no sharding policy",
+        "this object is not a sharding policy for data files",
         key="experimental_sharding_callback",
         expected="milepost.MaxShardSizePolicy(bytes), milepost.ShardByTaskPolicy(), or an object with their method assign()",
         found=f"the class {callback.__name__}" if isinstance(callback, type) else f"a {kind.__name__}",

@@ -49,7 +49,7 @@ def as_array(value: Any, dtype: Any = None) -> Array:
     found = DType.of(array.dtype)
     if wanted is not None and wanted.is_bytes and not found.is_bytes and array.size:
         raise MismatchError(
-            "a number cannot be stored in a variable of text",
+            "a number cannot be stored in a variable of dtype string",
             expected="text or bytes",
             found=repr(value)[:80],
             remedy="assign str(value), or make the variable with a number",

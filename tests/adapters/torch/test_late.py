@@ -228,7 +228,7 @@ def test_a_save_refuses_modules_that_came_without_a_sign_until_the_status_is_ask
     checkpoint = milepost.Checkpoint(net=net)
     status = checkpoint.read(path)
     net._modules["0"] = nn.Linear(3, 2)
-    with pytest.raises(milepost.UntrackableError, match=r"came after the restore.*: net/0;"):
+    with pytest.raises(milepost.UntrackableError, match=r"made after the restore.*: net/0;"):
         checkpoint.write(tmp_path / "again")
     status.report()
     checkpoint.write(tmp_path / "again")

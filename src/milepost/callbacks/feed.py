@@ -70,8 +70,11 @@ class Data(Protocol):
         """
         ...
 
-    def place(self) -> dict[str, Any]:
+    def place(self, *, between_epochs: bool = False) -> dict[str, Any]:
         """The position after the last trained batch, as plain data.
+
+        Args:
+            between_epochs: Whether the epoch is over.
 
         Raises:
             UnsupportedError: It is not known.
@@ -191,9 +194,15 @@ class Feed:
             del self._places[count]
         return batches
 
-    def place(self) -> dict[str, Any]:
+    def place(self, *, between_epochs: bool = False) -> dict[str, Any]:
+        place = self._place()
+        # Keras 2 knows from earlier epochs how long one is, and does not read on to see that the pass is over.
+        is_left = between_epochs and not self._goes_on and place["pass"] >= 0 and not place["ended"]
+        return {**place, "left": True} if is_left else place
+
+    def _place(self) -> dict[str, Any]:
         if self._pending is not None:
-            return {**self._pending, "left": True} if self._is_unread() else self._pending
+            return self._pending
         if self._trained == self._handed:
             return self._here_or_at_the_end()
         if self.source.tracked() is not None:
@@ -236,10 +245,7 @@ class Feed:
         self._token = object()
 
     def _is_unread(self) -> bool:
-        """Whether a resumed epoch has ended without a further batch of its pass, so that the next epoch starts the next pass.
-
-        Keras 2 knows from earlier epochs how long one is, and reads nothing if all its batches were trained before the save.
-        """
+        """Whether a resumed epoch has ended without a further batch of its pass, so that the next epoch starts the next pass."""
         return self._has_caught_up and self._pending is not None and not self._goes_on
 
     @property

@@ -113,7 +113,7 @@ class SavedRun(Generation):
         if self._data is not None:
             if finished is None and not self._data.is_read:
                 self._require_data("save in the middle of an epoch", "fit() does not read what resumable() returned")
-            self._facts.now["place"] = self._data.place()
+            self._facts.now["place"] = self._data.place(between_epochs=finished is not None)
             tracked = self._data.tracked()
             if tracked is not None:
                 checkpoint.data = tracked

@@ -115,7 +115,7 @@ class DatasetFeed:
         self._count += batches
         return batches
 
-    def place(self) -> dict[str, Any]:
+    def place(self, *, between_epochs: bool = False) -> dict[str, Any]:
         # Without a number of steps, trainers take a new iterator for each epoch.
         ended = self._steps is None if self._cardinality < 0 else self._count >= self._cardinality
         return {

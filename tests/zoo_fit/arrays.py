@@ -164,7 +164,7 @@ def _dataset_global_seed(keras, callback):
 
 
 _ORDER_OF_LATER_PASSES = (
-    "Later passes too, if every `shuffle` has a seed and `repeat` comes before it; otherwise there is a warning"
+    "Later passes are exact if every `shuffle` has a seed and `repeat` comes before it; otherwise there is a warning"
 )
 
 

@@ -8,6 +8,7 @@ library, "os" and "fcntl".
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 
@@ -58,7 +59,6 @@ def take_away() -> None:
         # What the tests themselves, and the libraries, use is imported first: it has ways of its own on Windows.
         import pathlib
         import platform
-        import shutil
         import subprocess
 
         import google.protobuf.text_format
@@ -66,8 +66,10 @@ def take_away() -> None:
         import numpy.random
 
         platform.platform()
-        del google, ml_dtypes, numpy, pathlib, shutil, subprocess
+        del google, ml_dtypes, numpy, pathlib, subprocess
     tempfile._O_TMPFILE_WORKS = False  # type: ignore[attr-defined]  # it has looked already
+    if SYSTEM == "windows":
+        shutil._use_fd_functions = False  # type: ignore[attr-defined]  # it too
     for name in {"macos": _NOT_ON_MACOS, "windows": _NOT_ON_WINDOWS}[SYSTEM]:
         if hasattr(os, name):
             delattr(os, name)

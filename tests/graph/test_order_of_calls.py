@@ -65,12 +65,11 @@ class Recorder:
         recorder = self
 
         class Recorded(kind):
-            asks_each = False
-
             def __getattribute__(self, name):
                 value = object.__getattribute__(self, name)
                 return recorder.recorded(name, value) if name in METHODS else value
 
+        Recorded.overrides = METHODS - {"tracks"}  # as one who has an answer to everything
         return Recorded()
 
     def recorded(self, name, method):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from milepost.graph.contract import Arrays, Completeness, Contents, DeferredChildren, Matching, Slots
 from milepost.graph.contract.values import ANY_SHAPE as ANY_SHAPE
@@ -25,8 +25,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     with tensors override `values` and `assign`. Objects with parts override `children`. Everything else is for some kinds only; each
     of the classes that this one inherits has one subject.
 
-    ``handles`` is called once for each type, and ``tracks`` whenever an object is met, if it is overridden. All other methods
-    are called in the order of the lists below. A line is carried out for all objects before the next line, and methods in one line
+    ``handles`` is called once for each type, and ``tracks`` whenever an object is met. All other methods are called in the order of
+    the lists below. A method that says nothing unless it is overridden may not be called where it is not (`overrides`). A line is carried out for all objects before the next line, and methods in one line
     are called in this order for each object. "Nearest first" means breadth first from the root.
 
     When an object becomes an attribute of a `Checkpoint` or `Module`:
@@ -116,6 +116,15 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
         >>> unregister(adapter)                             # so that other examples do without it
     """
 
+    overrides: ClassVar[frozenset[str]] = frozenset()
+    """Names of the methods that the class overrides. The others have nothing to say, so that nobody need call them."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.overrides = frozenset(name for name in _METHODS if getattr(cls, name) is not getattr(Adapter, name))
+
+
+_METHODS: Final = [name for name in dir(Adapter) if not name.startswith("_") and callable(getattr(Adapter, name))]
 
 saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots", default=False)
 """Set during a save for Keras' oldest optimizers, which know slot variables and hyperparameters only."""
@@ -207,7 +216,7 @@ def adapter_of(obj: object) -> Adapter | None:
         'ArrayAdapter'
     """
     adapter = adapter_of_type(type(obj))
-    if adapter is not None and adapter.asks_each and not adapter.tracks(obj):
+    if adapter is not None and "tracks" in adapter.overrides and not adapter.tracks(obj):
         return None
     return adapter
 

@@ -16,7 +16,7 @@ from milepost.graph.containers import ListWrapper, find_trackable
 from milepost.graph.keys import child_path
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import Accounted, Omission, Omitted
-from milepost.graph.plain.places import Unsaveable, holds_state
+from milepost.graph.plain.places import Unsaveable
 from milepost.graph.plain.values import PLAIN, is_value
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
 from milepost.graph.trees.structure import holds_no_data, is_container, is_empty_tree, is_tuple
@@ -85,30 +85,24 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
         yield Omitted(path, kind, omission.reason, omission.remedy or general, omission.doubtful)
 
 
-def uncalled(obj: Any, path: str) -> Iterator[Omitted]:
-    """What is left out because milepost saves an object by its attributes, and not by methods of its own.
+def lost_settings(obj: Any, path: str) -> Iterator[Omitted]:
+    """Plain values that a module does not save, though the program may take them for state.
+
+    These are attributes that were tracked objects before, and the plain values beside arrays in members of a list, as a memory
+    of transitions has them.
 
     Args:
-        obj: An object of a class derived from milepost's own.
+        obj: An object whose plain values are settings.
         path: Its path.
     """
-    if hasattr(type(obj), "state_dict") and hasattr(type(obj), "load_state_dict"):
-        kind = type(obj).__name__
-        reason = f"a {kind} is a Module, which is saved by its attributes, so its state_dict() is not called"
-        remedy = "hold the state in arrays or Variables in attributes, or do not derive the class from Module"
-        yield Omitted(path, kind, reason, remedy, doubtful=True)
-
-
-def plain_beside_arrays(obj: Any, path: str) -> Iterator[Omitted]:
-    """What is left out of a list in a module whose members hold plain values beside arrays, as a memory of transitions does.
-
-    Args:
-        obj: Any tracked object.
-        path: Its path.
-    """
-    if type(obj) is not ListWrapper or holds_state(obj):
-        return
-    for number, member in enumerate(obj[:_MOST_SEARCHED]):
+    now_numbers = getattr(type(obj), "_now_numbers", None)
+    if now_numbers is not None:
+        for name in now_numbers(obj):
+            child = child_path(path, name, is_root=path == "")
+            reason = f"it was tracked, and is a number now, which a {type(obj).__name__} does not save"
+            remedy = "give the number to what it was, as assign() does, or hold it in the Checkpoint itself"
+            yield Omitted(child, type(vars(obj)[name]).__name__, reason, remedy, doubtful=True)
+    for number, member in enumerate(obj[:_MOST_SEARCHED] if type(obj) is ListWrapper else ()):
         if is_container(type(member)) or isinstance(member, (list, dict)):
             below = list(member.values()) if isinstance(member, dict) else list(member)
             if is_value(member) and any(type(each) in PLAIN and each is not None for each in below):
@@ -117,27 +111,6 @@ def plain_beside_arrays(obj: Any, path: str) -> Iterator[Omitted]:
                 remedy = "hold the list in the Checkpoint itself, where they are saved too"
                 yield Omitted(child_path(path, str(number), is_root=path == ""), kind, reason, remedy, doubtful=True)
                 return
-
-
-def changed_since(obj: Any, path: str, *, is_state: bool) -> Iterator[Omitted]:
-    """What is left out because the program changed something behind an object's back, or made a setting of state.
-
-    Args:
-        obj: The object.
-        path: Its path.
-        is_state: Whether plain values that it holds are state.
-    """
-    changed = getattr(type(obj), "_changed_outside", None)
-    if changed is not None and changed(obj):
-        reason = "the list or dict that was assigned here has been changed since, and its tracked copy has not"
-        yield Omitted(path, type(obj).__name__, reason, "change the attribute itself", doubtful=True)
-    now_numbers = getattr(type(obj), "_now_numbers", None)
-    if now_numbers is not None and not is_state:
-        for name in now_numbers(obj):
-            child = child_path(path, name, is_root=path == "")
-            reason = f"it was tracked, and is a number now, which a {type(obj).__name__} does not save"
-            remedy = "give the number to what it was, as assign() does, or hold it in the Checkpoint itself"
-            yield Omitted(child, type(vars(obj)[name]).__name__, reason, remedy, doubtful=True)
 
 
 def without_variables(optimizer: Any, path: str) -> Omitted:

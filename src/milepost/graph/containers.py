@@ -72,10 +72,7 @@ class _Wrapper(StateHolder):
     _source: _Source | None
     _untracked: list[Any]
     _untracked_keys: set[Any]
-    _is_state: bool
-
-    def _holds_state(self) -> bool:
-        return "_is_state" in self.__dict__
+    _is_state = False  # until `hold_state`
 
     def _changed_outside(self) -> bool:
         """Whether the container this was made from has been changed since, which nobody would see."""
@@ -93,7 +90,7 @@ class _Wrapper(StateHolder):
             self.__dict__.setdefault("_untracked", []).append(value.value)
             return value.value
         value = wrap(value)
-        if "_is_state" in self.__dict__:
+        if self._is_state:
             hold_state(value)
         return value if name is None else attach.deferral.admit(self, name, value)
 
@@ -103,7 +100,7 @@ class _Wrapper(StateHolder):
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         reduced: Any = super().__reduce_ex__(protocol)
         constructor, arguments, _, *rest = reduced
-        return constructor, arguments, {"_is_state": True} if self._holds_state() else None, *rest
+        return constructor, arguments, {"_is_state": True} if self._is_state else None, *rest
 
 
 class ListWrapper(_Wrapper, list[Any]):
@@ -342,7 +339,7 @@ def hold_state(value: Any) -> None:
     containers = [value]
     for container in containers:
         if isinstance(container, _Wrapper):
-            if not container._holds_state():
+            if not container._is_state:
                 container._is_state = True
                 containers += container.values() if isinstance(container, dict) else container  # type: ignore[arg-type]
         elif type(container) is not str and is_tuple(type(container)):

@@ -45,9 +45,14 @@ class Tracked:
 
     _internal: ClassVar[frozenset[str]] = frozenset()
     """Attributes of the class's own, which are no children."""
+    _names_in_slots: ClassVar[Sequence[str]] = ()
+    """Names in ``__slots__`` of the class and its bases, whose values are not in ``vars``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
+        names = [name for each in slots for name in ([each] if isinstance(each, str) else each)]
+        cls._names_in_slots = [name for name in names if name not in ("__dict__", "__weakref__")]
         # Python's own puts its value beside __setattr__(). It may also be that of a base that is no tracked class.
         members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
         for name, member in members.items():

@@ -10,6 +10,7 @@ from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of_type, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.module import UNTRACKED, Tracked
+from milepost.graph.omissions import Omission
 from milepost.graph.plain.places import holds_state
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.state import PythonState, TensorState
@@ -55,30 +56,26 @@ class AttributeAdapter(SlotAdapter):
     def handles(self, kind: type) -> bool:
         return issubclass(kind, Tracked)
 
-    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+    def children(self, obj: Tracked) -> Iterable[tuple[str, Any]]:
         attributes = vars(obj)
-        untracked = attributes.get(UNTRACKED, _NOTHING) | getattr(type(obj), "_internal", _NOTHING)
+        untracked = attributes.get(UNTRACKED, _NOTHING) | type(obj)._internal
         pairs: Iterable[tuple[str, Any]] = attributes.items()
-        slots = _slots_of(type(obj))
-        if slots:
+        if slots := type(obj)._names_in_slots:
             pairs = [*pairs, *((name, getattr(obj, name)) for name in slots if hasattr(obj, name))]
         return [pair for pair in pairs if pair[0] not in untracked] if untracked else list(pairs)
+
+    def unfinished(self, obj: Any) -> Omission | None:
+        kind = type(obj)
+        if not (self.searched and hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict")):
+            return None
+        reason = f"a {kind.__name__} is a Module, which is saved by its attributes, so its state_dict() is not called"
+        remedy = "hold the state in arrays or Variables in attributes, or do not derive the class from Module"
+        return Omission(reason, remedy, doubtful=True)
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
         for name, child in changes.items():
             object.__setattr__(obj, name, child)
         return obj
-
-
-def _slots_of(kind: type) -> list[str]:
-    """Names in ``__slots__`` of a class and its bases, whose values are not in ``vars``."""
-    found = []
-    for base in kind.__mro__:
-        slots = vars(base).get("__slots__", ())
-        found += (
-            [slots] if isinstance(slots, str) else [name for name in slots if name not in ("__dict__", "__weakref__")]
-        )
-    return found
 
 
 class StateAdapter(AttributeAdapter):
@@ -131,10 +128,21 @@ class TensorStateAdapter(StateAdapter):
         return obj
 
 
-class ListAdapter(Adapter):
-    """Lists: edges ``0``, ``1``, ..."""
+class ContainerAdapter(Adapter):
+    """Lists and dicts, and their wrappers."""
 
     searched = True
+
+    def unfinished(self, obj: Any) -> Omission | None:
+        changed_outside = getattr(type(obj), "_changed_outside", None)  # of wrappers
+        if changed_outside is None or not changed_outside(obj):
+            return None
+        reason = "the list or dict that was assigned here has been changed since, and its tracked copy has not"
+        return Omission(reason, "change the attribute itself", doubtful=True)
+
+
+class ListAdapter(ContainerAdapter):
+    """Lists: edges ``0``, ``1``, ..."""
 
     def handles(self, kind: type) -> bool:
         return kind in (list, ListWrapper)
@@ -152,10 +160,8 @@ class ListAdapter(Adapter):
         return obj
 
 
-class DictAdapter(Adapter):
+class DictAdapter(ContainerAdapter):
     """Dicts: edges are the keys that are strings."""
-
-    searched = True
 
     def handles(self, kind: type) -> bool:
         return kind in (dict, OrderedDict, DictWrapper, OrderedDictWrapper)

@@ -15,11 +15,9 @@ from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.completeness import (
     SETTINGS,
     Untaken,
-    changed_since,
     left_out_of_accounts,
+    lost_settings,
     omission_of,
-    plain_beside_arrays,
-    uncalled,
     without_variables,
 )
 from milepost.graph.frameworks import import_adapters
@@ -28,8 +26,10 @@ from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Omitted
 from milepost.graph.plain.places import holds_state, plain_place
+from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.trees.places import Node, Place, Tree, placed
+from milepost.graph.trees.places import Node, Tree, placed
+from milepost.graph.trees.structure import CONTAINERS
 
 _NO_EDGES: Final[list[Edge]] = []
 _TREES: Final = (Node, Tree)
@@ -53,23 +53,46 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
     try:
         is_state, in_tree = holds_state(obj), isinstance(obj, Node)
         for name, child in adapter.children(obj):
-            if is_state and (place := _plain_place(obj, name, child)) is not None:
-                yield name, place
-                continue
-            found = adapter_of_type(type(child))
-            if found is not None and (not found.asks_each or found.tracks(child)):
-                yield name, child if in_tree else placed(obj, name, child)
+            taken, its_adapter = _taken(obj, name, child, is_state=is_state, in_tree=in_tree)
+            if its_adapter is not None:
+                yield name, taken
     except MilepostError:
         raise
     except Exception as error:
         raise cannot_be_read(obj, error) from error
 
 
-def _plain_place(obj: Any, name: str, child: Any) -> Place | None:
-    """The place of a plain value; None for other children, and for a None that something else is to come in place of."""
-    if child is None and attach.deferral.expects(obj, name):
-        return None
-    return child if isinstance(child, Place) else plain_place(obj, name, child)
+def _taken(obj: Any, name: str, child: Any, *, is_state: bool, in_tree: bool) -> tuple[Any, Adapter | None]:
+    """What stands for a child in the graph, the child itself or a place, and its adapter.
+
+    Args:
+        obj: The object that holds the child.
+        name: The name of the edge.
+        child: The child.
+        is_state: Whether plain values that the object holds are state.
+        in_tree: Whether the object is a container in a tree, whose children have their places already.
+
+    Returns:
+        The child and None, if nothing saves it.
+    """
+    kind = type(child)
+    # A None may be the place of something that is deferred.
+    if (
+        is_state
+        and (kind in PLAIN or issubclass(kind, tuple))
+        and not (child is None and attach.deferral.expects(obj, name))
+    ):
+        place = plain_place(obj, name, child)
+        if place is not None:
+            return place, adapter_of_type(type(place))
+    adapter = adapter_of_type(kind)
+    if adapter is None or ("tracks" in adapter.overrides and not adapter.tracks(child)):
+        return child, None
+    if not in_tree and (adapter.functional or kind in CONTAINERS or issubclass(kind, tuple)):
+        place = placed(obj, name, child)
+        if place is not child:
+            return place, adapter_of_type(type(place))
+    return child, adapter
 
 
 def reachable(root: Any) -> list[Any]:
@@ -122,26 +145,18 @@ def walk(
         own: list[Edge] = []
         try:
             is_state, in_tree = holds_state(obj), isinstance(obj, Node)
-            children: Any = adapter.children(obj)
-            skipped = adapter.skipped_by_tensorflow(obj)
+            children: Any = adapter.children(obj) if "children" in adapter.overrides else ()
+            skipped = adapter.skipped_by_tensorflow(obj) if "skipped_by_tensorflow" in adapter.overrides else ()
             if number == 0 and attached:
                 names = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in names), *attached]
             for name, child in children:
-                if is_state and (place := _plain_place(obj, name, child)) is not None:
-                    child = place
-                found = adapter_of_type(type(child))
-                if found is None or (found.asks_each and not found.tracks(child)):
+                child, found = _taken(obj, name, child, is_state=is_state, in_tree=in_tree)
+                if found is None:
                     if omissions and type(child) not in SETTINGS:
                         where = child_path(path, name, is_root=number == 0)
                         untaken.append(Untaken(child, where, is_state, type(obj) in _TREES, adapter.searched))
                     continue
-                if not in_tree:
-                    own_place = placed(obj, name, child)
-                    if own_place is not child:
-                        child = own_place
-                        found = adapter_of_type(type(child))
-                        assert found is not None, "places have adapters"
                 if skipped and name in skipped:
                     unfollowed.append(_Unfollowed(number, name, child, found))
                     continue
@@ -160,13 +175,12 @@ def walk(
         except Exception as error:
             raise cannot_be_read(obj, error).with_context(key=path) from error
         if omissions:
-            graph.omissions += changed_since(obj, path, is_state=is_state)
-            if adapter.searched:
-                graph.omissions += uncalled(obj, path)
-                graph.omissions += plain_beside_arrays(obj, path)
-            if not adapter.leaf and (unfinished := adapter.unfinished(obj)) is not None:
-                kind = type(obj).__name__
-                graph.omissions.append(Omitted(path, kind, unfinished.reason, unfinished.remedy, unfinished.doubtful))
+            if not (is_state or adapter.leaf):
+                graph.omissions += lost_settings(obj, path)
+            if "unfinished" in adapter.overrides and not adapter.leaf:
+                unfinished = adapter.unfinished(obj)
+                if unfinished is not None:
+                    graph.omissions.append(Omitted(path, type(obj).__name__, *unfinished))
         edges.append(own or _NO_EDGES)
         number += 1
     graph.first_skipped = graph.first_skipped or len(objects)
@@ -175,13 +189,18 @@ def walk(
         _walk_slots(graph, ids, omissions=omissions)
     if omissions:
         graph.omissions += (omitted for each in untaken for omitted in omission_of(each, ids))
-        graph.omissions += left_out_of_accounts(graph, ids, slots=slots)
+        if any("account" in adapter.overrides for adapter in adapters):
+            graph.omissions += left_out_of_accounts(graph, ids, slots=slots)
     return graph
 
 
 def _walk_slots(graph: LiveGraph, ids: dict[int, int], *, omissions: bool) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
-    owners = [number for number, adapter in enumerate(adapters) if adapter.has_slots(objects[number])]
+    owners = [
+        number
+        for number, adapter in enumerate(adapters)
+        if "has_slots" in adapter.overrides and adapter.has_slots(objects[number])
+    ]
     if not owners:
         return
     candidates = [number for number, adapter in enumerate(adapters) if adapter.leaf]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from milepost.graph.contract.values import Array, Value
 
@@ -21,13 +21,6 @@ class Contents(abc.ABC):
 
     turn: int = 0
     """Objects of a higher turn are saved, and get their values, after those of a lower one; random state comes last."""
-
-    asks_each: ClassVar[bool] = False
-    """Whether `tracks` is overridden, so that it is called for each object and not only `handles` for its type."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.asks_each = cls.tracks is not Contents.tracks
 
     @abc.abstractmethod
     def handles(self, kind: type) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of
 from milepost.graph.plain.values import PLAIN, TYPE_NAMES
-from milepost.graph.trees.places import CheckedLeaf, Node, Place, place_of_tree
+from milepost.graph.trees.places import Node, Place, place_of_tree
 from milepost.graph.trees.structure import is_functional, is_tuple
 
 
@@ -23,9 +23,8 @@ class StateHolder:
 
     __slots__ = ()
 
-    def _holds_state(self) -> bool:
-        """Whether those of this very object are."""
-        return True
+    _is_state = True
+    """Whether those of this very object are."""
 
 
 class PlainLeaf(Place):
@@ -68,7 +67,7 @@ PLAIN_PLACES: Final = (PlainLeaf, PlainNode)
 
 def holds_state(obj: Any) -> bool:
     """Whether plain values that an object holds are state."""
-    return issubclass(type(obj), StateHolder) and obj._holds_state()
+    return issubclass(type(obj), StateHolder) and obj._is_state
 
 
 def plain_place(holder: Any, name: str, child: Any, *, attached: bool = True) -> Place | None:
@@ -82,19 +81,6 @@ def plain_place(holder: Any, name: str, child: Any, *, attached: bool = True) ->
     """
     kind = _kind_of_place(child)
     return None if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
-
-
-def type_name(obj: Any) -> str:
-    """The name of the type of a plain value at its place; empty for everything else.
-
-    Example:
-        >>> from milepost.graph.trees.places import Leaf
-        >>> type_name(Leaf(None, "x"))
-        ''
-    """
-    if type(obj) is PlainLeaf or type(obj) is CheckedLeaf:
-        return TYPE_NAMES.get(type(obj.value), "")
-    return "tuple" if type(obj) is PlainNode and type(obj.value) is tuple else ""
 
 
 def is_type_name(name: str) -> bool:

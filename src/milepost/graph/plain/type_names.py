@@ -8,7 +8,8 @@ from typing import Any, Final
 from milepost.graph.adapter import adapter_of_type
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.plain.places import PlainNode, StateHolder, holds_state, type_name
+from milepost.graph.plain.places import PlainLeaf, PlainNode, holds_state
+from milepost.graph.plain.values import TYPE_NAMES
 from milepost.graph.trees.places import CheckedLeaf, Leaf
 from milepost.graph.trees.places import Node as TreeNode
 from milepost.graph.trees.structure import is_tuple, members, named_tuple_name
@@ -16,6 +17,8 @@ from milepost.graph.trees.structure import is_tuple, members, named_tuple_name
 CHECKPOINT: Final = "Checkpoint"
 """For an object that holds plain values as state in its attributes."""
 
+_LEAVES: Final = (PlainLeaf, CheckedLeaf)
+"""Places of plain values. Arrays without dimensions have such a place, too."""
 _WRAPPERS: Final[dict[type, str]] = {ListWrapper: "list", DictWrapper: "dict", OrderedDictWrapper: "OrderedDict"}
 _OF_TREES: Final[dict[type, str]] = {list: "list", dict: "dict", tuple: "tuple"}
 
@@ -30,18 +33,18 @@ def type_names(live: LiveGraph) -> dict[int, str]:
     holders: list[int] = []
     lists: list[int] = []
     for number, obj in enumerate(live.objects):
-        name = type_name(obj)
-        if name and type(obj) is not PlainNode:
+        kind = type(obj)
+        if kind in _LEAVES and (name := TYPE_NAMES.get(type(obj.value))):
             names[number] = name
-        elif issubclass(type(obj), StateHolder) and holds_state(obj):
+        elif holds_state(obj):
             holders.append(number)
-            if type(obj) is not PlainNode and type(obj) not in _WRAPPERS:
+            if kind is not PlainNode and kind not in _WRAPPERS:
                 names[number] = CHECKPOINT
-        elif type(obj) is ListWrapper:
+        elif kind is ListWrapper:
             lists.append(number)
     containers = _containers_below(live, [*holders, *lists])
     arrays = _array_types(live, {*holders, *containers})
-    for number in _holding_others(live, names | arrays, containers):
+    for number in _holding_others(live, names | arrays, containers) if containers else ():
         del containers[number]
     held = {edge.node for holder in {*holders, *containers} for edge in live.edges[holder]}
     return names | containers | {number: name for number, name in arrays.items() if number in held}
@@ -83,16 +86,12 @@ def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
     for holder in holders:
         for edge in live.edges[holder]:
             if edge.node not in names and live.adapters[edge.node].leaf:
-                name = _array_type(live.objects[edge.node])
-                if name:
-                    names[edge.node] = name
+                obj, adapter = live.objects[edge.node], live.adapters[edge.node]
+                if type(obj) is Leaf or type(obj) is CheckedLeaf:
+                    obj, adapter = obj.value, adapter_of_type(type(obj.value)) or adapter
+                if adapter.array_type and adapter.is_new_array(obj):
+                    names[edge.node] = adapter.array_type
     return names
-
-
-def _array_type(obj: Any) -> str:
-    array = obj.value if type(obj) is Leaf or type(obj) is CheckedLeaf else obj
-    adapter = adapter_of_type(type(array))
-    return adapter.array_type if adapter is not None and adapter.array_type and adapter.is_new_array(array) else ""
 
 
 def _holding_others(live: LiveGraph, names: dict[int, str], containers: dict[int, str]) -> set[int]:

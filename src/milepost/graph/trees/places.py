@@ -161,7 +161,7 @@ def kind_of_place(value: Any) -> type[Place] | None:
     if kind in NUMBERS or kind in TEXTS:
         return CheckedLeaf
     adapter = adapter_of_type(kind)
-    if adapter is None or (adapter.asks_each and not adapter.tracks(value)):
+    if adapter is None or ("tracks" in adapter.overrides and not adapter.tracks(value)):
         return None
     if adapter.functional:
         if not adapter.leaf:

@@ -26,6 +26,8 @@ _LIBRARIES: Final = frozenset({"chex", "equinox", "flax", "haiku", "jax", "jaxli
 _STRUCTURE: Final = "PyTreeDef"
 """The name of the class of a tree's structure without its leaves, which optimizers of JAX's own keep beside these."""
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
+CONTAINERS: Final = _MAPPINGS | {list}
+"""The types of built-in containers that a tree may be made of, beside tuples and named tuples."""
 
 
 def holds_no_data(leaf: Any) -> bool:
@@ -78,7 +80,7 @@ def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any
 
 def is_container(kind: type) -> bool:
     """Whether objects of exactly this type are containers that a tree may be made of."""
-    return kind in _MAPPINGS or kind is list or is_tuple(kind)
+    return kind in CONTAINERS or is_tuple(kind)
 
 
 def is_functional(value: Any) -> bool:
@@ -103,7 +105,7 @@ def is_functional(value: Any) -> bool:
 
 def _is_functional_object(value: Any) -> bool:
     adapter = adapter_of_type(type(value))
-    return adapter is not None and adapter.functional and (not adapter.asks_each or adapter.tracks(value))
+    return adapter is not None and adapter.functional and ("tracks" not in adapter.overrides or adapter.tracks(value))
 
 
 def is_empty_tree(value: Any) -> bool:
@@ -117,7 +119,7 @@ def is_empty_tree(value: Any) -> bool:
     if is_container(type(value)):
         return type(value) is not defaultdict and not _leaves(value)
     adapter = adapter_of_type(type(value))
-    if adapter is None or not (adapter.functional and adapter.asks_each):
+    if adapter is None or not (adapter.functional and "tracks" in adapter.overrides):
         return False
     return not adapter.tracks(value) and adapter.omission(value) is None
 

@@ -7,7 +7,8 @@ large ones are read twice, which costs less than memory for all of them would.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -35,14 +36,15 @@ _PYTHON_BOUND: Final = 8 << 10
 """Bytes of an average tensor below which threads would only wait for each other."""
 
 
-class _Group(NamedTuple):
+@dataclass(slots=True)
+class _Group:
     """Small tensors that are read together, and whether they are kept until they are delivered."""
 
     file: ReadableFile
     start: int
     stop: int
-    tickets: Sequence[int]
-    staged: bool
+    tickets: list[int]
+    staged: bool = True
 
 
 class Fetch:
@@ -67,7 +69,7 @@ class Fetch:
         # By ticket. Lists of their own instead of one of tuples, because the garbage collector visits every tuple.
         self._keys: list[str] = []
         self._destinations: list[Array | None] = []
-        self._entries: list[Entry | None] = []
+        self._entries: dict[int, Entry] = {}
         self._boxes: dict[int, TensorSlice] = {}
         # What there is to deliver: arrays in memory, and what has to be read again.
         self._kept: dict[int, Array] = {}
@@ -101,7 +103,7 @@ class Fetch:
             MilepostError: As for `BundleReader`; nothing can be delivered.
             MismatchError: A destination does not fit.
         """
-        for earlier in (self._entries, self._kept, self._spans, self._others):
+        for earlier in (self._entries, self._kept, self._again, self._spans, self._others):
             earlier.clear()
         near: dict[ReadableFile, list[int]] = {}
         spans: list[tuple[Span, Entry]] = []
@@ -111,11 +113,10 @@ class Fetch:
             place = extent(key) if ticket not in self._boxes else None
             # An empty tensor takes no reading, but may have a shape that no array can have.
             if place is None or not place[1].size:
-                self._entries.append(None)
                 others.append(ticket)
                 continue
             file, entry = place
-            self._entries.append(entry)
+            self._entries[ticket] = entry
             destination = self._destinations[ticket]
             if destination is not None:
                 _check_destination(key, destination, entry.dtype.numpy, entry.shape)
@@ -127,8 +128,10 @@ class Fetch:
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        self._verify_groups([group for file, tickets in near.items() for group in self._groups(file, tickets)])
-        _read(spans)
+        if near:
+            self._verify_groups([group for file, tickets in near.items() for group in self._groups(file, tickets)])
+        if spans:
+            _read(spans)
         for ticket in others:
             self._verify_other(ticket)
         self._verified = True
@@ -158,35 +161,29 @@ class Fetch:
         for group in self._again:
             for ticket, array in self._read_group(group):
                 delivered[ticket][...] = array
-        _read(self._spans)
+        if self._spans:
+            _read(self._spans)
         for ticket in self._others:
             self._reader.read_into(self._keys[ticket], delivered[ticket], self._boxes.get(ticket))
         return delivered
 
-    def _entry(self, ticket: int) -> Entry:
-        entry = self._entries[ticket]
-        assert entry is not None
-        return entry
-
-    def _groups(self, file: ReadableFile, tickets: list[int]) -> Iterator[_Group]:
-        places = sorted((self._entry(ticket).offset, ticket) for ticket in tickets)
-        tickets = [ticket for _, ticket in places]
-        first = 0
-        start = stop = places[0][0]
-        for number, (offset, ticket) in enumerate(places):
-            if offset > stop + _GAP or offset - start >= _JOINED:
-                yield self._group(file, start, stop, tickets[first:number])
-                first, start = number, offset
-            stop = max(stop, offset + self._entry(ticket).size)
-        yield self._group(file, start, stop, tickets[first:])
-
-    def _group(self, file: ReadableFile, start: int, stop: int, tickets: list[int]) -> _Group:
-        in_place = any(self._destinations[ticket] is not None for ticket in tickets)
-        size = stop - start if in_place else 0
-        staged = size <= self._staging
-        if staged:
-            self._staging -= size
-        return _Group(file, start, stop, tickets, staged)
+    def _groups(self, file: ReadableFile, tickets: list[int]) -> list[_Group]:
+        """Puts small tensors of a file that lie next to each other together, and makes room for those that go into memory."""
+        groups: list[_Group] = []
+        for offset, ticket in sorted((self._entries[ticket].offset, ticket) for ticket in tickets):
+            stop = offset + self._entries[ticket].size
+            last = groups[-1] if groups else None
+            if last is None or offset > last.stop + _GAP or offset - last.start >= _JOINED:
+                groups.append(_Group(file, offset, stop, [ticket]))
+            else:
+                last.stop = max(last.stop, stop)
+                last.tickets.append(ticket)
+        for group in groups:
+            in_place = any(self._destinations[ticket] is not None for ticket in group.tickets)
+            size = group.stop - group.start if in_place else 0
+            group.staged = size <= self._staging
+            self._staging -= size if group.staged else 0
+        return groups
 
     def _verify_groups(self, groups: list[_Group]) -> None:
         size = sum(group.stop - group.start for group in groups)
@@ -204,14 +201,14 @@ class Fetch:
                 self._kept[ticket] = array
 
     def _read_group(self, group: _Group) -> Iterator[tuple[int, Array]]:
-        file, start, stop, tickets, _ = group
+        file = group.file
         try:
-            data = memoryview(file.read(start, stop - start))
+            data = memoryview(file.read(group.start, group.stop - group.start))
         except MilepostError as error:
-            raise error.with_context(key=self._keys[tickets[0]]) from None
-        for ticket in tickets:
-            dtype, shape, _, offset, size, expected, _ = self._entry(ticket)
-            begin = offset - start
+            raise error.with_context(key=self._keys[group.tickets[0]]) from None
+        for ticket in group.tickets:
+            dtype, shape, _, offset, size, expected, _ = self._entries[ticket]
+            begin = offset - group.start
             crc = crc32c(data[begin : begin + size])
             if mask(crc) != expected:
                 raise wrong_checksum(self._keys[ticket], file.path, offset, expected, crc)
@@ -245,7 +242,8 @@ def check_all(reader: BundleReader, keys: Iterable[str]) -> None:
         else:
             file, entry = place
             spans.append((Span(key, file, entry.offset, entry.size), entry))
-    _read(spans)
+    if spans:
+        _read(spans)
 
 
 def _read(spans: Sequence[tuple[Span, Entry]]) -> None:

@@ -63,7 +63,7 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
     for take in takes:
         for value, key in take.values:
             try:
-                spec = reader.spec(key)
+                saved = reader.entry(key)
             except KeyNotFoundError as error:
                 raise CorruptCheckpointError(
                     "the object graph names a tensor that the checkpoint does not hold",
@@ -71,10 +71,10 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
                     file=reader.prefix,
                     remedy="restore another checkpoint",
                 ) from error
-            if spec.dtype is not value.dtype and spec.dtype not in value.accepts:
-                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(spec), live_spec(value)))
-            elif spec.shape != value.shape and not shape_fits(spec.shape, value.shape):
-                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(spec), live_spec(value)))
+            if saved.dtype is not value.dtype and saved.dtype not in value.accepts:
+                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value)))
+            elif saved.shape != value.shape and not shape_fits(saved.shape, value.shape):
+                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value)))
     if problems:
         raise _mismatch(reader.prefix, problems)
 
@@ -99,22 +99,31 @@ def deliver(
         StorageError: The files could not be read.
         RefusedError: An object did not take its value.
     """
-    assigned, in_place = _Assigned(reader, takes), Fetch(reader, staging=_STAGING)
+    filled: list[tuple[Take, dict[str, Array]]] = []
+    others: list[Take] = []
+    in_place = Fetch(reader, staging=_STAGING)
     with collection_paused():
         for take in takes:
-            for value, key in take.values:
-                if value.destination is not None:
-                    in_place.add(key, value.destination)
-    assigned.verify()
+            arrays = {value.name: value.destination for value, _ in take.values if value.destination is not None}
+            if arrays:
+                filled.append((take, arrays))
+                for value, key in take.values:
+                    if value.destination is not None:
+                        in_place.add(key, value.destination)
+            if len(arrays) < len(take.values):
+                others.append(take)
+    assigned = _Assigned(reader, others) if others else None
+    if assigned is not None:
+        assigned.verify()
     in_place.verify()
     if growth is not None:
         growth.apply(undo)
-    successors = assigned.deliver(undo)
+    successors = assigned.deliver(undo) if assigned is not None else {}
     former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
-    trees = rebuild(holders, successors)
-    filled = [(take, own) for take in takes if (own := _destinations(take))]
-    _keep_destinations(filled, undo)
-    in_place.deliver()
+    trees = rebuild(holders, successors) if former else []
+    if filled:
+        _keep_destinations(filled, undo)
+        in_place.deliver()
     for take, arrays in filled:
         _assign(reader, take, arrays)
     if trees:
@@ -123,10 +132,6 @@ def deliver(
     if successors:
         _substitute(holders, successors, undo)
     return successors
-
-
-def _destinations(take: Take) -> dict[str, Array]:
-    return {value.name: value.destination for value, _ in take.values if value.destination is not None}
 
 
 def _keep_destinations(filled: Sequence[tuple[Take, dict[str, Array]]], undo: Undo) -> None:
@@ -139,8 +144,7 @@ def _keep_destinations(filled: Sequence[tuple[Take, dict[str, Array]]], undo: Un
         for take, arrays in filled:
             take.adapter.assign(take.obj, arrays)
 
-    if filled:
-        undo.add(put_back)
+    undo.add(put_back)
     destinations = [array for _, arrays in filled for array in arrays.values()]
     kept += [(array, array.copy()) for array in destinations if undo.has_room(array.nbytes)]
 
@@ -206,18 +210,19 @@ def _mismatch(prefix: str, problems: Sequence[Entry]) -> MismatchError:
 
 
 class _Assigned:
-    """The values that do not go straight into memory: objects take them one after the other, or none does."""
+    """The values that do not go straight into memory: objects take them one after the other, or none does.
+
+    Args:
+        reader: The open checkpoint.
+        takes: The objects that take such values.
+    """
 
     def __init__(self, reader: BundleReader, takes: Sequence[Take]) -> None:
         self._reader = reader
         self._kept = Fetch(reader)
         self._batches: list[list[Take]] = []
         room, filled = _ASSIGNED, _ASSIGNED
-        wanted = [
-            take._replace(values=own)
-            for take in takes
-            if (own := [pair for pair in take.values if pair[0].destination is None])
-        ]
+        wanted = [take._replace(values=[pair for pair in take.values if pair[0].destination is None]) for take in takes]
         # Those that may refuse come first, so that the others need no old values to go back to; then those that get
         # successors, which changes nothing yet.
         ranked = [(_rank(take), take) for take in wanted]

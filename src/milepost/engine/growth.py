@@ -77,9 +77,11 @@ class Growth:
             ``live``, or what takes its place; None if nothing can.
         """
         python = self._nodes[node].python
-        is_array = node in self._arrays
         is_none = type(live) is PlainLeaf and live.value is None
-        if not (is_array or is_type_name(python) or python in _CONTAINERS or self._tuple_type(node) is not None):
+        is_array = python != "" and node in self._arrays
+        if not python or not (
+            is_array or is_type_name(python) or python in _CONTAINERS or self._tuple_type(node) is not None
+        ):
             return None if is_none else live  # something else than a value is to come here
         if live is not None:
             present = live.value if isinstance(live, Place) else live

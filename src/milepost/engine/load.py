@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from milepost.bundle import BundleReader, open_whole
+from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.engine.collector import collection_paused
 from milepost.engine.exported import REMEDY, exported_lists, is_exported
 from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
@@ -70,8 +70,12 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 def open_any(storage: Storage, path: str) -> BundleReader:
     """Opens a checkpoint, a SavedModel's, or a file or directory of another library that milepost reads; errors as for all."""
-    path = checkpoint_of(storage, path)
-    return open_foreign(storage, path) or open_whole(storage, path)
+    if not storage.is_file(index_path(path)):
+        path = checkpoint_of(storage, path)
+        foreign = open_foreign(storage, path)
+        if foreign is not None:
+            return foreign
+    return open_whole(storage, path)
 
 
 def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus:

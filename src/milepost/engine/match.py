@@ -24,7 +24,7 @@ from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.saved_arrays import SavedArrays
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Value, adapter_of
+from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.live_graph import values_of
@@ -63,6 +63,7 @@ class Match:
 
     Attributes:
         bindings: Saved node to live object.
+        adapters: The adapters of the live objects, by saved node.
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
         made_slots: What takes back each slot variable that optimizers made, or shared, to be matched.
@@ -78,6 +79,7 @@ class Match:
     is_late: bool = False
 
     bindings: dict[int, Any] = field(default_factory=dict)
+    adapters: dict[int, Adapter] = field(default_factory=dict)
     takes: list[Take] = field(default_factory=list)
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
@@ -160,14 +162,15 @@ class Matcher:
 
     def _match_below(self, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]) -> None:
         queue = deque([(node, obj)])
-        homeless: deque[tuple[_StandIns, Deferred]] = deque()
+        homeless: deque[tuple[_StandIns | None, Deferred]] = deque()
         while queue or homeless:
             if not queue:
                 self._match_stand_in(match, *homeless.popleft(), queue)
                 continue
             node, obj = queue.popleft()
-            adapter = adapter_of(obj)
+            adapter = adapter_of_type(type(obj))
             assert adapter is not None, "only trackable objects are bound"
+            match.adapters[node] = adapter
             saved = self._nodes[node]
             self._match_values(match, node, saved.values, obj, adapter)
             is_list = isinstance(obj, ListWrapper)
@@ -182,10 +185,10 @@ class Matcher:
             if attached:
                 live.update(pair for pair in attached if type(pair[1]) is not Unsaveable)
                 attached = ()
-            aliases = adapter.aliases(obj)
             names = [edge.name for edge in saved.children]
-            unwanted = frozenset(adapter.unwanted(obj, names))
-            stand_ins = _StandIns(adapter, obj, names)
+            aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
+            unwanted = frozenset(adapter.unwanted(obj, names) if "unwanted" in adapter.overrides else ())
+            stand_ins = _StandIns(adapter, obj, names) if "stand_ins" in adapter.overrides else None
             found = {SAVE_COUNTER} if node == 0 else set()
             for saved_name, child_node in saved.children:
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
@@ -215,14 +218,14 @@ class Matcher:
     def _match_stand_in(
         self,
         match: Match,
-        stand_ins: _StandIns,
+        stand_ins: _StandIns | None,
         deferred: Deferred,
         queue: deque[tuple[int, Any]],
     ) -> None:
         """Finds another child for a saved edge, now that everything has been matched by name; else defers it."""
         if deferred.node in match.bindings:
             return
-        child = stand_ins.get(deferred.name)
+        child = stand_ins.get(deferred.name) if stand_ins is not None else None
         if child is not None:
             match.bindings[deferred.node] = child
             queue.append((deferred.node, child))
@@ -238,7 +241,7 @@ class Matcher:
         if type(obj) is PlainLeaf:
             obj.saved_as = python if is_type_name(python) else ""
             values = (taken_value(obj.value, obj.saved_as),)
-        elif is_type_name(python) and len(values) == len(saved) == 1 and not values[0].shape:
+        elif python and is_type_name(python) and len(values) == len(saved) == 1 and not values[0].shape:
             spec = self._reader.spec(saved[0].key) if saved[0].key in self._reader else None
             if (
                 spec is not None
@@ -337,8 +340,8 @@ class Matcher:
         return match.bindings[node] if node in match.bindings else self._bound[node]
 
     def _match_slot(self, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
-        adapter = adapter_of(owner)
-        if adapter is None or not adapter.has_slots(owner):
+        adapter = adapter_of_type(type(owner))
+        if adapter is None or "has_slots" not in adapter.overrides or not adapter.has_slots(owner):
             return
         slot, shared = adapter.slot(owner, variable, name), self._either(match, node)
         if shared is not None:
@@ -358,5 +361,5 @@ class Matcher:
         if slot_adapter is None:
             match.deferred.append(Deferred(owner, (id(variable), name), node, variable))
             return
-        match.bindings[node] = slot
+        match.bindings[node], match.adapters[node] = slot, slot_adapter
         self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)

@@ -238,9 +238,9 @@ class Restoration(WatchedRestore):
             undo.add_last(partial(_settle_again, told))
             self._remember(match, successors)
             self._defer_rest(match, successors, positions)
-            for obj in match.bindings.values():
-                adapter = adapter_of(obj)
-                if adapter is not None:
+            for node, obj in match.bindings.items():
+                adapter = match.adapters[node]
+                if "on_restored" in adapter.overrides:
                     told.append((adapter, obj))
                     adapter.on_restored(obj)
         except BaseException as error:
@@ -292,9 +292,8 @@ class Restoration(WatchedRestore):
         """Tells older restores that defer values on the same objects what this one has given these, or defers."""
         for node, obj in match.bindings.items():
             if deferred_on(obj):
-                saved = self.graph.nodes[node]
-                adapter = adapter_of(obj)
-                aliases = adapter.aliases(obj) if adapter is not None else {}
+                saved, adapter = self.graph.nodes[node], match.adapters[node]
+                aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
                 names: set[str | SlotKey] = {edge.name for edge in saved.children}
                 names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
                 names |= {(id(self.bound(variable)), name) for variable, name, _ in saved.slots}
@@ -316,7 +315,7 @@ class Restoration(WatchedRestore):
             if adapter is None or adapter.leaf:
                 continue
             saved = self.graph.nodes[node]
-            names = adapter.exchanged(obj)
+            names = adapter.exchanged(obj) if "exchanged" in adapter.overrides else ()
             children = dict(live_children(adapter, obj)) if names else {}
             for name, child in saved.children:
                 if name in names and name in children and child in self._bound:
@@ -415,7 +414,7 @@ class Restoration(WatchedRestore):
 
     def _may_make_slots(self, node: int) -> bool:
         adapter = adapter_of(owner := self.bound(node))
-        return adapter is not None and adapter.has_slots(owner)
+        return adapter is not None and "has_slots" in adapter.overrides and adapter.has_slots(owner)
 
     def _is_skipped(self, node: int) -> bool:
         return self._skip_slots and node in self._matcher.slot_nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 _Value = TypeVar("_Value")
@@ -40,7 +41,8 @@ class ByIdentity(Generic[_Value]):
         Raises:
             TypeError: The object allows no weak reference.
         """
-        self._entries[id(obj)] = (weakref.ref(obj, self._forgetting(id(obj))), value)
+        # What removes the entry when its object is gone refers to no module, of which an interpreter at its end may have none.
+        self._entries[id(obj)] = (weakref.ref(obj, partial(self._entries.pop, id(obj))), value)
 
     def keep(self, obj: Any, value: _Value) -> None:
         """Sets the value for an object, which is kept alive for ever if it allows no weak reference."""
@@ -72,12 +74,3 @@ class ByIdentity(Generic[_Value]):
             obj = reference()
             if obj is not None:
                 yield obj, value
-
-    def _forgetting(self, identity: int) -> Callable[[object], None]:
-        """What removes an entry when its object is gone; also while the interpreter takes modules apart at its end."""
-        pop = self._entries.pop
-
-        def forget(_: object) -> None:
-            pop(identity, None)
-
-        return forget

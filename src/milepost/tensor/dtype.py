@@ -6,7 +6,7 @@ never stored. 4-bit, 2-bit and float4 elements take one whole byte each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import ml_dtypes
@@ -27,6 +27,7 @@ class DType:
         number: TensorFlow's ``DataType`` number, which is what files hold.
         numpy: The NumPy dtype of the same elements; ``object`` for ``string`` and ``variant``, whose elements are
             ``bytes``. Quantised types have one named field, so that they differ from plain integers.
+        is_bytes: True for ``string`` and ``variant``, whose elements are byte strings.
 
     Example:
         >>> DType.of("bfloat16").number
@@ -40,6 +41,10 @@ class DType:
     name: str
     number: int
     numpy: np.dtype[Any]
+    is_bytes: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_bytes", self.numpy.hasobject)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -55,11 +60,6 @@ class DType:
     def itemsize(self) -> int:
         """Bytes of one stored element; 0 for ``string`` and ``variant``, whose elements vary."""
         return 0 if self.is_bytes else self.numpy.itemsize
-
-    @property
-    def is_bytes(self) -> bool:
-        """True for ``string`` and ``variant``, whose elements are byte strings."""
-        return self.numpy.hasobject
 
     @staticmethod
     def of(value: object) -> DType:

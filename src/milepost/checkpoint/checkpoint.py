@@ -199,8 +199,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """
         with self._exclusive():
             counter = self.save_counter
-            save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", options, record_latest)
-            claim_path(save.directory, save.options)
+            save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", resolved(options), record_latest)
+            claim_path(os.path.dirname(save.path), save.options)
             counter.assign_add(1)
             try:
                 return self._write_numbered(save)
@@ -234,7 +234,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             objects = walk(*self._view()).objects
             return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
         save = Save(plain_path(file_prefix), options)
-        claim_path(save.place, save.options)
+        claim_path(save.path, save.options)
         return self._run(save)
 
     @as_written
@@ -333,8 +333,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
     def _write_numbered(self, save: ListedSave) -> str:
         """Writes a checkpoint of a series, unless the series is another run's, and lists it in its directory."""
-        storage = storage_of(save.options)
-        guard = self._private.guard
+        refuse_if_traced("a save")
+        storage, guard = save.storage, self._private.guard
         check_recordable(save.path)
         if not save.options.overwrite:
             guard.check(storage, save.path)
@@ -352,7 +352,6 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         return self.write(file_prefix, options)
 
     def _run(self, save: Save) -> str:
-        refuse_if_traced("a save")
         with self._exclusive():
             plan, arrays = plan_save(*self._view(), save.options)
             if save.options.is_async:

@@ -61,7 +61,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     check_recordable(path)
     get_checkpoint_state(os.path.dirname(path), storage=options.storage)  # raises if nobody understands it
     save = ListedSave(path, options, record_latest)
-    claim_path(save.place, save.options)
+    claim_path(save.path, save.options)
     save.run(*plan_save(model, (), options))
     return path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -101,6 +102,9 @@ class CheckpointOptions:
         return [_of_path(callback) for callback in self.experimental_write_callbacks or ()]
 
 
+_DEFAULTS: Final = CheckpointOptions()
+
+
 def resolved(options: Any) -> CheckpointOptions:
     """The options of one call, which later changes of those that were given do not reach.
 
@@ -119,7 +123,7 @@ def resolved(options: Any) -> CheckpointOptions:
         False
     """
     if options is None:
-        return CheckpointOptions()
+        return copy(_DEFAULTS)
     if isinstance(options, CheckpointOptions):
         callbacks = options.experimental_write_callbacks
         return replace(options, experimental_write_callbacks=list(callbacks) if callbacks else None)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from milepost.adapters.processes import ProcessGroup, process_group
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import UnsupportedError
-from milepost.storage import MemoryStorage
+from milepost.storage import LocalStorage, MemoryStorage
 
 _REMEDY: Final = (
     "save in one process only, as in `if rank == 0: checkpoint.save(...)`, or give each process a path of its own; "
@@ -22,7 +22,7 @@ _own: Final[set[str]] = set()
 _identity: Any = None
 
 
-def claim_path(path: str | os.PathLike[str], options: CheckpointOptions | None) -> None:
+def claim_path(path: str, options: CheckpointOptions) -> None:
     """Makes a path this process' own among those that `torch.distributed` or `jax.distributed` connects.
 
     The first process that saves to a path has it from then on; the others are refused. Nothing is coordinated: those that
@@ -30,18 +30,20 @@ def claim_path(path: str | os.PathLike[str], options: CheckpointOptions | None) 
 
     Args:
         path: What is saved to: the prefix of a checkpoint, or the directory of a series of them.
-        options: The options of the save.
+        options: The options of the save, with its storage.
 
     Raises:
         UnsupportedError: Another process of the group has saved there. Nothing was changed.
         AdapterError: The adapter of an imported framework cannot be imported.
     """
-    if options is not None and (options.process_local or isinstance(options.storage, MemoryStorage)):
+    storage = options.storage
+    if options.process_local or isinstance(storage, MemoryStorage):
         return
     group = process_group()
     if group is None:
         return
-    place = os.path.realpath(os.fspath(path))
+    path = storage.absolute(path) if isinstance(storage, LocalStorage) else path
+    place = os.path.realpath(path)
     with _lock:
         own = _own_paths(group)
         if place not in own:
@@ -49,7 +51,7 @@ def claim_path(path: str | os.PathLike[str], options: CheckpointOptions | None) 
                 raise UnsupportedError(
                     f"another process of {group.library} has saved here, and this one would write over its files; "
                     "nothing was changed",
-                    file=os.fspath(path),
+                    file=path,
                     expected="one process that saves to a path",
                     found=f"rank {group.rank} of {group.size} processes, after another rank",
                     remedy=_REMEDY,

@@ -14,14 +14,14 @@ from contextlib import suppress
 from milepost.engine.announcement import Announcement
 from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.load import storage_of
-from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import SavePlan
 from milepost.engine.save import execute_save
 from milepost.engine.series import list_saved
 from milepost.engine.state_file import STATE_FILE
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
-from milepost.storage import LocalStorage, Storage, anchored
+from milepost.storage import Storage, anchored
 from milepost.tensor import PiecewiseArray
 
 
@@ -30,30 +30,22 @@ class Save:
 
     Args:
         path: The checkpoint's prefix.
-        options: How to save.
+        options: How to save, as `milepost.engine.options.resolved` returns it. They become the save's own.
+
+    Attributes:
+        path: As given.
+        options: As given, with a storage for which the path means the same if the current directory changes.
+        storage: That storage.
 
     Raises:
-        UntrackableError: A write callback takes arguments that it will not get.
         UnsupportedError: The path is a URL or begins with ``~``, and the storage is that of this machine.
     """
 
-    def __init__(self, path: str, options: CheckpointOptions | None) -> None:
+    def __init__(self, path: str, options: CheckpointOptions) -> None:
         self.path = path
-        self.options = resolved(options)
-        # The save ends where it began, even if the current directory changes meanwhile.
-        self.options.storage = anchored(storage_of(self.options), path)
-        self._callbacks = self.options.write_callbacks
-
-    @property
-    def place(self) -> str:
-        """The path from the root of the file system on, where the storage has such paths."""
-        storage = storage_of(self.options)
-        return storage.absolute(self.path) if isinstance(storage, LocalStorage) else self.path
-
-    @property
-    def directory(self) -> str:
-        """The directory of `place`."""
-        return os.path.dirname(self.place)
+        self.options = options
+        self.storage = self.options.storage = anchored(storage_of(options), path)
+        self._callbacks = options.write_callbacks
 
     def run(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> None:
         """Writes and commits; then does what comes after.
@@ -76,7 +68,7 @@ class Save:
 
     def _commit(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> list[Exception]:
         try:
-            execute_save(plan, arrays, storage_of(self.options), self.path, self.options)
+            execute_save(plan, arrays, self.storage, self.path, self.options)
         except AfterCommitError as error:
             return [error]
         return []
@@ -87,7 +79,7 @@ class ListedSave(Save):
 
     Args:
         path: The checkpoint's prefix.
-        options: How to save.
+        options: As for `Save`.
         record: Lists the checkpoint: called with the storage, the path, and whether the checkpoint is durable.
 
     Attributes:
@@ -95,16 +87,14 @@ class ListedSave(Save):
         committed: Called once it is.
     """
 
-    def __init__(
-        self, path: str, options: CheckpointOptions | None, record: Callable[[Storage, str, bool], object]
-    ) -> None:
+    def __init__(self, path: str, options: CheckpointOptions, record: Callable[[Storage, str, bool], object]) -> None:
         super().__init__(path, options)
         self._record = record
         self.is_committed = False
         self.committed: Callable[[], object] = lambda: None
 
     def _commit(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> list[Exception]:
-        storage, announcement = storage_of(self.options), Announcement()
+        storage, announcement = self.storage, Announcement()
         problems: list[Exception] = []
         interrupt: BaseException | None = None
         try:

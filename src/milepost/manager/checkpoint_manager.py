@@ -268,7 +268,7 @@ class CheckpointManager(Generic[CheckpointT]):
                 )
             path = f"{self._prefix}-{number}"
             save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
-            claim_path(save.directory, save.options)
+            claim_path(os.path.dirname(path), save.options)
             write_numbered(self._checkpoint, save)
         except BaseException:
             if save is not None and save.is_committed:

@@ -8,15 +8,22 @@ import stat
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, NoReturn, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.forks import register_at_fork
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer, Storage
-from milepost.storage.paths import ImpossiblePathError, check_link, check_local, check_possible, missing_before_parent
+from milepost.storage.paths import (
+    ORDINARY,
+    ImpossiblePathError,
+    check_link,
+    check_local,
+    check_possible,
+    missing_before_parent,
+)
 from milepost.storage.positions import MOST_BUFFERS, read_at, read_bytes_at, write_at
 
 if sys.platform == "win32":
@@ -38,23 +45,23 @@ _REMEDIES = {
 _MOST_REMEMBERED: Final = 1024
 
 
-@contextmanager
-def _translated(doing: str, path: str, *, reading: bool = False) -> Iterator[None]:
-    """Turns errors of the system into milepost's; a path that nothing can have is, for a reader, that of nothing."""
-    try:
-        yield
-    except MilepostError:
-        raise
-    except FileNotFoundError:
+def _raise_explained(error: OSError, doing: str, path: str, *, reading: bool = False) -> NoReturn:
+    """Raises milepost's error for one of the system; a path that nothing can have is, for a reader, that of nothing."""
+    if isinstance(error, MilepostError):
+        raise error
+    if isinstance(error, FileNotFoundError):
         raise CheckpointNotFoundError(f"cannot {doing}: there is no such file or directory", file=path) from None
-    except OSError as error:
-        code = error.errno or 0
-        is_impossible = isinstance(error, ImpossiblePathError)
-        reason = error.strerror if is_impossible else os.strerror(code) if code else error
-        if reading and (is_impossible or code in system.NOTHING_THERE):
-            raise CheckpointNotFoundError(f"cannot {doing}: {reason}", file=path) from None
-        remedy = "use a path that a file can have" if is_impossible else _REMEDIES.get(code)
-        raise StorageError(f"cannot {doing}: {reason}", errno=code, file=path, remedy=remedy) from error
+    code = error.errno or 0
+    is_impossible = isinstance(error, ImpossiblePathError)
+    reason = error.strerror if is_impossible else os.strerror(code) if code else error
+    if reading and (is_impossible or code in system.NOTHING_THERE):
+        raise CheckpointNotFoundError(f"cannot {doing}: {reason}", file=path) from None
+    remedy = "use a path that a file can have" if is_impossible else _REMEDIES.get(code)
+    raise StorageError(f"cannot {doing}: {reason}", errno=code, file=path, remedy=remedy) from error
+
+
+def _says_that_nothing_is_there(error: OSError) -> bool:
+    return isinstance(error, ImpossiblePathError) or error.errno in system.NOTHING_THERE
 
 
 def _open(descriptor: int) -> int:
@@ -79,23 +86,27 @@ class LocalFile:
     def __init__(self, path: str, place: str) -> None:
         self.path = path
         self.place = place
-        with _translated("open for reading", path, reading=True):
-            try:
-                self._descriptor = system.open_to_read(place)
-            except IsADirectoryError:  # of Windows, which opens none
-                raise _no_file(path, "a directory") from None
+        try:
+            self._descriptor = system.open_to_read(place)
             status = os.fstat(self._descriptor)
+        except IsADirectoryError:  # of Windows, which opens none
+            raise _no_file(path, "a directory") from None
+        except OSError as error:
+            _raise_explained(error, "open for reading", path, reading=True)
         self.size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             self.close()
             raise _no_file(path, "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file")
 
     def read(self, offset: int, length: int) -> bytes:
-        self._check_range(offset, length)
-        with _translated("read", self.path):
+        if offset < 0 or length < 0 or offset + length > self.size:
+            self._check_range(offset, length)
+        try:
             data = read_bytes_at(_open(self._descriptor), length, offset)
-            if len(data) == length:
-                return data
+        except OSError as error:
+            _raise_explained(error, "read", self.path)
+        if len(data) == length:
+            return data
         # The system reads at most 2 GiB at once.
         whole = bytearray(length)
         whole[: len(data)] = data
@@ -104,8 +115,9 @@ class LocalFile:
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
         view = byte_view(buffer)
-        self._check_range(offset, len(view))
-        with _translated("read", self.path):
+        if offset < 0 or offset + len(view) > self.size:
+            self._check_range(offset, len(view))
+        try:
             while view:
                 count = read_at(_open(self._descriptor), view, offset)
                 if not count:
@@ -113,11 +125,15 @@ class LocalFile:
                     raise OSError(errno.EIO, "nothing was read")
                 offset += count
                 view = view[count:]
+        except OSError as error:
+            _raise_explained(error, "read", self.path)
 
     def fileno(self) -> int:
         """The descriptor, for as long as the file is open."""
-        with _translated("read", self.path):
+        try:
             return _open(self._descriptor)
+        except OSError as error:
+            _raise_explained(error, "read", self.path)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -126,15 +142,15 @@ class LocalFile:
                 os.close(descriptor)
 
     def _check_range(self, offset: int, length: int) -> None:
-        size = self.size
-        if offset + length > size:
-            with _translated("read", self.path):
-                size = os.fstat(_open(self._descriptor)).st_size  # It may have grown.
+        try:
+            size = os.fstat(_open(self._descriptor)).st_size  # It may have grown.
+        except OSError as error:
+            _raise_explained(error, "read", self.path)
         check_range(self.path, offset, length, size)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # When a process ends, the names of modules are gone before the last objects are; the system closes files.
-        if not is_finalizing():
+        if getattr(self, "_descriptor", -1) >= 0 and not is_finalizing():
             _close_quietly(self)
 
 
@@ -155,14 +171,17 @@ class LocalWriter:
 
     def __init__(self, path: str, place: str) -> None:
         self.path = path
-        with _translated("create", path), _opening:
-            self._descriptor = system.create(place)
+        with _opening:
+            try:
+                self._descriptor = system.create(place)
+            except OSError as error:
+                _raise_explained(error, "create", path)
             _writers.add(self)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         views = [view for buffer in buffers if (view := byte_view(buffer))]
-        with _translated("write", self.path):
-            first = 0
+        first = 0
+        try:
             while first < len(views):
                 count = write_at(_open(self._descriptor), views[first : first + MOST_BUFFERS], offset)
                 if not count:
@@ -173,17 +192,23 @@ class LocalWriter:
                     first += 1
                 if count:
                     views[first] = views[first][count:]
+        except OSError as error:
+            _raise_explained(error, "write", self.path)
 
     def sync(self) -> None:
-        with _translated("make durable", self.path):
+        try:
             system.sync(_open(self._descriptor))
+        except OSError as error:
+            _raise_explained(error, "make durable", self.path)
 
     def close(self) -> None:
         if self._descriptor >= 0:
             system.give_up(self._descriptor)
             descriptor, self._descriptor = self._descriptor, -1
-            with _translated("close", self.path):
+            try:
                 os.close(descriptor)
+            except OSError as error:
+                _raise_explained(error, "close", self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -192,11 +217,9 @@ class LocalWriter:
         self.close()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if is_finalizing():
-            return
-        if getattr(self, "_descriptor", -1) >= 0:
+        if getattr(self, "_descriptor", -1) >= 0 and not is_finalizing():
             system.give_up(self._descriptor)
-        _close_quietly(self)
+            _close_quietly(self)
 
 
 _writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
@@ -267,32 +290,37 @@ class LocalStorage:
         """Directories whose names survive a power cut."""
 
     def open(self, path: str) -> LocalFile:
-        with _translated("open for reading", path, reading=True):
-            return LocalFile(path, self._place(path))
+        try:
+            place = self._place(path)
+        except OSError as error:
+            _raise_explained(error, "open for reading", path, reading=True)
+        return LocalFile(path, place)
 
     def create(self, path: str) -> LocalWriter:
-        with _translated("create", path):
-            return LocalWriter(path, self._place(path))
+        try:
+            place = self._place(path)
+        except OSError as error:
+            _raise_explained(error, "create", path)
+        return LocalWriter(path, place)
 
     def rename(self, source: str, target: str) -> None:
-        with _translated(f"rename to {target}", source):
+        try:
             system.replace(self._place(source), self._place(target))
+        except OSError as error:
+            _raise_explained(error, f"rename to {target}", source)
 
     def remove(self, path: str) -> None:
-        with _translated("remove", path):
-            try:
-                system.remove(self._place(path))
-            except ImpossiblePathError:
-                pass
-            except OSError as error:
-                if error.errno not in system.NOTHING_THERE:
-                    raise
+        try:
+            system.remove(self._place(path))
+        except OSError as error:
+            if not _says_that_nothing_is_there(error):
+                _raise_explained(error, "remove", path)
 
     def make_directory(self, path: str) -> None:
-        with _translated("make a directory", path):
+        try:
             place = self._place(path)
-            missing = missing_before_parent(place)
-            if missing:  # abspath takes sub/.. away, and the system does not
+            # abspath takes sub/.. away, and the system does not
+            if os.pardir in place and (missing := missing_before_parent(place)):
                 raise StorageError(
                     f"cannot make a directory: {missing} does not exist, and a .. follows it",
                     errno=errno.ENOENT,
@@ -300,6 +328,8 @@ class LocalStorage:
                     remedy=f"make {missing}, or save to {os.path.abspath(place)}",
                 )
             self._make_directory(os.path.abspath(place))
+        except OSError as error:
+            _raise_explained(error, "make a directory", path)
 
     def _make_directory(self, path: str) -> None:
         """Makes an absolute path's directory, and sees to it that the names of it and of all above are durable."""
@@ -343,19 +373,18 @@ class LocalStorage:
         self._durable[path] = now
 
     def sync_directory(self, path: str) -> None:
-        with _translated("make the names durable", path):
+        try:
             system.sync_directory(self._place(path) or ".")
+        except OSError as error:
+            _raise_explained(error, "make the names durable", path)
 
     def list(self, directory: str) -> list[str]:
-        with _translated("list", directory):
-            try:
-                return sorted(os.listdir(self._place(directory) or "."))
-            except ImpossiblePathError:
-                return []
-            except OSError as error:
-                if error.errno not in system.NOTHING_THERE:
-                    raise
-                return []
+        try:
+            return sorted(os.listdir(self._place(directory) or "."))
+        except OSError as error:
+            if not _says_that_nothing_is_there(error):
+                _raise_explained(error, "list", directory)
+            return []
 
     def is_file(self, path: str) -> bool:
         return stat.S_ISREG(self._mode(path))
@@ -364,8 +393,10 @@ class LocalStorage:
         return stat.S_ISDIR(self._mode(path or "."))
 
     def modified(self, path: str) -> float:
-        with _translated("look at", path, reading=True):
+        try:
             return os.stat(self._place(path)).st_mtime
+        except OSError as error:
+            _raise_explained(error, "look at", path, reading=True)
 
     def in_use(self, path: str) -> bool:
         try:
@@ -391,15 +422,12 @@ class LocalStorage:
 
     def _mode(self, path: str) -> int:
         """The kind of what is at a path; 0 if there is nothing, but not if the system could not look."""
-        with _translated("look at", path):
-            try:
-                return os.stat(self._place(path)).st_mode
-            except ImpossiblePathError:
-                return 0
-            except OSError as error:
-                if error.errno not in system.NOTHING_THERE:
-                    raise
-                return 0
+        try:
+            return os.stat(self._place(path)).st_mode
+        except OSError as error:
+            if not _says_that_nothing_is_there(error):
+                _raise_explained(error, "look at", path)
+            return 0
 
     def _place(self, path: str) -> str:
         """What the operating system is given for a path.
@@ -408,8 +436,9 @@ class LocalStorage:
             UnsupportedError: It is none of this machine's.
             ImpossiblePathError: It is none at all.
         """
-        check_local(path)
-        check_possible(path)
+        if os.name == "nt" or not ORDINARY.fullmatch(path):
+            check_local(path)
+            check_possible(path)
         return path if self._directory is None else os.path.join(self._directory, path)
 
 
@@ -433,8 +462,10 @@ def anchored(storage: Storage, path: str) -> Storage:
     # One that derives from it may count or change what is done, which a copy would take from it.
     if type(storage) is not LocalStorage:
         return storage
+    if os.path.isabs(path):
+        return storage
     check_local(path)
-    if storage._directory is not None or os.path.isabs(path):
+    if storage._directory is not None:
         return storage
     copied = LocalStorage(storage.absolute("."))
     copied._durable = storage._durable

@@ -17,6 +17,8 @@ from milepost.errors import CheckpointNotFoundError, UnsupportedError
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
 """A scheme and one slash: `pathlib.Path` makes one of two. Only the scheme: the directory of ``gs://name`` is ``gs:``."""
 
+ORDINARY: Final = re.compile(r"(?!~)[^:\0\x80-\U0010ffff]*")
+"""A path in which neither `check_local` nor `check_possible` finds anything to look at closer, on POSIX systems."""
 
 _DEVICES: Final = frozenset(
     ["con", "prn", "aux", "nul", "conin$", "conout$"]

@@ -140,7 +140,7 @@ def test_several_threads_share_a_reader(monkeypatch):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(reader.get, [key for key, _ in pairs] * 3))
     assert found == [value for _, value in pairs] * 3
-    assert reader._cached == sum(map(len, reader._blocks.values())) <= 500
+    assert reader._cached == sum(reader._handles[block].size for block in reader._blocks) <= 500
 
 
 def test_opening_reads_only_footer_and_index():

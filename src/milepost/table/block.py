@@ -25,7 +25,6 @@ Source: LevelDB ``doc/table_format.md`` and ``table/block_builder.cc``; TensorFl
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from milepost.coding import snappy, varint
@@ -173,17 +172,17 @@ def unseal(stored: bytes, *, limit: int) -> bytes:
     raise CorruptCheckpointError("a block of unknown compression", expected="0 (none) or 1 (snappy)", found=compression)
 
 
-def entries(contents: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-    """The entries of a block whose keys are not less than ``start``.
+def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
+    """The entries of a block.
 
     Raises:
         CorruptCheckpointError: The contents are malformed, or keys do not ascend.
     """
-    limit, restarts = _entries_end(contents)
-    position = _seek(contents, restarts, limit, start) if start else 0
+    limit, _ = _entries_end(contents)
+    position = 0
     budget = _MOST_KEY_BYTES * len(contents) + _FREE_KEY_BYTES
     key = b""
-    first = True
+    found: list[tuple[bytes, bytes]] = []
     while position < limit:
         shared, unshared, size = contents[position : position + 3].ljust(3, b"\x80")
         if shared < 128 and unshared < 128 and size < 128:
@@ -198,11 +197,11 @@ def entries(contents: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]
         if shared > len(key) or end > limit or budget < 0:
             raise _malformed("an entry does not fit into it", found=f"lengths {shared}, {unshared} and {size}")
         new = key[:shared] + contents[position:value_at]
-        if new <= key and not first:
+        if new <= key and found:
             raise _malformed("keys are out of order", expected=f"a key after {key!r}", found=repr(new))
-        key, first, position = new, False, end
-        if key >= start:
-            yield key, contents[value_at:end]
+        key, position = new, end
+        found.append((key, contents[value_at:end]))
+    return found
 
 
 def restart_keys(contents: bytes) -> list[bytes]:
@@ -224,19 +223,6 @@ def _entries_end(contents: bytes) -> tuple[int, int]:
     if restarts < 1 or end < 0:
         raise _malformed("its restart array does not fit", found=f"{restarts} restarts in {len(contents)} bytes")
     return end, restarts
-
-
-def _seek(contents: bytes, restarts: int, limit: int, start: bytes) -> int:
-    """The last restart whose key is not greater than ``start``, or else the first."""
-    low, high = 0, restarts - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        (offset,) = _U32.unpack_from(contents, limit + 4 * middle)
-        if _restart_key(contents, offset, limit) <= start:
-            low = middle
-        else:
-            high = middle - 1
-    return int(_U32.unpack_from(contents, limit + 4 * low)[0]) if low else 0
 
 
 def _restart_key(contents: bytes, offset: int, limit: int) -> bytes:

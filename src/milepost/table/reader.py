@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from typing import Final, NoReturn
 
 from milepost.errors import CorruptCheckpointError
 from milepost.forks import ForkableLock
@@ -36,7 +35,7 @@ class TableReader:
     def __init__(self, file: ReadableFile, *, block_limit: int = BLOCK_LIMIT) -> None:
         self.file = file
         self._block_limit = block_limit
-        self._blocks: dict[int, bytes] = {}
+        self._blocks: dict[int, dict[bytes, bytes]] = {}
         self._cached = 0
         self._lock = ForkableLock()
         if file.size < FOOTER_SIZE:
@@ -47,20 +46,24 @@ class TableReader:
                 found=f"{file.size} bytes",
             )
         at = file.size - FOOTER_SIZE
-        with self._located("footer", at):
+        try:
             self._metaindex, index = decode_footer(file.read(at, FOOTER_SIZE))
-        with self._located("index block", index.offset):
+        except CorruptCheckpointError as error:
+            self._raise_located(error, "footer", at)
+        try:
             pairs = [(key, Handle.decode(value)[0]) for key, value in entries(self._read(index))]
-            self._limits = [key for key, _ in pairs]
-            self._handles = [handle for _, handle in pairs]
             end = 0
-            for handle in self._handles:
+            for _, handle in pairs:
                 # Blocks that overlap would make the work quadratic in the size of the file.
                 if handle.offset < end:
                     raise CorruptCheckpointError(
                         "blocks overlap or are out of order", expected=f"a block from {end} on", found=handle
                     )
                 end = handle.offset + handle.size + TRAILER_SIZE
+        except CorruptCheckpointError as error:
+            self._raise_located(error, "index block", index.offset)
+        self._limits = [key for key, _ in pairs]
+        self._handles = [handle for _, handle in pairs]
 
     def get(self, key: bytes) -> bytes | None:
         """The value under a key, or None.
@@ -69,10 +72,19 @@ class TableReader:
             CorruptCheckpointError: The block in which the key would be is damaged.
         """
         block = bisect_left(self._limits, key)
-        if block < len(self._limits):
-            for found, value in self._entries(block, key):
-                return value if found == key else None
-        return None
+        if block == len(self._limits):
+            return None
+        found = self._blocks.get(block)
+        if found is None:
+            found = dict(self._entries(block))
+            with self._lock:
+                if block not in self._blocks:  # as another thread may have read it, too
+                    self._blocks[block] = found
+                    self._cached += self._handles[block].size
+                while self._cached > _CACHE_LIMIT:
+                    self._cached -= self._handles[first := next(iter(self._blocks))].size
+                    del self._blocks[first]
+        return found.get(key)
 
     def items(self, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All entries whose keys are not less than ``start``, in order.
@@ -81,7 +93,10 @@ class TableReader:
             CorruptCheckpointError: A block is damaged, or keys do not ascend.
         """
         for block in range(bisect_left(self._limits, start), len(self._limits)):
-            yield from self._entries(block, start)
+            cached = self._blocks.get(block)
+            for key, value in self._entries(block) if cached is None else cached.items():
+                if key >= start:
+                    yield key, value
 
     def verify(self) -> None:
         """Reads and checks everything that a reader could need.
@@ -89,49 +104,36 @@ class TableReader:
         Raises:
             CorruptCheckpointError: Something is damaged.
         """
-        with self._located("metaindex block", self._metaindex.offset):
-            for _ in entries(self._read(self._metaindex)):
-                pass
+        try:
+            entries(self._read(self._metaindex))
+        except CorruptCheckpointError as error:
+            self._raise_located(error, "metaindex block", self._metaindex.offset)
         for block, handle in enumerate(self._handles):
-            keys = {key for key, _ in self._entries(block, b"")}
-            with self._located("data block", handle.offset):
-                restarts = restart_keys(self._contents(block))
+            keys = {key for key, _ in self._entries(block)}
+            try:
+                restarts = restart_keys(self._read(handle))
                 if restarts != sorted(keys.intersection(restarts)):
                     raise CorruptCheckpointError("a block of the index is malformed: its restarts are wrong")
+            except CorruptCheckpointError as error:
+                self._raise_located(error, "data block", handle.offset)
 
-    def _entries(self, block: int, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        with self._located("data block", self._handles[block].offset):
-            limit = self._limits[block]
-            for key, value in entries(self._contents(block), start):
-                if key > limit:
-                    raise CorruptCheckpointError(
-                        "the index disagrees with its blocks", expected=f"no key after {limit!r}", found=repr(key)
-                    )
-                yield key, value
-
-    def _contents(self, block: int) -> bytes:
-        with self._lock:
-            contents = self._blocks.get(block)
-        if contents is None:
-            contents = self._read(self._handles[block])
-            if block:
-                self._check_first(contents, self._limits[block - 1])
-            with self._lock:
-                self._cached += len(contents) - len(self._blocks.pop(block, b""))
-                self._blocks[block] = contents
-                while self._cached > _CACHE_LIMIT:
-                    self._cached -= len(self._blocks.pop(next(iter(self._blocks))))
-        return contents
-
-    @staticmethod
-    def _check_first(contents: bytes, before: bytes) -> None:
-        for key, _ in entries(contents):
-            # Such a key would be listed but could never be found.
-            if key <= before:
+    def _entries(self, block: int) -> list[tuple[bytes, bytes]]:
+        """The entries of a data block, read from the file."""
+        handle, limit, before = self._handles[block], self._limits[block], self._limits[block - 1] if block else None
+        try:
+            found = entries(self._read(handle))
+            # An entry outside the limits would be listed but could never be found.
+            if found and before is not None and found[0][0] <= before:
                 raise CorruptCheckpointError(
-                    "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(key)
+                    "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(found[0][0])
                 )
-            return
+            if found and found[-1][0] > limit:
+                raise CorruptCheckpointError(
+                    "the index disagrees with its blocks", expected=f"no key after {limit!r}", found=repr(found[-1][0])
+                )
+        except CorruptCheckpointError as error:
+            self._raise_located(error, "data block", handle.offset)
+        return found
 
     def _read(self, handle: Handle) -> bytes:
         end = handle.offset + handle.size + TRAILER_SIZE
@@ -145,10 +147,6 @@ class TableReader:
             )
         return unseal(self.file.read(handle.offset, handle.size + TRAILER_SIZE), limit=self._block_limit)
 
-    @contextmanager
-    def _located(self, part: str, offset: int) -> Iterator[None]:
-        try:
-            yield
-        except CorruptCheckpointError as error:
-            error.problem = f"{error.problem} ({part} at offset {offset})"
-            raise error.with_context(file=self.file.path) from None
+    def _raise_located(self, error: CorruptCheckpointError, part: str, offset: int) -> NoReturn:
+        error.problem = f"{error.problem} ({part} at offset {offset})"
+        raise error.with_context(file=self.file.path) from None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import call
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ def write_tensors(
     """
     layout = _Layout(shard, file, alignment, written)
     large = sum(tensor.array.nbytes for tensor in tensors if tensor.array.nbytes > _SMALL)
-    for_each(_call, layout.work(tensors), threads=THREADS if large >= WORTH_THREADS else 1)
+    for_each(call, layout.work(tensors), threads=THREADS if large >= WORTH_THREADS else 1)
     return layout.entries()
 
 
@@ -188,7 +189,3 @@ class _Layout:
 
     def _enter(self, tensor: Placed, offset: int, size: int, crc: int) -> None:
         self._entries[tensor.key] = encode(tensor.dtype, tensor.array.shape, self._shard, offset, size, mask(crc))
-
-
-def _call(work: Callable[[], None]) -> None:
-    work()

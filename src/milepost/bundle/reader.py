@@ -117,6 +117,8 @@ class IndexedReader:
 
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         entry = self.entry(key)
+        if entry.dtype.is_bytes and not entry.slices and box is None:
+            return self._read_objects(key, _Piece(entry, self._file_of(key, entry)))
         shape, pieces = self._pieces(key, entry, box)
         try:
             array = new_array(entry.dtype, shape)

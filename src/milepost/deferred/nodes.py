@@ -40,19 +40,17 @@ class DeferredNodes:
             self._counts[node] = count
         if superseded:
             self._superseded -= 1
-        else:
-            self._need_one_less()
+            return
+        self._needing -= 1
+        self.release_if_unneeded()
 
     def supersede(self) -> None:
         """Counts a position that gives nothing any more."""
         self._superseded += 1
-        self._need_one_less()
+        self._needing -= 1
+        self.release_if_unneeded()
 
     def release_if_unneeded(self) -> None:
         """Closes the files if nothing needs them."""
         if not self._needing:
             self._reader.release(for_good=True)
-
-    def _need_one_less(self) -> None:
-        self._needing -= 1
-        self.release_if_unneeded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from milepost.deferred.table import ANY, admit, deferred_on, forget_settled, is_anything_deferred
+from milepost.deferred.table import ANY, deferred_on, forget_settled, is_anything_deferred, take
 from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import child_path
 from milepost.graph.traversal import live_children, walk
@@ -29,13 +29,14 @@ def look_again(holder: Any) -> list[str]:
         return []
     found, given = False, []
     successors = {}
-    stand_ins = adapter.stand_ins(holder, [name for name in edges if isinstance(name, str)])
+    names = [name for name in edges if isinstance(name, str)]
+    stand_ins = adapter.stand_ins(holder, names) if "stand_ins" in adapter.overrides else ()
     for name, child in [*live_children(adapter, holder), *stand_ins]:
         if name in edges or ANY in edges:
             found = True
             if not all(each.superseded or each.is_settled() for each in edges.get(name, ())):
                 given.append(name)
-            successor = admit(holder, name, child, asked=True)
+            successor = take(holder, name, child)
             if successor is not child:
                 successors[name] = successor
     if successors:
@@ -48,10 +49,11 @@ def look_again(holder: Any) -> list[str]:
         if slot is None:
             slot = adapter.make_slot(holder, newest.variable, key[1], newest.specs())
         if slot is not None:
-            admit(holder, key, slot, asked=True)
+            take(holder, key, slot)
             found = True
     if found:
-        adapter.on_restored(holder)
+        if "on_restored" in adapter.overrides:
+            adapter.on_restored(holder)
         forget_settled(holder)
     return given
 
@@ -63,8 +65,6 @@ def late_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]
         root: The object to start from.
         attached: More edges of the root.
     """
-    if not is_anything_deferred():
-        return []
     live = walk(root, attached, slots=False)
     return [
         child_path(live.paths[node], name, is_root=node == 0)

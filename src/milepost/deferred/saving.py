@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from milepost.deferred.position import Restore, RestoredPosition
-from milepost.deferred.table import Position, deferred_on, is_anything_deferred
+from milepost.deferred.table import Position, deferred_on
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
@@ -72,10 +72,9 @@ def deferred_parts(live: LiveGraph) -> DeferredParts:
         StorageError: It cannot be read.
     """
     deferred = DeferredParts()
-    if is_anything_deferred():
-        collector = _Collector(live, deferred)
-        collector.collect_nodes()
-        collector.collect_slots()
+    collector = _Collector(live, deferred)
+    collector.collect_nodes()
+    collector.collect_slots()
     return deferred
 
 

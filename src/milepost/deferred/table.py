@@ -199,15 +199,15 @@ def deferred_on(holder: Any) -> _Edges:
     return {} if edges is None else edges
 
 
-def admit(holder: Any, name: str | SlotKey, child: Any, *, asked: bool = False) -> Any:
+def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     """Gives an object its deferred values; to be called before it becomes the child ``name`` of ``holder``.
+
+    An object that the program made as it went on keeps its own values (`milepost.deferred.own_values`).
 
     Args:
         holder: The object that is about to get a child.
         name: Name of the new edge, or the `SlotKey` of a new slot variable.
         child: The object that is about to become the child; one that is not trackable passes untouched.
-        asked: Whether somebody has asked for it by now, so that the child gets the deferred values in any case, and not only if it is one
-            that the program builds again (`milepost.deferred.own_values`).
 
     Returns:
         The object to be held: ``child``, or its successor if it cannot change.
@@ -217,14 +217,14 @@ def admit(holder: Any, name: str | SlotKey, child: Any, *, asked: bool = False) 
     """
     if not _entries:
         return child
-    if not asked and _keeps_own(holder, name, child):
+    if _keeps_own(holder, name, child):
         return child
     if type(name) is str and not isinstance(child, Place):
         if is_functional(child):
             return _admit_tree(holder, name, child)
         if holds_state(holder):
             return _admit_plain(holder, name, child)
-    return _admit(holder, name, child)
+    return take(holder, name, child)
 
 
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
@@ -239,7 +239,14 @@ def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
     return True
 
 
-def _admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
+def take(holder: Any, name: str | SlotKey, child: Any) -> Any:
+    """Gives an object its deferred values, whether the program built it again or not; returns and errors are as for `admit`.
+
+    Args:
+        holder: The object that has the child, or is about to get it.
+        name: Name of the edge, or the `SlotKey` of a slot variable.
+        child: The child as `milepost.graph.traversal.live_children` gives it: a place, if it has no identity.
+    """
     edges = deferred_on(holder)
     positions = [*edges.get(name, ()), *edges.get(ANY, ())]
     adapter = adapter_of(child) if positions else None
@@ -273,7 +280,7 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
         return tree
     with places_in_use():
         place = placed(holder, name, tree, attached=False)
-        _admit(holder, name, place)
+        take(holder, name, place)
         below, own = [place], []
         for node in below:
             if type(node) is Node:
@@ -282,7 +289,7 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
                     if edge in waiting and holds_state(holder):
                         own += waiting[edge]
                     elif edge in waiting:
-                        _admit(node, edge, child)
+                        take(node, edge, child)
                     below.append(child)
         own = [each for each in own if not (each.superseded or each.is_settled())]
         if own:
@@ -299,9 +306,9 @@ def _admit_plain(holder: Any, name: str, child: Any) -> Any:
     with places_in_use():
         place = plain_place(holder, name, child, attached=False)
         if place is None:
-            return _admit(holder, name, child)
+            return take(holder, name, child)
         if child is not None:
-            _admit(holder, name, place)
+            take(holder, name, place)
         return place.value
 
 

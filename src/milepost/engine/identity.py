@@ -16,15 +16,10 @@ Reference = Callable[[], Any]
 
 def reference_to(obj: Any) -> Reference:
     """A weak reference where the object allows one; tuples and NumPy scalars do not, and are kept."""
-    return weak_reference_to(obj) or (lambda: obj)
-
-
-def weak_reference_to(obj: Any) -> Reference | None:
-    """A weak reference where the object allows one."""
     try:
         return weakref.ref(obj)
     except TypeError:
-        return None
+        return lambda: obj
 
 
 class Bindings:
@@ -64,11 +59,6 @@ class Bindings:
                 self._references[node] = reference_to(other)
 
 
-def next_uid() -> int:
-    """The number of a new restore. Later ones win over earlier ones."""
-    return next(_uids)
-
-
 class Kept:
     """Objects that one restore gave values to and that allow no weak reference; kept for as long as this is.
 
@@ -91,7 +81,8 @@ class Kept:
                 del _kept[identity]
 
 
-_uids: Final = itertools.count(1)
+uids: Final = itertools.count(1)
+"""The numbers of restores. Later ones win over earlier ones."""
 _kept: Final[dict[int, tuple[weakref.ref[Kept], int]]] = {}
 _restored: Final[ByIdentity[int]] = ByIdentity()
 

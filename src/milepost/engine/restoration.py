@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import abc
+import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from milepost.bundle import BundleReader
 from milepost.deferred.table import stop_waiting
 from milepost.engine import unasked
-from milepost.engine.identity import Reference, next_uid, weak_reference_to
+from milepost.engine.identity import Reference, uids
 from milepost.engine.report import Entry, Report
 from milepost.errors import user_place
 
@@ -31,7 +33,7 @@ class WatchedRestore(abc.ABC):
     """
 
     def __init__(self, reader: BundleReader) -> None:
-        self.uid = next_uid()
+        self.uid = next(uids)
         self.reader = reader
         self.partial_expected = False
         self.is_watched = True
@@ -59,7 +61,8 @@ class WatchedRestore(abc.ABC):
 
     def begins_at(self, root: Any) -> None:
         """Notes which object stands for the root of the checkpoint, weakly."""
-        self._root = weak_reference_to(root)
+        with suppress(TypeError):  # of one that allows no weak reference
+            self._root = weakref.ref(root)
 
     def concerns(self, root: Any) -> bool:
         """Whether this object stands for the root of the checkpoint."""

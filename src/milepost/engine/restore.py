@@ -132,7 +132,9 @@ class Restoration(WatchedRestore):
             The object to be held: ``child``, or its successor if it cannot change.
         """
         bound = self.bound(node)
-        if bound is not None and bound is not child:
+        if bound is child and last_restore(child) >= self.uid:
+            return child  # It has come by another name before.
+        if bound is not None:
             if superseded:
                 return child
             warn(
@@ -147,7 +149,7 @@ class Restoration(WatchedRestore):
             for take in match.takes:
                 match.unused[take.node] = {value.name for value, _ in take.values}
             match.takes, match.deferred = [], []
-            self._remember(match, {})
+            self._remember(match, (), {})
             return child
         successor = self._run(match).get(id(child), child)
         self.release_if_partial()
@@ -231,13 +233,15 @@ class Restoration(WatchedRestore):
             if match.deferred:
                 self.reader.hold()
             successors = deliver(self.reader, match.takes, list(match.bindings.values()), undo, match.growth)
-            before = [(obj, last_restore(obj)) for obj in self._takers(match, successors)]
+            takers = [successors.get(id(take.obj), take.obj) for take in match.takes]
+            before = [(obj, last_restore(obj)) for obj in takers]
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, before, positions))
             told: list[tuple[Adapter, Any]] = []
             undo.add_last(partial(_settle_again, told))
-            self._remember(match, successors)
-            self._defer_rest(match, successors, positions)
+            self._remember(match, takers, successors)
+            if match.deferred:
+                self._defer_rest(match, successors, positions)
             for node, obj in match.bindings.items():
                 adapter = match.adapters[node]
                 if "on_restored" in adapter.overrides:
@@ -248,15 +252,11 @@ class Restoration(WatchedRestore):
         self._supersede(match)
         return successors
 
-    @staticmethod
-    def _takers(match: Match, successors: Mapping[int, Any]) -> list[Any]:
-        return [successors.get(id(take.obj), take.obj) for take in match.takes]
-
     @collection_paused()
-    def _remember(self, match: Match, successors: Mapping[int, Any]) -> None:
+    def _remember(self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any]) -> None:
         for node, obj in match.bindings.items():
             self._bound[node] = successors.get(id(obj), obj)
-        for taker in self._takers(match, successors):
+        for taker in takers:
             remember_restore(taker, self.uid, self._kept)
         self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
         self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
@@ -370,7 +370,7 @@ class Restoration(WatchedRestore):
                     key = tensor_key(live.paths[number], value.name)
                     # TensorFlow saves no trees of JAX's at all: text that such a tree holds was left out by its writer.
                     saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else private)
-                    foreign = not saved and (value.skipped_by_tensorflow or live.is_skipped_by_tensorflow(number))
+                    foreign = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
                     note = "TensorFlow saves no such values" if foreign else ""
                     entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, foreign))
         return entries
@@ -424,7 +424,7 @@ class Restoration(WatchedRestore):
     ) -> Report:
         """What does not fit, and what would have been left over on either side."""
         before = [(take.obj, last_restore(take.obj)) for take in match.takes]
-        self._remember(match, {})
+        self._remember(match, [obj for obj, _ in before], {})
         try:
             saved = self._account_of_saved(self._with_below(each.node for each in match.deferred))
             live = self._account_of_live(root, attached)

@@ -9,7 +9,8 @@ import numpy as np
 
 from milepost.bundle import BundleWriter
 from milepost.deferred.rescan import late_below, look_again_below
-from milepost.deferred.saving import deferred_parts
+from milepost.deferred.saving import DeferredParts, deferred_parts
+from milepost.deferred.table import is_anything_deferred
 from milepost.engine.announcement import Announcement
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
@@ -56,26 +57,18 @@ def plan_save(
         CorruptCheckpointError: A value that is still deferred, and is written again, is damaged.
         MismatchError: A deferred value does not fit its object, which has come since.
     """
-    unasked = late_below(root, attached)
-    if unasked:
-        raise UntrackableError(
-            "saved values are deferred for these objects, which were made after the restore and may have been trained or changed since: "
-            f"{_some(unasked)}; nothing was saved, and nothing was changed",
-            key=unasked[0],
-            remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
-            "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it; if the "
-            "status is lost, restore again, which gives them the saved values: copy what they hold before that, and put it back "
-            "if it is to be kept",
-        )
-    look_again_below(root, attached)  # for slot variables, which no program trains by itself
+    if is_anything_deferred():
+        _refuse_unasked(root, attached)
+        look_again_below(root, attached)  # for slot variables, which no program trains by itself
     warn_before_save(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:
         live = walk(root, attached, omissions=True)
     finally:
         saving_legacy_slots.reset(token)
-    refuse_omissions(live.omissions, options)
-    deferred = deferred_parts(live)
+    if live.omissions:
+        refuse_omissions(live.omissions, options)
+    deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
     read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
         try:
@@ -92,10 +85,11 @@ def plan_save(
     for number, path in enumerate(live.paths):
         saved: dict[SavedValue, None] = {}  # several values may be listed under one name
         for value, array in read[number]:
-            private = value.skipped_by_tensorflow or live.is_skipped_by_tensorflow(number)
-            listed = SavedValue(escape(value.listed), value.full_name, tensor_key(path, value.listed), private)
-            saved[listed] = None
-            writes.append(PlannedWrite(tensor_key(path, value.name), number, value.dtype, array.shape))
+            private = value.skipped_by_tensorflow or number in live.skipped_by_tensorflow
+            key = tensor_key(path, value.name)
+            listed_key = key if value.listed == value.name else tensor_key(path, value.listed)
+            saved[SavedValue(escape(value.listed), value.full_name, listed_key, private)] = None
+            writes.append(PlannedWrite(key, number, value.dtype, array.shape))
             arrays.append(array)
         edges = (*live.edges[number], *deferred.edges.get(number, ()))
         slots = (*live.slots.get(number, ()), *deferred.slots.get(number, ()))
@@ -112,12 +106,30 @@ def plan_save(
     ]
 
 
+def _refuse_unasked(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+    """Refuses a save beside objects for which values are deferred, and which have come without a hook that told of them."""
+    unasked = late_below(root, attached)
+    if unasked:
+        raise UntrackableError(
+            "saved values are deferred for these objects, which were made after the restore and may have been trained or changed since: "
+            f"{_some(unasked)}; nothing was saved, and nothing was changed",
+            key=unasked[0],
+            remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
+            "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it; if the "
+            "status is lost, restore again, which gives them the saved values: copy what they hold before that, and put it back "
+            "if it is to be kept",
+        )
+
+
 def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseArray]]:
     """The values of one object, each with what it is now."""
-    path, read = live.paths[number], []
+    path, adapter, read = live.paths[number], live.adapters[number], []
+    if adapter.overrides.isdisjoint(("values", "values_to_save")):
+        return []
     key = path
     try:
-        for value in live.adapters[number].values_to_save(live.objects[number]):
+        values_now = adapter.values_to_save if "values_to_save" in adapter.overrides else adapter.values
+        for value in values_now(live.objects[number]):
             # The state of an iterator has one name in file, report and error.
             key = tensor_key(path, value.name) if value.dtype.name == "variant" else path
             read.append((value, value.read()))

@@ -23,7 +23,7 @@ class LiveGraph:
         edges: The named edges of each.
         paths: The escaped path of each from the root; for a slot variable, its slot path.
         slots: For each optimizer's node, its slot variables.
-        first_skipped: Id of the first object that only edges lead to which TensorFlow would not follow.
+        skipped_by_tensorflow: Ids of the objects that TensorFlow would not save, since it follows no edge that leads to them.
         first_slot: Id of the first slot variable; all from there on are slot variables.
         omissions: What a checkpoint of them would leave out, if the walk looked for that.
     """
@@ -33,13 +33,9 @@ class LiveGraph:
     edges: list[list[Edge]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     slots: dict[int, list[SlotReference]] = field(default_factory=dict)
-    first_skipped: int = 0
+    skipped_by_tensorflow: range = range(0)
     first_slot: int = 0
     omissions: list[Omitted] = field(default_factory=list)
-
-    def is_skipped_by_tensorflow(self, node: int) -> bool:
-        """Whether TensorFlow would not save this object."""
-        return self.first_skipped <= node < self.first_slot
 
     def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
         """Every node that has values of its own, with them."""
@@ -59,7 +55,7 @@ def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
         UntrackableError: The object does not say what it holds.
     """
     try:
-        return adapter.values(obj)
+        return adapter.values(obj) if "values" in adapter.overrides else ()
     except MilepostError:
         raise
     except Exception as error:

@@ -129,37 +129,36 @@ class ObjectGraph:
         Raises:
             UntrackableError: A name is not valid Unicode, so no file can hold it.
         """
+        graph = _MESSAGES["TrackableObjectGraph"]()
+        add = graph.nodes.add
+        with_values = self.nodes_with_values()
         try:
-            return self._serialize()
+            for node, has_values in zip(self.nodes, with_values, strict=True):
+                saved = add()
+                if node.children:
+                    add_child = saved.children.add
+                    for name, child in node.children:
+                        add_child(node_id=child, local_name=name)
+                for name, full_name, key, private in node.values:
+                    values = saved.private if private else saved.attributes
+                    values.add(name=name, full_name=full_name, checkpoint_key=key)
+                for variable, name, slot in node.slots:
+                    saved.slot_variables.add(
+                        original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot
+                    )
+                if node.saver:
+                    saved.registered_saver.name = node.saver
+                if node.python:
+                    saved.python = node.python
+                if has_values:
+                    saved.has_checkpoint_values.value = True
+                else:
+                    saved.has_checkpoint_values.SetInParent()
+            data: bytes = graph.SerializeToString()
         except UnicodeEncodeError as error:
             raise UntrackableError(
                 "a name in the object graph is not valid Unicode", found=ascii(error.object), expected="UTF-8"
             ) from None
-
-    def _serialize(self) -> bytes:
-        graph = _MESSAGES["TrackableObjectGraph"]()
-        add = graph.nodes.add
-        with_values = self.nodes_with_values()
-        for node, has_values in zip(self.nodes, with_values, strict=True):
-            saved = add()
-            if node.children:
-                add_child = saved.children.add
-                for name, child in node.children:
-                    add_child(node_id=child, local_name=name)
-            for name, full_name, key, private in node.values:
-                values = saved.private if private else saved.attributes
-                values.add(name=name, full_name=full_name, checkpoint_key=key)
-            for variable, name, slot in node.slots:
-                saved.slot_variables.add(original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot)
-            if node.saver:
-                saved.registered_saver.name = node.saver
-            if node.python:
-                saved.python = node.python
-            if has_values:
-                saved.has_checkpoint_values.value = True
-            else:
-                saved.has_checkpoint_values.SetInParent()
-        data: bytes = graph.SerializeToString()
         return data
 
     @classmethod

@@ -128,10 +128,10 @@ def walk(
     paths.append("")
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
-    number = 0
+    first_skipped = number = 0
     while number < len(objects) or unfollowed:  # both grow while they are walked
         if number == len(objects):
-            graph.first_skipped = graph.first_skipped or number
+            first_skipped = first_skipped or number
             holder, name, child, its_adapter = unfollowed.pop(0)
             target = ids.get(id(child))
             if target is None:
@@ -183,10 +183,15 @@ def walk(
                     graph.omissions.append(Omitted(path, type(obj).__name__, *unfinished))
         edges.append(own or _NO_EDGES)
         number += 1
-    graph.first_skipped = graph.first_skipped or len(objects)
     graph.first_slot = len(objects)
-    if slots:
-        _walk_slots(graph, ids, omissions=omissions)
+    graph.skipped_by_tensorflow = range(first_skipped or len(objects), len(objects))
+    owners = [
+        number
+        for number, adapter in enumerate(adapters)
+        if slots and "has_slots" in adapter.overrides and adapter.has_slots(objects[number])
+    ]
+    if owners:
+        _walk_slots(graph, owners, ids, omissions=omissions)
     if omissions:
         graph.omissions += (omitted for each in untaken for omitted in omission_of(each, ids))
         if any("account" in adapter.overrides for adapter in adapters):
@@ -194,15 +199,8 @@ def walk(
     return graph
 
 
-def _walk_slots(graph: LiveGraph, ids: dict[int, int], *, omissions: bool) -> None:
+def _walk_slots(graph: LiveGraph, owners: Sequence[int], ids: dict[int, int], *, omissions: bool) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
-    owners = [
-        number
-        for number, adapter in enumerate(adapters)
-        if "has_slots" in adapter.overrides and adapter.has_slots(objects[number])
-    ]
-    if not owners:
-        return
     candidates = [number for number, adapter in enumerate(adapters) if adapter.leaf]
     for owner in owners:
         try:

@@ -85,25 +85,26 @@ def decode_footer(data: bytes) -> tuple[Handle, Handle]:
 
 
 class BlockBuilder:
-    """Builds the contents of one block from ascending keys."""
+    """Builds the contents of one block from ascending keys.
+
+    Args:
+        restart_interval: Entries after which a key is written whole.
+
+    Attributes:
+        is_empty: Whether nothing has been added.
+        size: Bytes that `finish` would return.
+        last_key: The key of the last entry.
+    """
 
     def __init__(self, restart_interval: int) -> None:
         self._interval = restart_interval
         self._parts: list[bytes] = []
         self._restarts = [0]
         self._since_restart = 0
-        self._size = 0
+        self._end = 0
+        self.is_empty = True
+        self.size = 8
         self.last_key = b""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing has been added."""
-        return not self._size
-
-    @property
-    def size(self) -> int:
-        """Bytes that `finish` would return."""
-        return self._size + 4 * len(self._restarts) + 4
 
     def add(self, key: bytes, value: bytes) -> None:
         """Appends an entry whose key is greater than all before it."""
@@ -111,7 +112,8 @@ class BlockBuilder:
         if self._since_restart < self._interval:
             shared = _shared_prefix(self.last_key, key)
         else:
-            self._restarts.append(self._size)
+            self._restarts.append(self._end)
+            self.size += 4
             self._since_restart = 0
         self._since_restart += 1
         unshared = len(key) - shared
@@ -121,11 +123,13 @@ class BlockBuilder:
             sizes = varint.encode(shared) + varint.encode(unshared) + varint.encode(len(value))
             entry = sizes + key[shared:] + value
         self._parts.append(entry)
-        self._size += len(entry)
+        self._end += len(entry)
+        self.size += len(entry)
+        self.is_empty = False
         self.last_key = key
 
     def finish(self) -> bytes:
-        """The contents of the block."""
+        """The contents of the block: the entries, and where they restart."""
         restarts = struct.pack(f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts))
         return b"".join(self._parts) + restarts
 

@@ -32,8 +32,10 @@ def type_names(live: LiveGraph) -> dict[int, str]:
     names: dict[int, str] = {}
     holders: list[int] = []
     lists: list[int] = []
+    any_container = False
     for number, obj in enumerate(live.objects):
         kind = type(obj)
+        any_container = any_container or issubclass(kind, (list, dict, tuple, TreeNode))
         if kind in _LEAVES and (name := TYPE_NAMES.get(type(obj.value))):
             names[number] = name
         elif holds_state(obj):
@@ -42,7 +44,7 @@ def type_names(live: LiveGraph) -> dict[int, str]:
                 names[number] = CHECKPOINT
         elif kind is ListWrapper:
             lists.append(number)
-    containers = _containers_below(live, [*holders, *lists])
+    containers = _containers_below(live, [*holders, *lists]) if any_container else {}
     arrays = _array_types(live, {*holders, *containers})
     for number in _holding_others(live, names | arrays, containers) if containers else ():
         del containers[number]

@@ -47,7 +47,8 @@ class _Watch:
                     with contextlib.suppress(AttributeError):  # a setter of its own may have set no such attribute
                         delattr(obj, name)
                     raise
-            self.end()
+            if not edges:
+                self.end()
 
         self.holders = holders
         self._kind = watched

@@ -50,10 +50,11 @@ class Restore(Protocol):
 class RestoredPosition:
     """A saved node whose object does not exist yet; see `milepost.deferred.table`."""
 
-    __slots__ = ("is_late", "node", "restoration", "siblings", "superseded", "variable", "was_passed")
+    __slots__ = ("is_late", "node", "restoration", "siblings", "superseded", "uid", "variable", "was_passed")
 
     def __init__(self, restoration: Restore, node: int, variable: Any, siblings: int, *, is_late: bool) -> None:
         self.restoration = restoration
+        self.uid = restoration.uid
         self.node = node
         self.siblings = siblings
         self.is_late = is_late
@@ -84,10 +85,6 @@ class RestoredPosition:
     def is_wanted(self) -> bool:
         """Whether a save writes the value again."""
         return not self.superseded and not self.restoration.partial_expected
-
-    @property
-    def uid(self) -> int:
-        return self.restoration.uid
 
     def peek(self) -> Any:
         values = self.restoration.graph.nodes[self.node].values

@@ -54,7 +54,8 @@ def look_again(holder: Any) -> list[str]:
     if found:
         if "on_restored" in adapter.overrides:
             adapter.on_restored(holder)
-        forget_settled(holder)
+        if edges:
+            forget_settled(holder)
     return given
 
 

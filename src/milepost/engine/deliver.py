@@ -13,7 +13,7 @@ read when that device's array is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -116,7 +116,7 @@ def deliver(
     if assigned is not None:
         assigned.verify()
     in_place.verify()
-    if growth is not None:
+    if growth is not None and (growth.changes or growth.cuts):
         growth.apply(undo)
     successors = assigned.deliver(undo) if assigned is not None else {}
     former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
@@ -255,7 +255,8 @@ class _Assigned:
             if not self._in_boxes(value, key)
         ]
         in_boxes = [key for take, _, _ in self._order for value, key in take.values if self._in_boxes(value, key)]
-        check_all(self._reader, again + in_boxes)
+        if again or in_boxes:
+            check_all(self._reader, again + in_boxes)
 
     def deliver(self, undo: Undo) -> dict[int, Any]:
         """Hands the values over.
@@ -266,8 +267,9 @@ class _Assigned:
         Returns:
             Successors of objects that cannot change, by the identity of the object they succeed.
         """
-        kept = _one_by_one(self._kept)
-        streamed: Iterator[Array] = iter(())
+        # Backwards, so that each array is gone from here when it is given out.
+        kept = self._kept.deliver()[::-1]
+        streamed: list[Array] = []
         batch = _KEPT
         successors: dict[int, Any] = {}
         for take, rank, number in self._order:
@@ -276,7 +278,7 @@ class _Assigned:
                 streamed = self._read(self._batches[number])
             source = kept if number == _KEPT else streamed
             given: dict[str, Array | StoredTensor] = {
-                value.name: Boxes(self._reader, key) if self._in_boxes(value, key) else next(source)
+                value.name: Boxes(self._reader, key) if self._in_boxes(value, key) else source.pop()
                 for value, key in take.values
             }
             if rank == _REFUSING:
@@ -293,21 +295,15 @@ class _Assigned:
     def _in_boxes(self, value: Value, key: str) -> bool:
         return value.in_boxes and self._reader.spec(key).nbytes > _IN_BOXES
 
-    def _read(self, takes: Sequence[Take]) -> Iterator[Array]:
+    def _read(self, takes: Sequence[Take]) -> list[Array]:
+        """The values of a batch, backwards."""
         fetch = Fetch(self._reader)
         for take in takes:
             for value, key in take.values:
                 if not self._in_boxes(value, key):
                     fetch.add(key, None)
         fetch.verify()
-        return _one_by_one(fetch)
-
-
-def _one_by_one(fetch: Fetch) -> Iterator[Array]:
-    """What was fetched; each array is gone from here when it is given out."""
-    arrays = fetch.deliver()[::-1]
-    while arrays:
-        yield arrays.pop()
+        return fetch.deliver()[::-1]
 
 
 def _rank(take: Take) -> int:

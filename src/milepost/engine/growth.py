@@ -52,14 +52,18 @@ class Growth:
         nodes: The saved nodes.
         arrays: The arrays among them.
         is_late: Whether the object that is restored came after the restore, so that the program builds it again.
+
+    Attributes:
+        changes: The members that containers get.
+        cuts: The lists of which members are taken, and how many remain.
     """
 
     def __init__(self, nodes: Sequence[Node], arrays: SavedArrays, *, is_late: bool = False) -> None:
         self._is_late = is_late
         self._nodes = nodes
         self._arrays = arrays
-        self._changes: list[_Change] = []
-        self._cuts: list[tuple[ListWrapper, int]] = []
+        self.changes: list[_Change] = []
+        self.cuts: list[tuple[ListWrapper, int]] = []
         self._lengths: dict[int, int] = {}
         self._made: dict[int, Any] = {}
 
@@ -78,10 +82,8 @@ class Growth:
         """
         python = self._nodes[node].python
         is_none = type(live) is PlainLeaf and live.value is None
-        is_array = python != "" and node in self._arrays
-        if not python or not (
-            is_array or is_type_name(python) or python in _CONTAINERS or self._tuple_type(node) is not None
-        ):
+        is_array = node in self._arrays
+        if not (is_array or is_type_name(python) or python in _CONTAINERS or self._tuple_type(node) is not None):
             return None if is_none else live  # something else than a value is to come here
         if live is not None:
             present = live.value if isinstance(live, Place) else live
@@ -99,7 +101,7 @@ class Growth:
         """Has a value put under a name, and returns what stands for it in a match."""
         if type(holder) is ListWrapper:
             self._lengths[id(holder)] = max(self._length(holder), int(name) + 1)
-        self._changes.append(_Change(holder, name, value))
+        self.changes.append(_Change(holder, name, value))
         return plain_place(holder, name, value) or placed(holder, name, value)
 
     def shared(self, holder: Any, parent: int, name: str, live: Any, node: int, child: Any) -> None:
@@ -118,7 +120,7 @@ class Growth:
             return len(holder) if isinstance(holder, list) else 0
         length = len(saved.children)
         if len(holder) > length and "_untracked" not in vars(holder) and _is_plain(holder[length:]):
-            self._cuts.append((holder, length))
+            self.cuts.append((holder, length))
             return length
         return len(holder)
 
@@ -137,12 +139,11 @@ class Growth:
             for holder, members in cut:
                 list.extend(holder, members)
 
-        if self._changes or self._cuts:
-            undo.add(put_back)
-        for holder, length in self._cuts:
+        undo.add(put_back)
+        for holder, length in self.cuts:
             cut.append((holder, holder[length:]))
             list.__delitem__(holder, slice(length, None))
-        for change in self._changes:
+        for change in self.changes:
             done.append((change, _present(change.holder, change.name)))
             _put(change)
 

@@ -198,7 +198,9 @@ class Matcher:
                     bound = self._bound[child_node] if bound is None else bound
                     match.growth.shared(obj, node, name, live.get(name), child_node, bound)
                     continue
-                child = match.growth.child(obj, node, name, live.get(name), child_node)
+                child = live.get(name)
+                if self._nodes[child_node].python or type(child) is PlainLeaf:
+                    child = match.growth.child(obj, node, name, child, child_node)
                 if child is not None:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))

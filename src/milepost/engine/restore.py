@@ -227,7 +227,8 @@ class Restoration(WatchedRestore):
 
     def _run(self, match: Match) -> dict[int, Any]:
         undo = Undo()
-        undo.add(match.undo)
+        if match.made_slots:
+            undo.add(match.undo)
         try:
             check(self.reader, match.takes)
             if match.deferred:

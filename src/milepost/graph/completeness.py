@@ -131,7 +131,7 @@ def left_out_of_accounts(graph: LiveGraph, ids: Mapping[int, int], *, slots: boo
     left_out = _LeftOut({omitted.path for omitted in graph.omissions if not omitted.doubtful})
     covered: set[int] = set()
     for number, adapter in enumerate(graph.adapters[: graph.first_slot]):
-        if number in covered:
+        if number in covered or "account" not in adapter.overrides:
             continue
         obj = graph.objects[number]
         below: dict[int, dict[str, int]] = {}

@@ -52,7 +52,7 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
     """
     try:
         is_state, in_tree = holds_state(obj), isinstance(obj, Node)
-        for name, child in adapter.children(obj):
+        for name, child in adapter.children(obj) if "children" in adapter.overrides else ():
             taken, its_adapter = _taken(obj, name, child, is_state=is_state, in_tree=in_tree)
             if its_adapter is not None:
                 yield name, taken
@@ -175,7 +175,7 @@ def walk(
         except Exception as error:
             raise cannot_be_read(obj, error).with_context(key=path) from error
         if omissions:
-            if not (is_state or adapter.leaf):
+            if not is_state and (adapter.searched or hasattr(type(obj), "_now_numbers")):
                 graph.omissions += lost_settings(obj, path)
             if "unfinished" in adapter.overrides and not adapter.leaf:
                 unfinished = adapter.unfinished(obj)
@@ -230,7 +230,8 @@ def _walk_slots_of(
             if known is not None and adapter.slots_are_children:
                 references.append(SlotReference(variable, name, known))
                 continue
-            if known is not None or next(live_children(slot_adapter, slot), None) is not None:
+            has_children = "children" in slot_adapter.overrides and any(live_children(slot_adapter, slot))
+            if known is not None or has_children:
                 raise UnsupportedError(
                     "a slot variable is also reachable as an ordinary child, or has children",
                     key=path,

@@ -327,23 +327,20 @@ class LocalStorage:
                     file=path,
                     remedy=f"make {missing}, or save to {os.path.abspath(place)}",
                 )
-            self._make_directory(os.path.abspath(place))
+            places = [os.path.abspath(place)]
+            with suppress(FileNotFoundError):
+                os.stat(
+                    places[0]
+                )  # Any other error, such as that of a path that is too long, comes before something is made.
+            while (parent := os.path.dirname(places[-1])) != places[-1]:
+                places.append(parent)
+            for each in reversed(places[:-1]):
+                self._make_one(each, os.path.dirname(each))
         except OSError as error:
             _raise_explained(error, "make a directory", path)
 
-    def _make_directory(self, path: str) -> None:
-        """Makes an absolute path's directory, and sees to it that the names of it and of all above are durable."""
-        try:
-            os.stat(path)
-        except FileNotFoundError:
-            pass  # Any other reason, such as a path that is too long, comes before something is made.
-        places = [path]
-        while (parent := os.path.dirname(places[-1])) != places[-1]:
-            places.append(parent)
-        for place in reversed(places[:-1]):
-            self._make_one(place, os.path.dirname(place))
-
     def _make_one(self, path: str, parent: str) -> None:
+        """Makes a directory, unless it is there, and sees to it that its name is durable."""
         made = False
         try:
             status = os.stat(path)

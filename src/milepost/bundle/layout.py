@@ -98,8 +98,8 @@ class _Layout:
         self._large: list[_Large] = []
         self._end = 0
         # What comes right before the end but is not written yet.
-        self._waiting: list[bytes] = []
-        self._waiting_size = 0
+        self._unwritten: list[bytes] = []
+        self._unwritten_size = 0
 
     def work(self, tensors: Sequence[Placed]) -> Iterator[Callable[[], None]]:
         """What there is to do, in the order of the file."""
@@ -116,7 +116,7 @@ class _Layout:
                 self._align()
                 self._enter(tensor, self._end, len(data), crc32c(data))
                 self._append(data)
-                if self._waiting_size >= _JOINED:
+                if self._unwritten_size >= _JOINED:
                     yield self._flush()
         yield self._flush()
 
@@ -138,7 +138,7 @@ class _Layout:
         self._align()
         self._enter(tensor, self._end, sum(map(len, pieces)), crc)
         for piece in pieces:
-            if len(piece) > _SMALL or self._waiting_size >= _JOINED:
+            if len(piece) > _SMALL or self._unwritten_size >= _JOINED:
                 yield self._flush()
             self._append(piece)
 
@@ -160,14 +160,14 @@ class _Layout:
             self._append(bytes(padding))
 
     def _append(self, data: bytes) -> None:
-        self._waiting.append(data)
-        self._waiting_size += len(data)
+        self._unwritten.append(data)
+        self._unwritten_size += len(data)
         self._end += len(data)
 
     def _flush(self) -> Callable[[], None]:
-        work = partial(self._write_joined, self._end - self._waiting_size, self._waiting)
-        self._waiting = []
-        self._waiting_size = 0
+        work = partial(self._write_joined, self._end - self._unwritten_size, self._unwritten)
+        self._unwritten = []
+        self._unwritten_size = 0
         return work
 
     def _write_joined(self, offset: int, pieces: list[bytes]) -> None:

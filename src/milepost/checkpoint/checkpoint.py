@@ -197,7 +197,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        with self._exclusive():
+        with self._private.writer.exclusive():
             counter = self.save_counter
             save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", resolved(options), record_latest)
             claim_path(os.path.dirname(save.path), save.options)
@@ -260,7 +260,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         refuse_restore_if_traced()
         if save_path is None:
             return InitializationOnlyStatus(self._view)
-        with self._exclusive():
+        with self._private.writer.exclusive():
             is_new = _COUNTER not in self.__dict__
             counter = self.save_counter  # made before, so that it is restored with the rest or not at all
             try:
@@ -292,16 +292,12 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             UnsupportedError: The call is inside a ``tf.function``.
         """
         refuse_restore_if_traced()
-        with self._exclusive():
+        with self._private.writer.exclusive():
             return load_into(plain_path(save_path), self._view, resolved(options))
 
     def sync(self) -> None:
         """Waits for the asynchronous save in progress, if any, and raises its error."""
         self._private.writer.wait()
-
-    def _exclusive(self) -> AbstractContextManager[None]:
-        """Keeps other threads from saving and restoring, waits for the save in progress, and raises its error."""
-        return self._private.writer.exclusive()
 
     @property
     def _session_saver(self) -> SessionSaver:  # type: ignore[override]  # made when it is first asked for
@@ -352,7 +348,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         return self.write(file_prefix, options)
 
     def _run(self, save: Save) -> str:
-        with self._exclusive():
+        with self._private.writer.exclusive():
             plan, arrays = plan_save(*self._view(), save.options)
             if save.options.is_async:
                 copies = snapshot(arrays)
@@ -386,7 +382,7 @@ def exclusive(checkpoint: Checkpoint) -> AbstractContextManager[None]:
     Raises:
         MilepostError: The save that was in flight has failed.
     """
-    return checkpoint._exclusive()
+    return checkpoint._private.writer.exclusive()
 
 
 def write_numbered(checkpoint: Checkpoint, save: ListedSave) -> str:

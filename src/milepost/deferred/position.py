@@ -43,7 +43,7 @@ class Restore(Protocol):
         ...
 
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
-        """Restores a late object from a node, and returns the object or its successor."""
+        """Restores an object that came after the restore from a node; returns the object or its successor."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Finding children that came into being without a word: most frameworks' objects do not announce what they hold."""
+"""Finding children for which values are deferred, in objects that do not announce what they hold, as most frameworks' do not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def look_again(holder: Any) -> list[str]:
     return given
 
 
-def late_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
+def unannounced_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
     """Paths of children that were not announced, and for which values are deferred.
 
     Args:

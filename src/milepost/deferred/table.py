@@ -233,8 +233,8 @@ def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
     if not is_own(holder, name, child, edges.get(name, ())):
         return False
     in_list = isinstance(holder, list)
-    waiting = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]
-    warn_of_own(waiting, in_list=in_list)
+    deferred = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]
+    warn_of_own(deferred, in_list=in_list)
     withdraw([each for key, found in edges.items() if key == name or in_list for each in found])
     return True
 
@@ -284,11 +284,11 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
         below, own = [place], []
         for node in below:
             if type(node) is Node:
-                waiting = deferred_on(node)
+                deferred = deferred_on(node)
                 for edge, child in node.children():
-                    if edge in waiting and holds_state(holder):
-                        own += waiting[edge]
-                    elif edge in waiting:
+                    if edge in deferred and holds_state(holder):
+                        own += deferred[edge]
+                    elif edge in deferred:
                         take(node, edge, child)
                     below.append(child)
         own = [each for each in own if not (each.superseded or each.is_settled())]

@@ -44,7 +44,8 @@ class BackgroundWriter:
             yield
             return
         with self._turn:
-            self.wait()
+            if self._job is not None:
+                self.wait()
             yield
 
     def submit(self, work: Callable[[], object]) -> None:

@@ -201,7 +201,8 @@ class _Save:
                 remedy=error.remedy
                 or "check the disk; the next save to this directory makes this checkpoint durable too",
             ) from error
-        self._remove_replaced()
+        if self._replaced:
+            self._remove_replaced()
 
     def _claim_names(self, wanted: int) -> tuple[Temporary, WritableFile]:
         storage, prefix = self._storage, self._prefix
@@ -260,8 +261,6 @@ class _Save:
         _remove_quietly(self._storage, [claim.path for claim in (self._claim, *self._replaced)])
 
     def _remove_replaced(self) -> None:
-        if not self._replaced:
-            return
         try:
             for claim in self._replaced:
                 for path in data_files(self._storage, self._prefix).get(claim.shards or 0, []):

@@ -1,15 +1,15 @@
 """Giving containers of plain values and arrays the members that were saved.
 
-A plain value needs no object that comes late, so a list or dict of them has its saved members as soon as it is restored. Those
-that it lacks are added; a list gets them only if it was saved with plain values and arrays alone. A list of plain values that is
-longer than the saved one is cut. A plain value where a list was saved, or the other way round, gives way to it. A `Checkpoint`
-gets the attributes that it lacks.
+A plain value needs no object of the program, so it is never deferred: a list or dict has its saved members as soon as it is
+restored. Members that it lacks are added; a list gets them only if it was saved with plain values and arrays alone. A list of plain
+values that is longer than the saved one is cut. Where a list was saved and a plain value is found, or the other way round, the saved
+kind takes its place. A `Checkpoint` gets the attributes that it lacks.
 
-An array that a program puts under a name may be one that it makes again, so a saved array waits for it, as a variable does. What
-it appends to a list that was there before is none that is made again, but one more. So a list that is empty when it is restored
-gets its saved arrays at once, with all lists, dicts and tuples in it, and so does what is None. An empty dict gets its lists of arrays,
-and its dicts if all their arrays are in lists: a dict with arrays under names may be a layer that the program makes again. A list
-that comes after the restore is built again, as in TensorFlow's guide.
+An array that a program puts under a name may be one that it makes again, so a saved array is deferred there, as a variable is. An
+array that it appends to a list that was there before is one more. So a list that is empty when it is restored gets its saved arrays at
+once, with all lists, dicts and tuples in it. So does an attribute that is None. An empty dict gets its lists of arrays, and its
+dicts if all their arrays are in lists: a dict with arrays under names may be a layer that the program makes again. A list that
+comes after the restore is built again, as in TensorFlow's guide.
 
 What is added is a placeholder first, and is bound to its saved node like anything that was there. So it takes its value in the
 same way as everything else, and goes away again if the restore fails.

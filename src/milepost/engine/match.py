@@ -88,7 +88,7 @@ class Match:
     may_lack: bool = False
     lacking: list[Any] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
-    _waiting: set[tuple[Any, ...]] = field(default_factory=set)
+    _deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
 
     def undo(self) -> None:
         """Takes back the slot variables that were made."""
@@ -233,8 +233,8 @@ class Matcher:
             queue.append((deferred.node, child))
             return
         key = (id(deferred.holder), deferred.name, deferred.node)
-        if key not in match._waiting:  # two saved names may mean one child
-            match._waiting.add(key)
+        if key not in match._deferred_edges:  # two saved names may mean one child
+            match._deferred_edges.add(key)
             match.deferred.append(deferred)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:

@@ -53,7 +53,8 @@ from milepost.tensor import TensorSpec
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-def _settle_again(told: Sequence[tuple[Adapter, Any]]) -> None:
+def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
+    """Has objects compute what follows from the values that they have now."""
     for adapter, obj in told:
         with suppress(Exception):  # one of them is why the restore failed
             adapter.on_restored(obj)
@@ -121,7 +122,7 @@ class Restoration(WatchedRestore):
 
     @places_in_use()
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
-        """Restores a late object from the node that was deferred for it; errors as for `restore`.
+        """Restores an object that came after the restore, from the node that was deferred for it; errors as for `restore`.
 
         Args:
             node: The node.
@@ -227,6 +228,8 @@ class Restoration(WatchedRestore):
 
     def _run(self, match: Match) -> dict[int, Any]:
         undo = Undo()
+        told: list[tuple[Adapter, Any]] = []
+        undo.add(partial(_tell_again, told))  # last, when all objects have their old values
         if match.made_slots:
             undo.add(match.undo)
         try:
@@ -238,8 +241,6 @@ class Restoration(WatchedRestore):
             before = [(obj, last_restore(obj)) for obj in takers]
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, before, positions))
-            told: list[tuple[Adapter, Any]] = []
-            undo.add_last(partial(_settle_again, told))
             self._remember(match, takers, successors)
             if match.deferred:
                 self._defer_rest(match, successors, positions)
@@ -325,7 +326,7 @@ class Restoration(WatchedRestore):
                 if slot in self._bound and (present := adapter.slot(obj, self.bound(variable), name)) is not None:
                     self._bound[slot] = present
 
-    def _account_of_saved(self, waiting: Collection[int]) -> list[Entry]:
+    def _account_of_saved(self, deferred: Collection[int]) -> list[Entry]:
         entries = []
         for number, node in enumerate(self.graph.nodes):
             if self._is_skipped(number):
@@ -335,7 +336,7 @@ class Restoration(WatchedRestore):
                 saved = str(self.reader.spec(key)) if key in self.reader else ""
                 if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
                     entries.append(Entry(Outcome.MATCHED, key, saved, saved))
-                elif obj is None and number in waiting:
+                elif obj is None and number in deferred:
                     entries.append(Entry(Outcome.DEFERRED, key, saved))
                 else:
                     note = "its object no longer exists" if number in self._bound else ""
@@ -359,8 +360,8 @@ class Restoration(WatchedRestore):
         for number, values in live.values():
             identity = id(obj := live.objects[number])
             path = live.paths[number]
-            late = not self._is_lacking(obj) and (came_later(obj, bound) or path in later)
-            if identity not in bound and (late or path in self._never_saved):
+            is_own = not self._is_lacking(obj) and (came_later(obj, bound) or path in later)
+            if identity not in bound and (is_own or path in self._never_saved):
                 continue
             if only_unrestored and (last_restore(obj) > self.uid or live.paths[number] == SAVE_COUNTER):
                 continue
@@ -394,17 +395,17 @@ class Restoration(WatchedRestore):
 
     def _deferred_nodes(self) -> set[int]:
         """Nodes that an object may still take: deferred ones, what lies below them, and slots of both."""
-        waiting = self._with_below(self.deferred)
+        deferred = self._with_below(self.deferred)
         for variable, slots in self._matcher.slots_of_variable.items():
             for owner, _, slot in slots:
-                may_come = owner in waiting or self._may_make_slots(owner)
-                if may_come and (variable in waiting or variable in self._bound):
-                    waiting.add(slot)
-        return waiting
+                may_come = owner in deferred or self._may_make_slots(owner)
+                if may_come and (variable in deferred or variable in self._bound):
+                    deferred.add(slot)
+        return deferred
 
-    def _with_below(self, waiting: Iterable[int]) -> set[int]:
+    def _with_below(self, deferred: Iterable[int]) -> set[int]:
         """Deferred nodes, and those below them that no object has taken."""
-        nodes = list(waiting)
+        nodes = list(deferred)
         found = set(nodes)
         for node in nodes:
             below = {edge.node for edge in self.graph.nodes[node].children} - found

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle import BundleWriter
-from milepost.deferred.rescan import late_below, look_again_below
+from milepost.deferred.rescan import look_again_below, unannounced_below
 from milepost.deferred.saving import DeferredParts, deferred_parts
 from milepost.deferred.table import is_anything_deferred
 from milepost.engine.announcement import Announcement
@@ -58,7 +58,7 @@ def plan_save(
         MismatchError: A deferred value does not fit its object, which has come since.
     """
     if is_anything_deferred():
-        _refuse_unasked(root, attached)
+        _refuse_unannounced(root, attached)
         look_again_below(root, attached)  # for slot variables, which no program trains by itself
     warn_before_save(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
@@ -106,14 +106,14 @@ def plan_save(
     ]
 
 
-def _refuse_unasked(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+def _refuse_unannounced(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
     """Refuses a save beside objects for which values are deferred, and which have come without a hook that told of them."""
-    unasked = late_below(root, attached)
-    if unasked:
+    found = unannounced_below(root, attached)
+    if found:
         raise UntrackableError(
             "saved values are deferred for these objects, which were made after the restore and may have been trained or changed since: "
-            f"{_some(unasked)}; nothing was saved, and nothing was changed",
-            key=unasked[0],
+            f"{_some(found)}; nothing was saved, and nothing was changed",
+            key=found[0],
             remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
             "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it; if the "
             "status is lost, restore again, which gives them the saved values: copy what they hold before that, and put it back "

@@ -45,10 +45,6 @@ class Undo:
         """Adds what takes back the change that comes next."""
         self._steps.append(step)
 
-    def add_last(self, step: Callable[[], object]) -> None:
-        """Adds what is done when everything else was taken back, such as computing what follows from old values."""
-        self._steps.insert(0, step)
-
     def add_if_small(self, size: int, make: Callable[[], Callable[[], object]]) -> None:
         """Adds what takes back the change that comes next, if there is room for the old value.
 

@@ -56,11 +56,11 @@ class AttributeAdapter(SlotAdapter):
     def handles(self, kind: type) -> bool:
         return issubclass(kind, Tracked)
 
-    def children(self, obj: Tracked) -> Iterable[tuple[str, Any]]:
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         attributes = vars(obj)
-        untracked = attributes.get(UNTRACKED, _NOTHING) | type(obj)._internal
+        untracked = attributes.get(UNTRACKED, _NOTHING) | getattr(type(obj), "_internal", _NOTHING)
         pairs: Iterable[tuple[str, Any]] = attributes.items()
-        if slots := type(obj)._names_in_slots:
+        if slots := getattr(type(obj), "_names_in_slots", ()):
             pairs = [*pairs, *((name, getattr(obj, name)) for name in slots if hasattr(obj, name))]
         return [pair for pair in pairs if pair[0] not in untracked] if untracked else list(pairs)
 

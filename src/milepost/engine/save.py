@@ -75,6 +75,8 @@ def plan_save(
     finally:
         saving_legacy_slots.reset(token)
     refuse_omissions(live.omissions, options)
+    for adapter, obj in zip(live.adapters, live.objects, strict=True):
+        adapter.on_attached(obj)  # objects deeper in the graph are met here for the first time
     deferred = deferred_parts(live)
     read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):

@@ -136,12 +136,6 @@ KINDS: Final = (
         "if you trust whoever made it: load it with pickle or joblib, put its arrays into variables, and save these",
     ),
     _kind("parameters of MXNet", rb"\x12\x01\0{6}", _CONVERT),
-    _kind(
-        "a MessagePack file, as Flax writes them",
-        rb"([\x80-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.)[\x20-\x7e]",
-        "load it with flax.serialization.msgpack_restore(data), or with flax.training.checkpoints where that wrote it; then "
-        "put the tree into a milepost.Checkpoint",
-    ),
 )
 """The formats; the first whose pattern matches counts."""
 
@@ -194,7 +188,7 @@ def refuse(file: ReadableFile) -> None:
         raise UnsupportedError(
             f"this is {kind.name}, which milepost does not read",
             file=file.path,
-            expected="a checkpoint, or a file of PyTorch or safetensors",
+            expected="a checkpoint, or a file of PyTorch, safetensors or Flax",
             found=_shown(start),
             remedy=kind.remedy,
         )

@@ -25,8 +25,8 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
 
     Args:
         storage: Where it is.
-        path: A file of PyTorch or safetensors, the index of a model in several such files, a directory that holds one of these, or
-            a directory of Orbax.
+        path: A file of PyTorch, safetensors or Flax, the index of a model in several such files, a directory that holds one of
+            these, or a directory of Orbax.
 
     Returns:
         The open file, or None if it is not one of these.
@@ -79,7 +79,7 @@ def _open_file(storage: Storage, path: str) -> ForeignFile | None:
 
 def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
     # Every program imports this module, and few open such files.
-    from milepost.foreign import keras_files, kinds, safetensors, torch_archive, torch_legacy
+    from milepost.foreign import flax_files, keras_files, kinds, safetensors, torch_archive, torch_legacy
 
     file = storage.open(path)
     try:
@@ -91,6 +91,8 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
         if safetensors.looks_like(file):
             return safetensors.SafetensorsFile(file)
         kinds.refuse(file)
+        if flax_files.looks_like(file):
+            return flax_files.FlaxFile(file)
         if path.endswith(safetensors.SUFFIX):
             return safetensors.SafetensorsFile(file)
     except BaseException:

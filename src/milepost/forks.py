@@ -1,6 +1,6 @@
-"""Forked children: what to do when there is one, and locks that it can use, whatever the threads of its parent did.
+"""Functions to call when this process forks, and locks that a forked child can use.
 
-Windows forks no processes, so there all of this does nothing more than a plain lock.
+Windows does not fork processes. There the functions are never called, and the locks are ordinary ones.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def register_at_fork(
     after_in_parent: Callable[[], object] = _nothing,
     after_in_child: Callable[[], object] = _nothing,
 ) -> None:
-    """Has functions called when this process forks, where processes can; as `os.register_at_fork` does."""
+    """Registers functions to call when this process forks, as `os.register_at_fork` does; on Windows, does nothing."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
 
 
 class ForkableLock:
-    """A re-entrant lock.
+    """A re-entrant lock that is free in a forked child if another thread held it.
 
-    A forked child has only the thread that forked, so a lock that another thread held would never be free in it. This
-    one is, and a lock that the forking thread holds stays its own.
+    A forked child has only the thread that forked, so an ordinary lock that another thread held would never become free. A lock
+    that the forking thread holds stays held.
 
     Example:
         >>> lock = ForkableLock()

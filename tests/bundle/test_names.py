@@ -92,7 +92,7 @@ class TestMistakes:
         [
             ("", "is a directory", "latest_checkpoint(...), or one of: .../ckpt-10', .../ckpt-9', .../ckpt-2'"),
             ("/ckpt", "no such checkpoint", "adds a number to the prefix; pass one of: .../ckpt-10'"),
-            ("/ckpt-3", "no such checkpoint", "in this directory there are: .../ckpt-10', .../ckpt-9'"),
+            ("/ckpt-3", "no such checkpoint", "pass one of those in this directory: .../ckpt-10', .../ckpt-9'"),
             ("/ckpt-9.data-00000-of-00001", "is a data file", "pass .../ckpt-9'"),
             ("/ckpt-9.meta", "is the graph beside", "pass .../ckpt-9'"),
             ("/checkpoint", "is a state file", "pass latest_checkpoint("),
@@ -131,7 +131,7 @@ class TestMistakes:
         """There is nothing to suggest where there is nothing."""
         with pytest.raises(CheckpointNotFoundError, match="no checkpoint in it"):
             open_bundle(storage, tmp_path)
-        with pytest.raises(CheckpointNotFoundError, match="no checkpoint in this directory"):
+        with pytest.raises(CheckpointNotFoundError, match="holds no checkpoint"):
             open_bundle(storage, tmp_path / "x")
 
     def test_few_of_many_are_suggested(self, storage, tmp_path):

@@ -325,7 +325,7 @@ def test_no_text_whatsoever_raises_anything_else(content):
     "arrays", [{}, {"py_state": np.zeros(3)}, {"py_state": np.array(3)}], ids=["none", "many", "int"]
 )
 def test_a_missing_text_is_an_error_of_ours(arrays):
-    with pytest.raises(CorruptCheckpointError, match="no plain state"):
+    with pytest.raises(CorruptCheckpointError, match="not plain state"):
         unpack(arrays)
 
 

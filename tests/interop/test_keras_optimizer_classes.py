@@ -119,7 +119,7 @@ def test_one_of_another_class_takes_no_lists(tmp_path, package, saved, live):
         np.asarray(each)
         for each in (second.optimizer.variables() if package == "tf_keras" else second.optimizer.variables)
     ]
-    with pytest.warns(milepost.UnrestoredWarning, match="an optimizer of another class was saved"):
+    with pytest.warns(milepost.UnrestoredWarning, match="the saved optimizer is of another class"):
         status = second.restored(path)
     after = [
         np.asarray(each)

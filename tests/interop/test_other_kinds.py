@@ -87,7 +87,6 @@ FILES = {
     "ONNX of no producer": (protobuf((1, 7), (7, b"graph"))[:2] + b"\x3a\x04" + bytes(50), "ONNX", "exported"),
     "SavedModel": (protobuf((1, 1), (2, b"\n\x05\x12\x03abc")) + bytes(50), "SavedModel", "directory"),
     "Core ML": (protobuf((1, 4), (2, b"\n\x05\x12\x03abc")) + bytes(50), "Core ML", "converted"),
-    "MessagePack": (b"\x81\xa6params\x81\xa1w\xc7\x04\x01abcd", "MessagePack", "msgpack_restore"),
     "SQLite": (b"SQLite format 3\0" + bytes(50), "SQLite", "checkpoint"),
 }
 NAMES = ("model.pt", "model.safetensors", "weights", "ckpt-1")
@@ -135,9 +134,9 @@ def test_jax_says_it_too(tmp_path):
     pytest.importorskip("jax")
     import milepost.jax
 
-    path = tmp_path / "model.msgpack"
-    path.write_bytes(FILES["MessagePack"][0])
-    with pytest.raises(UnsupportedError, match="MessagePack"):
+    path = tmp_path / "model.h5"
+    path.write_bytes(FILES["HDF5"][0])
+    with pytest.raises(UnsupportedError, match="HDF5"):
         milepost.jax.restore(path, {"w": np.zeros(2)})
 
 
@@ -175,7 +174,7 @@ def test_a_header_of_safetensors_of_any_length_is_none_of_another_kind(tmp_path,
 def test_a_broken_header_of_safetensors_is_damage(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes((1 << 40).to_bytes(8, "little") + b"{" + bytes(20))
-    with pytest.raises(CorruptCheckpointError, match="truncated, or something else"):
+    with pytest.raises(CorruptCheckpointError, match="truncated, or is not a safetensors file"):
         milepost.list_variables(path)
 
 
@@ -200,14 +199,6 @@ class TestRealFiles:
         with pytest.raises(UnsupportedError, match=r"torch\.export") as caught:
             milepost.load_weights(torch.nn.Linear(1, 1), path)
         assert "torch.export.load" in caught.value.remedy
-
-    def test_msgpack_of_flax(self, tmp_path):
-        serialization = pytest.importorskip("flax.serialization")
-        path = tmp_path / "checkpoint"
-        for tree in ({"params": {"w": np.ones(2)}}, {f"l{number}": np.ones(1) for number in range(70_000)}):
-            path.write_bytes(serialization.msgpack_serialize(tree))
-            with pytest.raises(UnsupportedError, match="MessagePack"):
-                milepost.load_checkpoint(path)
 
     def test_files_of_keras(self, tmp_path):
         os.environ.setdefault("KERAS_BACKEND", "jax")

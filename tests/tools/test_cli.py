@@ -136,10 +136,21 @@ def test_a_picture_that_cannot_be_written_is_an_error(saved, tmp_path, capsys):
     assert "graph.svg" in capsys.readouterr().err
 
 
-def test_a_depth_is_not_negative(saved, capsys):
+@pytest.mark.parametrize("depth", ["-1", "two", "1.5"])
+def test_a_depth_is_a_whole_number(saved, depth, capsys):
     with pytest.raises(SystemExit):
-        main(["graph", saved, "--depth", "-1"])
-    assert "less than 0" in capsys.readouterr().err
+        main(["graph", saved, "--depth", depth])
+    assert f"expected 0 or a larger whole number, found {depth!r}" in capsys.readouterr().err
+
+
+def test_a_file_of_another_library_has_no_graph(tmp_path, capsys):
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    assert main(["graph", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "have no object graph" in error
+    assert f"milepost ls {path}" in error
 
 
 def test_a_demo_without_a_directory_is_an_error(tmp_path, capsys):

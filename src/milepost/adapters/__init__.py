@@ -6,10 +6,10 @@ nothing else needs to be imported to write an adapter.
 
 ====================================  ==================================================================================
 `Adapter`, `Value`, `VARIABLE_VALUE`  what an adapter is made of; `Shape` and `ANY_SHAPE` of values of unknown dimensions
-`register`, `unregister`              at once
-`register_framework`                  as soon as the program has imported a framework
-`adapter_of`                          the adapter of an object, to ask it from another one
-`restore_child`, `restore_slot`,      what a hook calls when an object has made a child for which a value is deferred
+`register`, `unregister`              add an adapter, and remove it
+`register_framework`                  adds the adapters of a framework as soon as the program has imported it
+`adapter_of`                          returns the adapter of an object, for adapters whose objects hold others
+`restore_child`, `restore_slot`,      restore deferred values; a hook calls them when an object has made a child
 `restore_children`, `is_deferred`
 `Omission`, `Accounted`               what a checkpoint would leave out
 `DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
@@ -17,8 +17,8 @@ nothing else needs to be imported to write an adapter.
 `Piece`, `PieceSource`
 ====================================  ==================================================================================
 
-milepost's own adapters are modules of this package, one framework a file or folder. Only these import a framework, and only
-when the program has.
+milepost's own adapters are modules of this package, one file or folder for each framework. No other part of milepost imports a
+framework, and an adapter does so only after the program has.
 """
 
 from milepost.adapters import generators as generators  # of Python and NumPy

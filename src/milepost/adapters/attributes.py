@@ -1,7 +1,7 @@
-"""Values for objects that are assigned late to an object of TensorFlow or Keras which is not told of them.
+"""Deferred values of children that TensorFlow and Keras do not announce: objects of other libraries in their attributes.
 
-Those frameworks tell only of objects of their own. While values wait on an object, the ``__setattr__`` of its class is
-wrapped, so that an object of another kind that is assigned under a name that is waited for has its value at once.
+These frameworks announce only objects of their own. While a value is deferred for a child of an object, the ``__setattr__`` of
+the object's class is wrapped. A child of another library that is assigned under the deferred name is restored at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _watches: Final[weakref.WeakKeyDictionary[type, _Watch]] = weakref.WeakKeyDictio
 
 
 class _Watch:
-    """Stands before the ``__setattr__`` of a class.
+    """Wraps the ``__setattr__`` of a class.
 
     Args:
         kind: The class.
-        unseen: Names of attributes whose children have names of their own, and of which the framework never tells.
+        unseen: Attributes whose children have other names than the attribute, and that the framework never announces.
     """
 
     def __init__(self, kind: type, unseen: Collection[str]) -> None:
@@ -44,7 +44,7 @@ class _Watch:
                 try:
                     look_again(obj)
                 except MilepostError:
-                    with contextlib.suppress(AttributeError):  # a setter of its own may have set no such attribute
+                    with contextlib.suppress(AttributeError):  # the class's own setter may not have set the attribute
                         delattr(obj, name)
                     raise
             if not edges:
@@ -57,7 +57,7 @@ class _Watch:
         setattr(kind, _METHOD, set_attribute)
 
     def end(self) -> None:
-        """Gives the class its own method back once nothing waits any more."""
+        """Gives the class its own method back when nothing is deferred any more."""
         if any((holder := reference()) is not None and deferred_on(holder) for reference in self.holders):
             return
         kind = self._kind()
@@ -71,7 +71,7 @@ class _Watch:
 
 
 def _is_announced(value: Any) -> bool:
-    """Whether the framework tells of it, or the adapter sees it in its own time."""
+    """Whether the framework announces a value, or no adapter handles it."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_announced, value))
     if isinstance(value, dict):
@@ -82,12 +82,12 @@ def _is_announced(value: Any) -> bool:
 
 
 def watch_attributes(obj: Any, unseen: Collection[str] = ()) -> None:
-    """Watches what is assigned to an object on which values wait, until nothing waits on it any more.
+    """Watches the attributes of an object until no value is deferred for a child of it.
 
     Args:
         obj: The object.
-        unseen: Names of attributes whose children have names of their own, and of which the framework never tells; the same
-            for all objects of a class.
+        unseen: Attributes whose children have other names than the attribute, and that the framework never announces. They are
+            the same for all objects of a class.
     """
     kind = type(obj)
     watch = _watches.get(kind)
@@ -95,6 +95,6 @@ def watch_attributes(obj: Any, unseen: Collection[str] = ()) -> None:
         try:
             watch = _watches[kind] = _Watch(kind, unseen)
         except TypeError:
-            return  # A class of an extension, which keeps its methods. A save looks again.
+            return  # A class of an extension module cannot be changed. A save looks for the children.
     if all(reference() is not obj for reference in watch.holders):
         watch.holders.append(weakref.ref(obj))

@@ -1,6 +1,6 @@
-"""What an adapter calls when an object has made a child, so that the child gets the value that is deferred for it.
+"""What the hooks of an adapter call when an object has made a child, to restore the value that is deferred for it.
 
-A call is cheap where nothing is deferred, so a hook may stay in place for ever.
+A call costs little if nothing is deferred, so a hook may stay installed.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from milepost.graph import attach
 
 
 def restore_child(holder: Any, name: str, child: Any) -> Any:
-    """Gives a child the value that is deferred for it; to be called before the child is put in place.
+    """Restores the value that is deferred for a child. Call it before the holder holds the child.
 
     Args:
         holder: The object that is about to hold the child.
-        name: The name that `Adapter.children` will have for the child.
-        child: The child. If nothing is deferred for it, or no adapter knows it, nothing happens.
+        name: The name under which `Adapter.children` will list the child.
+        child: The child. Nothing happens if nothing is deferred for it, or if it has no adapter.
 
     Returns:
         What the holder is to hold: ``child``, or its successor if it cannot change.
 
     Raises:
-        MismatchError: The value does not fit. It stays deferred, and the child must not be put in place.
+        MismatchError: The value does not fit. It stays deferred, and the holder must not hold the child.
         CorruptCheckpointError: The value is damaged.
-        StorageError: It cannot be read.
-        RefusedError: The child, or its framework, failed on the value.
+        StorageError: The value cannot be read.
+        RefusedError: The child, or its framework, raised an error for the value.
 
     Example:
         >>> import milepost
@@ -39,7 +39,7 @@ def restore_child(holder: Any, name: str, child: Any) -> Any:
 
 
 def restore_slot(owner: Any, variable: Any, name: str, slot: Any) -> Any:
-    """Gives a slot variable the value that is deferred for it; to be called before the optimizer uses it.
+    """Restores the value that is deferred for a slot variable. Call it before the optimizer uses the slot variable.
 
     Args:
         owner: The optimizer.
@@ -53,8 +53,8 @@ def restore_slot(owner: Any, variable: Any, name: str, slot: Any) -> Any:
     Raises:
         MismatchError: The value does not fit. It stays deferred.
         CorruptCheckpointError: The value is damaged.
-        StorageError: It cannot be read.
-        RefusedError: The slot variable, or its framework, failed on the value.
+        StorageError: The value cannot be read.
+        RefusedError: The slot variable, or its framework, raised an error for the value.
 
     Example:
         >>> import milepost
@@ -66,21 +66,21 @@ def restore_slot(owner: Any, variable: Any, name: str, slot: Any) -> Any:
 
 
 def restore_children(holder: Any) -> list[str]:
-    """Gives all children and slot variables that an object has by now the values that are deferred for them.
+    """Restores the values that are deferred for the children and slot variables that an object has now.
 
-    It fits a hook that the framework calls after an object has made its children, and before it uses them.
+    Call it in a hook that the framework runs after an object has made its children, and before it uses them.
 
     Args:
         holder: The object.
 
     Returns:
-        The names of the children that got something, also by something below them.
+        The names of the children that were restored, or below which something was.
 
     Raises:
         MismatchError: A value does not fit. It stays deferred.
         CorruptCheckpointError: A value is damaged.
-        StorageError: One cannot be read.
-        RefusedError: A child, or its framework, failed on its value.
+        StorageError: A value cannot be read.
+        RefusedError: A child, or its framework, raised an error for a value.
 
     Example:
         >>> import milepost
@@ -91,11 +91,11 @@ def restore_children(holder: Any) -> list[str]:
 
 
 def is_deferred(holder: Any, name: str | None = None) -> bool:
-    """Whether a value is deferred for a child of an object. A hook that costs something may go when none is.
+    """Whether a value is deferred for a child of an object. An expensive hook can be removed when none is.
 
     Args:
         holder: The object.
-        name: The name of the child; any child or slot variable, if it is left out.
+        name: The name of the child; by default any child or slot variable counts.
 
     Example:
         >>> import milepost

@@ -39,7 +39,7 @@ class NumPyGeneratorAdapter(PackedAdapter):
 
 
 def python_state(generator: Any) -> dict[str, Any]:
-    """The state of a `random.Random`, or of the module `random`, with its many numbers as one array."""
+    """The state of a `random.Random`, or of the module `random`, with its 624 words as one array."""
     state = generator.getstate()
     if len(state) == 3 and isinstance(state[1], tuple) and len(state[1]) == 625:
         version, numbers, gauss = state
@@ -49,7 +49,7 @@ def python_state(generator: Any) -> dict[str, Any]:
 
 
 def set_python_state(generator: Any, state: Mapping[str, Any]) -> None:
-    """Puts back what `python_state` returned."""
+    """Sets the state that `python_state` returned."""
     if "version" in state:
         numbers = (*map(int, state["state"]), state["position"])
         generator.setstate((state["version"], numbers, state["gauss_next"]))

@@ -1,8 +1,8 @@
-"""What optimizers of the same class are called alike, and otherwise, in the generations of Keras.
+"""How the state of an optimizer of one class is named in each generation of Keras.
 
-Since Keras 2.11 the state is in lists with names, one member for each variable. Before, it was in slot variables, and
-hyperparameters were variables too; later they are plain numbers. Each of these appears as an object with one value, so that a
-checkpoint of the oldest optimizers restores it, and one for these optimizers holds it.
+Since Keras 2.11 the state is in named lists, with one member for each variable. Before, it was in slot variables.
+Hyperparameters were variables before Keras 2.11, and are plain numbers since. Each such number appears as an object with one value,
+so that checkpoints of the older optimizers restore it, and checkpoints for them hold it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SLOTS: Final[Mapping[str, Mapping[str, str]]] = {
     "RMSprop": {"rms": "_velocities", "momentum": "_momentums", "mg": "_average_gradients"},
     "SGD": {"momentum": "momentums"},
 }
-"""Slot names of the oldest optimizers, and the list in which later ones keep the same state.
+"""Slot names of optimizers before Keras 2.11, each with the list in which later optimizers keep the same state.
 
-None for ``Nadam``, which has had another schedule of its momentum since.
+``Nadam`` has none, because the schedule of its momentum has changed since.
 """
 LISTS: Final[Mapping[str, Collection[str]]] = {
     "Adadelta": ("_accumulated_grads", "_accumulated_delta_vars"),
@@ -48,9 +48,9 @@ LISTS: Final[Mapping[str, Collection[str]]] = {
     "SGD": ("momentums",),
     "ScheduleFreeAdamW": ("_momentums", "_velocities"),
 }
-"""Lists that Keras assigns whole, so that TensorFlow tracks them."""
+"""The lists that Keras assigns as a whole, so that TensorFlow tracks them."""
 _MARKS: Final = {"Adafactor": {"_r", "_c"}, "Lion": {"momentums"}, "Nadam": {"_u_product"}}
-"""What else tells the class of an optimizer that was saved."""
+"""Other edges that identify the class of a saved optimizer."""
 _ALL_MARKS: Final = frozenset().union(*LISTS.values(), *_MARKS.values())
 _FLAT: Final = ("_variables", "_trainable_variables")
 ALIASES: Final[Mapping[str, str]] = {
@@ -58,7 +58,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "learning_rate": "_learning_rate",
     "momentum_cache": "_u_product",
 }
-"""Names of what the oldest optimizers hold beside slot variables, and those of later ones."""
+"""Names of the variables of optimizers before Keras 2.11 that are no slot variables, each with its later name."""
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Adadelta": ("rho",),
     "Adam": ("beta_1", "beta_2"),
@@ -72,7 +72,7 @@ _made: Final[weakref.WeakKeyDictionary[Any, dict[str, Hyperparameter]]] = weakre
 
 
 class Hyperparameter:
-    """A number that an optimizer holds in an attribute; ``decay``, which later ones do not know, is always 0."""
+    """A number that an optimizer holds in an attribute. ``decay``, which optimizers since Keras 2.11 lack, is always 0."""
 
     def __init__(self, optimizer: Any, name: str) -> None:
         self._optimizer = weakref.ref(optimizer)
@@ -84,11 +84,11 @@ class Hyperparameter:
 
     def set(self, value: Array) -> None:
         if value == self.get():
-            return  # so that a number that float32 rounds keeps its digits
+            return  # keeps the digits of a number that float32 rounds
         if self.name == "decay":
             warn(
-                f"the saved optimizer decays its learning rate by {float(value)} a step, which optimizers of Keras 2.11 and "
-                "later do not do by themselves: give it keras.optimizers.schedules.InverseTimeDecay",
+                f"the saved optimizer decays its learning rate by {float(value)} a step, and optimizers of Keras 2.11 and later "
+                "have no such setting: make the live optimizer with a keras.optimizers.schedules.InverseTimeDecay",
                 UnrestoredWarning,
             )
         else:
@@ -112,7 +112,7 @@ class HyperparameterAdapter(Adapter):
 
 
 def hyperparameters(optimizer: Any) -> dict[str, Hyperparameter]:
-    """Those that the oldest optimizer of the same name keeps in variables, by name."""
+    """The hyperparameters that the optimizer of this class before Keras 2.11 keeps in variables, by name."""
     names = of_class(_NAMES, optimizer) or ()
     made = _made.setdefault(optimizer, {})
     for name in ("decay", *names):
@@ -122,16 +122,16 @@ def hyperparameters(optimizer: Any) -> dict[str, Hyperparameter]:
 
 
 def slot_lists(optimizer: Any) -> Mapping[str, str]:
-    """The lists of an optimizer by the names of the slots in which the oldest optimizer of the same class has the same state."""
+    """The lists of an optimizer, by the slot names that the optimizer of this class before Keras 2.11 has for the same state."""
     return of_class(_SLOTS, optimizer) or {}
 
 
 def of_another_class(optimizer: Any, saved: Collection[str]) -> Collection[str]:
-    """The saved edges of an optimizer that is of another class than the live one; none if nothing tells that it is.
+    """The saved edges that only an optimizer of another class than the live one has, and the flat lists; none if there are none.
 
     Args:
-        optimizer: The live one.
-        saved: Names of the saved one's edges.
+        optimizer: The live optimizer.
+        saved: The names of the saved optimizer's edges.
     """
     own = of_class(LISTS, optimizer)
     if own is None:
@@ -143,33 +143,38 @@ def of_another_class(optimizer: Any, saved: Collection[str]) -> Collection[str]:
 
 
 def warn_of_another_class(optimizer: Any, marks: Collection[str]) -> None:
-    """Says that the lists of another class of optimizer are not restored."""
+    """Warns that the lists of an optimizer of another class are not restored.
+
+    Args:
+        optimizer: The live optimizer.
+        marks: What `of_another_class` returned.
+    """
     kind = type(optimizer).__name__
     listed = ", ".join(sorted(set(marks) - set(_FLAT)))
     warn(
-        f"an optimizer of another class was saved than the live {kind}, which takes its counter of steps and its learning rate "
-        f"only, and none of its lists ({listed}): restore into an optimizer of the saved class, or leave the optimizer out of "
-        "what is restored",
+        f"the saved optimizer is of another class than the live {kind}, so its step counter and learning rate are restored, and "
+        f"its lists ({listed}) are not: restore into an optimizer of the saved class, or leave the optimizer out of what is "
+        "restored",
         UnrestoredWarning,
     )
 
 
 def refuse_slot(optimizer: Any, name: str) -> None:
-    """Refuses a slot variable of an optimizer of Keras before 2.11, unless a later one of the class has it, too.
+    """Checks that an optimizer has a list for a slot variable that an optimizer before Keras 2.11 saved.
 
     Args:
         optimizer: A live optimizer of Keras 2.11 or later.
         name: The slot's name.
 
     Raises:
-        MismatchError: The later one has nothing of the kind.
+        MismatchError: The live optimizer has no such list.
     """
     slots = of_class(_SLOTS, optimizer)
     if slots is None or name in slots:
         return
     kind = type(optimizer).__name__
     raise MismatchError(
-        "what was saved here is an optimizer of Keras before 2.11 that is of another class, or that computes its steps otherwise; "
+        "the saved optimizer is of a Keras before 2.11, and of another class or of one that computed its steps differently then; "
         "nothing was changed",
         expected=f"the state of a {kind} of Keras 2.11 or later" + (", or of an older one" if slots else ""),
         found=f"a slot variable {name!r}",
@@ -179,7 +184,7 @@ def refuse_slot(optimizer: Any, name: str) -> None:
 
 
 def of_class(table: Mapping[str, Any], optimizer: Any) -> Any:
-    """What a table says of the nearest class of Keras that an optimizer is derived from, or None."""
+    """The entry of a table for the nearest class of Keras that an optimizer is derived from, or None."""
     for base in type(optimizer).__mro__:
         if base.__name__ in table and base.__module__.partition(".")[0] in _LIBRARIES:
             return table[base.__name__]

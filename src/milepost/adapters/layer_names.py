@@ -1,12 +1,12 @@
-"""Names of the layers of models that are a list or a graph of layers, as Keras 2 has them and milepost writes them.
+"""Names of the layers of Sequential and functional models, as Keras 2 and milepost write them.
 
 ::
 
     layer_with_weights-<k>    k counts layers that have weights
-    layer-<i>                 i counts all of them; written directly after the other name of the same layer, if it has one
+    layer-<i>                 i counts all layers; written directly after the other name of the same layer, if it has one
 
-A layer with both names is restored by the first alone, so that layers without weights may come and go. TensorFlow goes by the
-second as long as a model is not built, and gives each layer behind a new one its neighbour's weights.
+A layer with both names is matched by the first, so that layers without weights can be added and removed. TensorFlow matches by the
+second while a model is not built, so each layer after an added one gets its neighbour's weights there.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Final
 _WITH_WEIGHTS: Final = "layer_with_weights-"
 _AMONG_ALL: Final = "layer-"
 _known: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-"""Layers that have got weights in the middle of being built, and do not say so yet."""
+"""Layers that have made weights while they are being built, and do not list them yet."""
 
 
 def numbered(layers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """The names of layers, each with its layer.
 
-    A layer that is not built may get weights yet, and shift the numbers of those behind it, so these have no names that
-    count weights.
+    A layer that is not built may still make weights, which would shift the numbers of the layers after it. So these layers have no
+    names that count weights.
     """
     with_weights = 0
     is_known = True
@@ -40,16 +40,16 @@ def numbered(layers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def outvoted(names: Sequence[str], layers: Sequence[Any], likely: Callable[[Any], bool] | None = None) -> set[str]:
-    """Of saved edges, those that are a layer's number among all layers, where its number among those with weights counts.
+    """The saved edges ``layer-<i>`` that are not to be followed, because the layer is matched by ``layer_with_weights-<k>``.
 
-    A model that was saved while values waited for its layers has these under their numbers among layers with weights, apart
-    from the layers, and what layers with weights held then is not to be restored.
+    A model that was saved while values were deferred for its layers has these values under ``layer_with_weights-<k>``, apart from
+    the layers. The values that its layers with weights had at that time are not restored.
 
     Args:
         names: The saved edges in their order.
         layers: The live layers.
-        likely: Tells of a layer that is not built whether it will have weights. If the layers are as many as were saved, and
-            those with weights stand where they stood, both numbers mean the same, and nothing has to wait.
+        likely: Returns whether a layer that is not built will have weights. If there are as many layers as were saved, and those
+            with weights are at the same positions, then both names mean the same layer, and every edge is followed.
 
     Example:
         >>> sorted(outvoted(["layer_with_weights-0", "layer-0", "layer-1", "layer_with_weights-1", "layer-2"], []))
@@ -73,17 +73,17 @@ def outvoted(names: Sequence[str], layers: Sequence[Any], likely: Callable[[Any]
 
 
 def has_weights_now(layer: Any) -> None:
-    """Notes that a layer which is being built has got a weight."""
+    """Notes that a layer that is being built has made a weight."""
     _known.add(layer)
 
 
 def is_layer_name(name: str) -> bool:
-    """Whether an edge is a layer's number."""
+    """Whether an edge is named by a layer's number."""
     return name.startswith((_WITH_WEIGHTS, _AMONG_ALL))
 
 
 def are_built(layers: Iterable[Any]) -> bool:
-    """Whether it is known of each layer whether it has weights."""
+    """Whether all layers are built, so that it is known which of them have weights."""
     return all(layer.built for layer in layers)
 
 

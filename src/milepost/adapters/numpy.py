@@ -1,7 +1,6 @@
 """NumPy arrays and scalars as values.
 
-An array that can be written is restored in place, whatever its strides; a read-only array and a scalar are replaced
-where they are held.
+A writable array is restored in place, whatever its strides. A read-only array or a scalar is replaced in the object that holds it.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ArrayAdapter(Adapter):
         return (Value(VARIABLE_VALUE, dtype, obj.shape, source, obj if in_place else None),)
 
     def may_refuse(self, obj: Array) -> bool:
-        return bool(obj.dtype.kind == "U")  # what was saved may be bytes that are no text
+        return bool(obj.dtype.kind == "U")  # the saved bytes may not be text
 
     def assign(self, obj: Array, arrays: Mapping[str, Array]) -> Array:
         array = arrays[VARIABLE_VALUE]
@@ -70,7 +69,10 @@ class ArrayAdapter(Adapter):
                 array = np.array([each.decode() for each in array.reshape(-1).tolist()]).reshape(array.shape)
             except UnicodeDecodeError as error:
                 raise MismatchError(
-                    "an array of text cannot hold these bytes", expected="UTF-8", found=repr(error.object)[:80]
+                    "an array of text cannot hold these bytes",
+                    expected="UTF-8",
+                    found=repr(error.object)[:80],
+                    remedy="restore into an array of bytes, of dtype 'S'",
                 ) from error
         if not obj.flags.writeable or (array.dtype.itemsize > obj.dtype.itemsize and obj.dtype.kind in "SU"):
             successor = array.astype(obj.dtype.kind if obj.dtype.kind in "SU" else obj.dtype, copy=False)
@@ -81,7 +83,7 @@ class ArrayAdapter(Adapter):
 
 
 class ScalarAdapter(Adapter):
-    """NumPy scalars such as ``numpy.float32(1)``: one value of no dimensions."""
+    """NumPy scalars such as ``numpy.float32(1)``: one value without dimensions."""
 
     leaf = True
 

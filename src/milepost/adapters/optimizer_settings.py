@@ -1,4 +1,4 @@
-"""Hyperparameters of PyTorch optimizers as arrays, the same in checkpoints and in files of PyTorch's own."""
+"""Hyperparameters of PyTorch optimizers as arrays, for checkpoints and for PyTorch's own files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from milepost.graph.adapter import Array
 
 NO_STATE: Final = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
-"""Entries of a parameter group that are no state: what it is of, and how a step is computed."""
+"""Members of a parameter group that are not state: its parameters, and how a step is computed."""
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 

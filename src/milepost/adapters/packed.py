@@ -1,4 +1,4 @@
-"""Objects whose state is plain data, as `milepost.plain_state` writes it."""
+"""The base of adapters whose objects have plain data as their state. `milepost.plain_state` writes it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from milepost.tensor.dtype import STRING
 
 
 class PackedAdapter(Adapter):
-    """An adapter of objects whose state is plain data: text with what is to be read, and the arrays that are in it."""
+    """An adapter of objects whose state is plain data. It is saved as JSON text, with one value for each array in it."""
 
     open_ended = True
     turn = 1
 
     def state(self, obj: Any) -> Any:
-        """The state that an object is in, as plain data. May raise whatever it likes."""
+        """The present state of an object, as plain data. It may raise any exception."""
         raise NotImplementedError
 
     def load(self, obj: Any, state: Any) -> None:
-        """Puts an object into a state. May raise whatever it likes."""
+        """Sets the state of an object. It may raise any exception."""
         raise NotImplementedError
 
     def name(self, obj: Any) -> str:
-        """What to call an object in errors, with its article."""
+        """What errors call an object, with its article."""
         return f"a {type(obj).__module__}.{type(obj).__qualname__}"
 
     def remedy(self, obj: Any) -> str:
-        """What to do where an object cannot say what state it is in."""
+        """What the user can do if an object fails to return its state."""
         return "save when it can, or wrap it in NoDependency"
 
     def values(self, obj: Any) -> Sequence[Value]:
@@ -44,7 +44,7 @@ class PackedAdapter(Adapter):
             raise
         except Exception as error:
             raise UntrackableError(
-                "an object cannot say what state it is in",
+                "an object fails to return its state",
                 expected=f"a state from {self.name(obj)}",
                 found=f"{type(error).__name__}: {error}",
                 remedy=self.remedy(obj),
@@ -61,13 +61,13 @@ class PackedAdapter(Adapter):
         try:
             before = unpack({name: array.copy() for name, array in pack(self.state(obj)).items()})
         except Exception:
-            return lambda: None  # it has no state yet to go back to
+            return lambda: None  # the object has no state yet
         return lambda: self.load(obj, before)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         if TEXT not in arrays:
             raise MismatchError(
-                "what was saved here is not the state of such an object; nothing was changed",
+                "the saved values are not the state of such an object; nothing was changed",
                 expected=f"the state of {self.name(obj)}",
                 found=f"values named {', '.join(sorted(arrays))}",
                 remedy="restore into an object of the kind that was saved",

@@ -1,7 +1,7 @@
-"""The other processes of a training run, as `torch.distributed` or `jax.distributed` knows them.
+"""The processes of a training run that `torch.distributed` or `jax.distributed` has connected.
 
-Nothing is imported and no device is touched to find out. What processes tell each other goes through the key-value store by
-which they met, never through a collective operation, which would wait for processes that do not take part.
+No library is imported and no device is initialized to find out. Processes communicate through the key-value store with which the
+library connected them. They use no collective operation, because that would block until all processes take part.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from milepost.graph.frameworks import import_adapters, registry
 
 
 class Counters(Protocol):
-    """A store that all processes of a group share."""
+    """Counters that all processes of a group share."""
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to the number under a key, at first 0, in one step; returns the sum."""
+        """Adds to the counter of this name, which is 0 at first, atomically. Returns the sum."""
         ...
 
 
@@ -24,11 +24,11 @@ class ProcessGroup(NamedTuple):
     """A group of processes that run one program.
 
     Attributes:
-        library: The package that connects them, as ``torch.distributed``.
+        library: The package that connects them, such as ``torch.distributed``.
         rank: The number of this process, from 0.
         size: How many processes there are.
-        counters: The store that they share, or None if there is none.
-        identity: An object that is another one when the processes have been connected anew.
+        counters: The counters that they share, or None if there are none.
+        identity: An object that is a different one after the processes were connected again.
     """
 
     library: str
@@ -39,11 +39,11 @@ class ProcessGroup(NamedTuple):
 
 
 GROUPS: Final[dict[str, Callable[[], ProcessGroup | None]]] = registry({})
-"""By framework: what returns the group that it has connected. The adapters add themselves when they are imported."""
+"""For each framework, the function that returns the group it has connected. Adapters add theirs when they are imported."""
 
 
 def process_group() -> ProcessGroup | None:
-    """The group that this process belongs to, or None if it runs alone, or in a way that cannot be known.
+    """The group that this process belongs to, or None if no imported framework has connected it to others.
 
     Raises:
         AdapterError: The adapter of an imported framework cannot be imported.

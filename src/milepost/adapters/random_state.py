@@ -1,4 +1,4 @@
-"""`RandomState`: the random state that a program has as a whole, and its own generators, as one tracked object."""
+"""`RandomState`: the global random state of a program, and generators of its own, as one trackable object."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ _DEVICES = ("cuda", "mps", "xpu")
 
 
 class RandomState(Tracked):
-    """The global random generators of Python and of libraries, and generators of your own under names.
+    """Saves and restores the global random generators of Python and of libraries, and generators of your own.
 
-    Held by a checkpoint, it saves the state of every library that is imported: Python's ``random``, ``numpy.random``, and
-    ``torch`` with its CPU generator and those of CUDA, MPS and XPU devices in use, and ``tensorflow`` with what
-    ``tf.random.set_seed`` began and its global generator, and the seed generator of Keras 3. Restoring sets them, after all other objects were restored. A
-    library is never imported for that: where PyTorch's state was saved and PyTorch is not imported yet, a warning says so,
-    and later saves still hold that state.
+    Put it into a checkpoint. It saves the state of these generators, as far as their libraries are imported: Python's ``random``;
+    ``numpy.random``; the CPU generator of ``torch``, and those of its CUDA, MPS and XPU devices in use; the seed of
+    ``tf.random.set_seed`` with its sequence, and TensorFlow's global generator; and the global seed generator of Keras 3. A restore
+    sets them after all other objects were restored.
 
-    TensorFlow does not tell the counters of operations that were given a seed, or that run inside a ``tf.function``; these
-    are not saved. `tf.random.Generator` and stateless operations are exact there.
+    A restore does not import a library. If the state of PyTorch was saved and PyTorch is not imported yet, there is a warning, and
+    later saves still hold that state.
 
-    JAX has no global generator. Its keys, like other generators, are given names here and so become attributes; a key
-    cannot change, so after a restore the attribute is another one.
+    TensorFlow does not expose the counters of operations that have a seed of their own or run inside a ``tf.function``, so these are
+    not saved. Use `tf.random.Generator` or stateless operations there.
+
+    JAX has no global generator. Pass its keys as arguments; each becomes an attribute. A key cannot change, so a restore replaces
+    the attribute.
 
     Args:
-        **generators: `numpy.random.Generator`, `random.Random`, `torch.Generator`, keys of JAX, or anything else that is
-            trackable.
+        **generators: Generators to save too, each under its name: `numpy.random.Generator`, `random.Random`, `torch.Generator`,
+            keys of JAX, or other trackable objects.
 
     Raises:
-        UntrackableError: A ``ValueError``: one of them is not trackable.
+        UntrackableError: One of them is not trackable. This is a ``ValueError``.
 
     Example:
         >>> import milepost, numpy as np, random, tempfile
@@ -62,13 +64,13 @@ class RandomState(Tracked):
                     key=name,
                     expected="a generator of NumPy, Python or PyTorch, or a key of JAX",
                     found=f"a {type(generator).__name__}",
-                    remedy="import its library before",
+                    remedy="import the generator's library before you make the RandomState",
                 )
             setattr(self, name, generator)
 
 
 class RandomStateAdapter(PackedAdapter, AttributeAdapter):
-    """`RandomState`. Comes last, so that nothing that is saved or restored after it draws from what it holds."""
+    """`RandomState`. Its turn is the last, so that no object draws from the generators after they were saved or restored."""
 
     turn = 2
 
@@ -83,7 +85,7 @@ class RandomStateAdapter(PackedAdapter, AttributeAdapter):
 
 
 def global_state() -> dict[str, Any]:
-    """The state of all global generators of what is imported, as plain data: by library, and by device."""
+    """The state of the global generators of all imported libraries, as plain data: by library, and by device."""
     state: dict[str, Any] = {"python": python_state(random), "numpy": np.random.get_state(legacy=False)}
     torch = imported("torch")
     if torch is not None:
@@ -102,13 +104,13 @@ def global_state() -> dict[str, Any]:
 
 
 def set_global_state(state: Any) -> dict[str, Any]:
-    """Puts back what `global_state` returned, or as much as is there.
+    """Sets a state that `global_state` returned, for the libraries that are imported.
 
     Returns:
-        What belongs to libraries that are not imported.
+        The state of libraries that are not imported.
 
     Raises:
-        MismatchError: It is no such state, or a generator refuses it. Nothing was changed.
+        MismatchError: This is not such a state, or a generator refuses it. Nothing was changed.
     """
     before = {**global_state(), **(_keras_state() if "keras" in state else {})}
     try:
@@ -117,8 +119,9 @@ def set_global_state(state: Any) -> dict[str, Any]:
         _set(before)
         raise MismatchError(
             "a global random generator refuses its saved state; nothing was changed",
-            expected="what was saved from the same library",
+            expected="a state that the same version of the library saved",
             found=f"{type(error).__name__}: {error}",
+            remedy="install the version that saved it, or leave the RandomState out of what is restored",
         ) from error
 
 
@@ -141,7 +144,7 @@ def _set(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keras_state() -> dict[str, Any]:
-    """That of Keras 3; runs of ``fit()`` have it among their objects."""
+    """The state of Keras 3. The callback for ``fit()`` saves this by itself, so `global_state` does not include it."""
     keras = imported("keras")
     if keras is None or int(keras.__version__.partition(".")[0]) < 3:
         return {}
@@ -172,7 +175,8 @@ def _set_torch(state: Mapping[str, Any]) -> None:
         generators = _generators(torch, device)
         if len(generators) < len(saved):
             warn(
-                f"random state of {len(saved)} {device} devices was saved, and there are {len(generators)}",
+                f"the random state of {len(saved)} {device} devices was saved, and this machine has {len(generators)}; the others "
+                "were not restored",
                 UnrestoredWarning,
             )
         for generator, array in zip(generators, saved, strict=False):
@@ -184,7 +188,7 @@ _LIBRARIES: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], None]]]]
     "tensorflow": ("TensorFlow", _set_tensorflow),
     "keras": ("Keras", _set_keras),
 }
-"""Libraries whose state is set only where they are imported: what to call each, and how its state is set."""
+"""Libraries whose state is set only if they are imported: the name in messages, and the function that sets the state."""
 
 
 def _generators(torch: Any, device: str) -> list[Any]:
@@ -205,7 +209,7 @@ def _is_in_use(torch: Any, device: str) -> bool:
 
 
 class _Device:
-    """The default generator of a device, through the functions that all of PyTorch's kinds of devices have."""
+    """The default generator of a device, by functions that PyTorch has for devices of every kind."""
 
     def __init__(self, module: Any, number: int) -> None:
         self._module = module
@@ -219,7 +223,7 @@ class _Device:
 
 
 class _MPS:
-    """The generator of the only device of its kind."""
+    """The generator of the MPS device, of which there is only one."""
 
     def __init__(self, module: Any) -> None:
         self._module = module

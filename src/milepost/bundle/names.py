@@ -193,9 +193,9 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
     if numbered:
         remedy = f"`save` adds a number to the prefix; pass one of: {_some(numbered)}"
     elif others:
-        remedy = f"in this directory there are: {_some(others)}"
+        remedy = f"pass one of those in this directory: {_some(others)}"
     else:
-        remedy = "there is no checkpoint in this directory"
+        remedy = "check the path: this directory holds no checkpoint"
     return CheckpointNotFoundError("no such checkpoint", file=prefix, expected=index_path(prefix), remedy=remedy)
 
 

@@ -48,7 +48,7 @@ def _warn_of_stateful_random_numbers(model: Any) -> None:
         )
 
 
-def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:
+def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:  # noqa: C901 - the methods of its class count too
     """`FitCheckpoints` for the trainer of a Keras 2 package."""
 
     class Keras2Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc, name-defined]

@@ -68,6 +68,9 @@ def plan_save(
         saving_legacy_slots.reset(token)
     if live.omissions:
         refuse_omissions(live.omissions, options)
+    for adapter, obj in zip(live.adapters, live.objects, strict=True):
+        if "on_attached" in adapter.overrides:
+            adapter.on_attached(obj)  # objects deeper in the graph are met here for the first time
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
     read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
     for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):

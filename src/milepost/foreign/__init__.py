@@ -1,7 +1,7 @@
-"""Files of other libraries, read as if they were checkpoints: PyTorch's, safetensors, Orbax's.
+"""Files of other libraries, read as checkpoints: those of PyTorch, safetensors, Flax and Orbax.
 
-A `Source` is an open file of one format: a tree of names, and tensors that are read when they are asked for. `items` gives
-everything in it a name and a key, `reader` the methods of an open checkpoint, and `graph` the object graph that it lacks.
+A `ForeignFile` is an open file of one format: a tree of names, and tensors that are read on demand. `items` gives everything in the
+tree a name and a key. `reader` gives the file the methods of an open checkpoint. `graph` makes the object graph that it lacks.
 """
 
 from milepost.foreign.graph import GraphBuilder, HeldObject

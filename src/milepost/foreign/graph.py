@@ -1,15 +1,14 @@
-"""Object graphs for files that have none: names become edges, and what a value is depends on the object that takes it.
+"""Makes object graphs for files that have none. Names become edges; the meaning of a value depends on the live object.
 
-Names are followed through the file and the live objects side by side, since one name may mean several things:
+Names are followed through the file and the live objects side by side, because one name can mean several things:
 
-- ``module`` and ``_orig_mod`` are levels that PyTorch's wrappers add; they are passed over unless the live object has
-  such a child.
+- ``module`` and ``_orig_mod`` are levels that PyTorch's wrappers add. They are skipped unless the live object has such a child.
 - ``value`` below an `nnx.Variable` is the variable.
-- Objects that say what state they are in take everything below their name at once, as plain state.
-- A plain number takes the element type of the live value, if that has a number equal to it.
-- Names of one live object, such as those of tied weights, may be one tensor in the file or several with the same bytes.
-- ``weight_g`` and ``weight_v`` are what weight normalisation calls ``parametrizations.weight.original0`` and ``1`` now.
-- State of a PyTorch optimizer goes to the parameters at the same positions; see `optimizers`.
+- An object whose state is plain data takes everything below its name at once.
+- A plain number is converted to the element type of the live value, if that has an equal number.
+- A live object with several names, such as a tied weight, may be one tensor in the file, or several with the same bytes.
+- ``weight_g`` and ``weight_v`` are the former names of ``parametrizations.weight.original0`` and ``original1``.
+- The state of a PyTorch optimizer belongs to the parameters at the same positions; see `optimizers`.
 """
 
 from __future__ import annotations
@@ -43,22 +42,22 @@ _BY_DEFAULT: Final = "not in the file; the default that load_state_dict of PyTor
 _BATCHES: Final = "num_batches_tracked"
 _MEAN: Final = "running_mean"
 _BATCHES_SINCE: Final = 2
-"""The version of PyTorch's batch normalisation since which it counts batches."""
+"""Since this version, PyTorch's batch normalisation counts batches."""
 _SCHEDULERS: Final = "torch.optim.lr_scheduler"
 _PARAMETRISED: Final = "parametrizations"
 _NORMALISED: Final = {"_g": "original0", "_v": "original1"}
-"""Ends of names in the first form of weight normalisation, and the names that the present one has for the same."""
+"""Ends of names in the first form of weight normalisation, each with the present name."""
 _GENERATOR: Final = "impl"
-"""Local name of the generator that keys of JAX's are for."""
+"""The local name of the generator of JAX's keys."""
 
 
 class HeldObject(NamedTuple):
-    """An object in a file that only code could make.
+    """An object in a file that could be made only by running code.
 
     Attributes:
         key: Its key.
         kind: Its class.
-        is_unread: Whether nothing that it holds is read.
+        is_unread: Whether nothing of what it holds is read.
     """
 
     key: str
@@ -67,7 +66,7 @@ class HeldObject(NamedTuple):
 
 
 class _Draft:
-    """A node that is being made."""
+    """A node of the graph that is being made."""
 
     __slots__ = ("children", "slots", "values")
 
@@ -81,14 +80,14 @@ class GraphBuilder:
     """Makes the object graph of one file for one set of live objects.
 
     Args:
-        reader: The open file; values are added to it in the form in which objects take them.
-        live: The live objects, whose root stands for the file's.
+        reader: The open file. Values are added to it in the form that objects take.
+        live: The live objects. Their root corresponds to the root of the file.
 
     Attributes:
-        objects: For nodes that stand for objects which only code could make, what these are.
-        notes: For keys of values that are not in the file, where they come from.
-        left_out: Functions that the file names in the state of a scheduler, which has them itself; by key.
-        kept: Numbers of live objects that files of this age lack, and that keep their values.
+        objects: By node, the objects that could be made only by running code.
+        notes: By key, where values that are not in the file come from.
+        left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
+        kept: Numbers of live objects that keep their values, because files of this age do not have them.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
@@ -114,8 +113,8 @@ class GraphBuilder:
         """Makes the graph.
 
         Raises:
-            MismatchError: The state of an optimizer is of other parameter groups than the live optimizer's.
-            UnsupportedError: A live object needs an object that only code could make.
+            MismatchError: The state of an optimizer belongs to other parameter groups than those of the live optimizer.
+            UnsupportedError: A live object needs an object that could be made only by running code.
         """
         self._add(self._reader.root, 0)
         for node, live, item in self._optimizers:
@@ -139,7 +138,7 @@ class GraphBuilder:
         return node
 
     def _add(self, item: Item, live: int | None) -> int:
-        """Adds a node for an item, and for all below it."""
+        """Adds nodes for an item and everything below it. Returns the number of the first."""
         node = self._new(live)
         adapter = None if live is None else self._live.adapters[live]
         item = self._without_levels(item, live, adapter)
@@ -165,8 +164,8 @@ class GraphBuilder:
         if item.is_leaf:
             self._add_leaf(node, item)
         if live is None and item.children and item.has_value and id(item) in self._packable and self._reader.packs:
-            # Who comes for it later will be an object that says what state it is in.
-            with suppress(UnsupportedError):  # what cannot be one state is as many values
+            # The object that it is deferred for will be one whose state is plain data.
+            with suppress(UnsupportedError):  # otherwise it becomes several values
                 self._add_packed(node, item)
                 return node
         edges = self._edges[live] if live is not None else {}
@@ -185,7 +184,7 @@ class GraphBuilder:
         return node
 
     def _parametrised(self, item: Item, edges: Mapping[str, int]) -> dict[str, tuple[str, str]]:
-        """Names of the first form of weight normalisation that stand for two of the present form's."""
+        """Names of the first form of weight normalisation, each with the names of the two edges that replace it."""
         found: dict[str, tuple[str, str]] = {}
         if _PARAMETRISED not in edges:
             return found
@@ -207,7 +206,7 @@ class GraphBuilder:
         self._drafts[node].children[original] = self._add(item, self._edges[inner][original])
 
     def _keep_what_is_newer(self, item: Item, edges: Mapping[str, int]) -> None:
-        """Notes a count of batches that a file from before there was one lacks, as ``load_state_dict`` does."""
+        """Keeps the live count of batches if the file was written before there was one, as ``load_state_dict`` does."""
         mean = item.children.get(_MEAN)
         if mean is None or _BATCHES in item.children or _BATCHES not in edges or _MEAN not in edges:
             return
@@ -219,7 +218,7 @@ class GraphBuilder:
             self.kept.append(edges[_BATCHES])
 
     def _without_functions(self, item: Item, live: int) -> Item:
-        """The state of a scheduler without functions of its class, which older versions wrote and newer ones look up."""
+        """The state of a scheduler without functions of its class, which older versions of PyTorch wrote."""
         if not isinstance(item.value, Mapping) or not any(isinstance(each, Name) for each in item.value.values()):
             return item
         if not any(kind.__module__ == _SCHEDULERS for kind in type(self._live.objects[live]).__mro__):
@@ -233,7 +232,7 @@ class GraphBuilder:
         return rest
 
     def _wants(self, item: Item, live: int) -> bool:
-        """Whether a live object needs an object of the file's, of which it cannot have what it needs."""
+        """Whether a live object needs something that an opaque object of the file holds and that cannot be read."""
         adapter = self._live.adapters[live]
         if not item.is_unread:
             return adapter.leaf or isinstance(adapter, PackedAdapter) or adapter.has_slots(self._live.objects[live])
@@ -247,7 +246,7 @@ class GraphBuilder:
         return False
 
     def _contradicts(self, item: Item, live: int | None) -> bool:
-        """Whether another name of the same live object has another tensor: then that one is taken, and this is left over."""
+        """Whether the file has another tensor for the same live object, under another name. The first is used, and this is left over."""
         if live is None or not isinstance(item.value, Stored):
             return False
         return not self._reader.are_equal(item.value, self._taken.setdefault(live, item.value))
@@ -258,7 +257,7 @@ class GraphBuilder:
         return edges.get(name)
 
     def _without_levels(self, item: Item, live: int | None, adapter: Adapter | None) -> Item:
-        """The item, or the one below levels that only the file has."""
+        """The item, or the item below levels that only the file has."""
         while len(item.children) == 1:
             ((name, child),) = item.children.items()
             is_wrapper = name in _WRAPPERS and child.children and self._reader.packs
@@ -278,11 +277,15 @@ class GraphBuilder:
                 self._add_values(node, {_GENERATOR: (f"{item.key}/{_GENERATOR}", _text(value.generator))})
         elif item.key in self._reader:
             self._drafts[node].values.append(SavedValue(VARIABLE_VALUE, "", item.key))
-        elif value is not None:  # which is what is there where there is nothing
+        elif value is not None:  # PyTorch writes None for what is absent
             self._add_packed(node, item)
 
     def _add_named(self, node: int, item: Item, values: Sequence[Value]) -> bool:
-        """Adds what is below an item as the values of one object, which have its paths for names."""
+        """Adds the tensors below an item as the values of one object. The name of a value is the path to the tensor.
+
+        Returns:
+            Whether there were any.
+        """
         found = [(value.name, below) for value in values if (below := _below(item, value.name)) is not None]
         for name, below in found:
             self._drafts[node].values.append(SavedValue(escape(name), "", below.key))
@@ -324,7 +327,7 @@ class GraphBuilder:
             self._add_values(slot, values)
             if variable is not None:
                 draft.slots.append(SlotReference(self._node_of(variable), name, slot))
-            # Else the optimizer knows a parameter that the checkpoint does not; the report has its state as unexpected.
+            # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.
 
     def _add_values(self, node: int, values: Mapping[str, tuple[str, Array | Stored]]) -> None:
         for local, (key, value) in values.items():
@@ -332,7 +335,7 @@ class GraphBuilder:
             self._drafts[node].values.append(SavedValue(escape(local), "", key))
 
     def _node_of(self, live: int) -> int:
-        """The node that stands for a live object; one without values if the file has none."""
+        """The node of a live object. It has no values if the file has none for it."""
         found = self._of_live.get(live)
         if found is not None:
             return found
@@ -358,7 +361,7 @@ def _text(text: str) -> Array:
 
 
 def _fitting(item: Item, adapter: Adapter, obj: Any) -> tuple[str, Array] | None:
-    """A plain value with the element type of a live object's only value, and that one's name; None if it has no such."""
+    """A plain value converted to the element type of a live object's only value, with the name of that; None if it cannot be."""
     plain = item.value
     if isinstance(plain, Stored) or not (item.is_leaf or (adapter.leaf and isinstance(plain, (list, tuple)))):
         return None
@@ -371,7 +374,7 @@ def _fitting(item: Item, adapter: Adapter, obj: Any) -> tuple[str, Array] | None
 
 
 def _number(plain: Any, dtype: DType) -> Array | None:
-    """Numbers with an element type in which they are the same, but for the rounding of floats that variables do too."""
+    """Numbers converted to an element type, or None if that changes them. Floats may be rounded, as variables round them."""
     if dtype.is_bytes or dtype.numpy.names or not isinstance(plain, (bool, int, float, complex, list, tuple)):
         return None
     try:

@@ -1,10 +1,10 @@
 """The tree of a file as items with names and keys.
 
-Names are the keys of dicts and the positions in lists; the names of modules' tensors, such as ``l1.weight``, are two levels.
+Names are the keys of dicts and the positions in lists. The name of a module's tensor, such as ``l1.weight``, stands for two levels.
 Keys are the file's own names, with ``/`` between levels: ``model/l1.weight``, ``optimizer/state/0/exp_avg``.
 
-What a file may hold: 1,000,000 items, counted wherever they stand, 100 levels, and 128 MiB of keys. More is refused, since a few
-bytes can stand for very many items where lists hold the same list again and again. An item takes some 500 bytes of memory.
+Limits: a file may have 1,000,000 items, 100 levels, and 128 MiB of keys. An item that is in several places counts in each: a few
+bytes can describe very many items, if lists hold the same list again and again. An item takes about 500 bytes of memory.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.opaque import Name, Opaque, holding
-from milepost.foreign.rebuilt import Storage, refusal, whole
+from milepost.foreign.rebuilt import TorchStorage, refusal, whole
 from milepost.foreign.stored import Stored
 
 _DEEPEST: Final = 100
 _MOST: Final = 1_000_000
 _MOST_CHARACTERS: Final = 128 << 20
-"""Characters in the keys of a file. Names of many letters, nested, are in the keys of all that is below them."""
+"""Characters in all keys of a file. A long name is repeated in the keys of everything below it."""
 _SHOWN: Final = 200
 _MOST_PACKED: Final = 60
-"""Levels of plain state, of which those of `milepost.plain_state.encoding` are made."""
+"""Levels of an item that can be plain state; `milepost.plain_state.encoding` needs a few more for the same data."""
 _ABSENT: Final = object()
 _NOTHING: Final[Mapping[str, Any]] = {}
 _LEAVES: Final = (
@@ -38,10 +38,10 @@ class Item:
     """Something in a file that has a name.
 
     Attributes:
-        key: Its key; several tensors cannot have one.
-        value: What is there: a `Stored`, a plain value, a dict, a list; `has_value` tells whether there is anything.
-        opaque: The object that only code could make, if that is what is there. Where it holds tensors, or is a kind of list or
-            dict, what it holds is below it, and the value is a dict of that.
+        key: Its key, which no other item has.
+        value: A `Stored` tensor, a plain value, a dict or a list. `has_value` tells whether there is one.
+        opaque: The object, if it is one that could be made only by running code. If it holds tensors, or is a kind of list or dict,
+            its contents are the children, and ``value`` is a dict of them.
     """
 
     __slots__ = ("_children", "key", "opaque", "value")
@@ -54,41 +54,44 @@ class Item:
 
     @property
     def children(self) -> Mapping[str, Item]:
-        """What is below it."""
+        """The items directly below this one, by name."""
         return _NOTHING if self._children is None else self._children
 
     def child(self, name: str, key: str) -> Item:
-        """The child of this name, which is made if there is none."""
+        """The child of this name. It is made if there is none."""
         if self._children is None:
             self._children = {}
         return self._children.setdefault(name, Item(key))
 
     @property
     def has_value(self) -> bool:
-        """Whether this is more than the first part of a longer name."""
+        """Whether there is a value, and not only the first part of a longer name."""
         return self.value is not _ABSENT
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this is a tensor, a plain value, or an object of which nothing is read."""
+        """Whether this is a tensor, a plain value, or an object whose contents are not read."""
         return self.has_value and not isinstance(self.value, (Mapping, list, tuple))
 
     @property
     def is_unread(self) -> bool:
-        """Whether this is an object of which nothing is read."""
+        """Whether this is an object whose contents are not read."""
         return isinstance(self.value, Opaque)
 
 
 def items_of(tree: Any, *, dotted: bool) -> Item:
-    """Makes items of a tree.
+    """Makes the items of a tree.
 
     Args:
         tree: The tree.
         dotted: Whether names are paths with dots.
 
+    Returns:
+        The root.
+
     Raises:
-        CorruptCheckpointError: The tree has no end.
-        UnsupportedError: It has more items than any state has, or is a single value.
+        CorruptCheckpointError: The tree has too many levels, or contains itself.
+        UnsupportedError: The tree has too many items, or is a single plain value.
     """
     return _Maker(tree, dotted=dotted).make()
 
@@ -125,7 +128,7 @@ class _Maker:
                 below = depth + len(parts)
                 if below > _DEEPEST and not inside:
                     raise CorruptCheckpointError(
-                        "a state of too many levels, or one that holds itself",
+                        "the state has too many levels, or holds itself",
                         key=f"{item.key}/{name}"[:_SHOWN],
                         expected=f"{_DEEPEST} levels or less",
                     )
@@ -153,8 +156,8 @@ class _Maker:
         return own
 
     def _set(self, item: Item, value: Any, *, inside: bool, too_deep: bool = False) -> None:
-        """Gives an item its value, or the object that it stands for."""
-        if isinstance(value, Storage):
+        """Sets the value of an item, and the opaque object if it is one."""
+        if isinstance(value, TorchStorage):
             value = whole(value)
         elif isinstance(value, Name):
             value = Opaque(value)
@@ -167,16 +170,22 @@ class _Maker:
             item.opaque = value
             value = self._held(value) if not too_deep and self._is_level(value) else value
         elif not isinstance(value, (Mapping, list, tuple, *_LEAVES)):
-            raise UnsupportedError("the file holds what is no value", key=item.key, found=f"a {type(value).__name__}")
+            raise UnsupportedError(
+                "the file holds an object that is not a value",
+                key=item.key,
+                expected="tensors, numbers, text, and lists, tuples, dicts and sets of them",
+                found=f"a {type(value).__name__}",
+                remedy="save the state without it",
+            )
         item.value = value
 
     def _is_level(self, value: Opaque) -> bool:
-        """Whether what an object holds is to be below it: once, since objects may hold each other."""
+        """Whether the contents of an object become its children. They do only once, because objects may hold each other."""
         if value.sealed or (id(value) in self._opened and not value.is_module):
             return False
         if not value.is_container:
             if self._with_tensors is None:
-                self._with_tensors = holding(self._tree, (Stored, Storage))
+                self._with_tensors = holding(self._tree, (Stored, TorchStorage))
             if id(value) not in self._with_tensors:
                 return False
         self._opened.add(id(value))
@@ -198,7 +207,7 @@ class _Maker:
 
 def _too_many(key: str, count: int, characters: int) -> UnsupportedError:
     return UnsupportedError(
-        "a state of too many parts, or of parts with too long names",
+        "the state has too many parts, or their names are too long",
         key=key[:_SHOWN],
         expected=f"{_MOST} parts or less, and {_MOST_CHARACTERS} characters of names",
         found=f"{count} parts, and {characters} characters, before the end",
@@ -213,10 +222,10 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _text(name: Any, position: int) -> str:
-    """A name as text; a tensor that is a key has none, and is called by its position."""
+    """A name as text. For a key that is a tensor, this is its position."""
     if type(name) is str:
         return name
-    return str(position) if isinstance(name, (Stored, Storage)) else f"{name!s:.200}"
+    return str(position) if isinstance(name, (Stored, TorchStorage)) else f"{name!s:.200}"
 
 
 def _parts(name: str, *, dotted: bool) -> list[str]:
@@ -231,13 +240,13 @@ def _place(item: Item, parts: Sequence[str], key: str) -> Item:
         item = item.child(part, key)
     last = parts[-1]
     existing = item.children.get(last)
-    if existing is not None and existing.has_value:  # of another key that is the same as text
+    if existing is not None and existing.has_value:  # a different key that is the same text
         last = key
     return item.child(last, key)
 
 
 def walked(item: Item) -> Iterator[Item]:
-    """An item and all below it."""
+    """An item and all items below it."""
     pending = [item]
     while pending:
         each = pending.pop()
@@ -246,7 +255,7 @@ def walked(item: Item) -> Iterator[Item]:
 
 
 def packable(root: Item) -> set[int]:
-    """The identities of all items that are wholly plain state: no tensors, no names of types, not too many levels."""
+    """The identities of all items that can be plain state: without tensors and names of types, and of few enough levels."""
     order = [root]
     for item in order:
         order += item.children.values()
@@ -264,6 +273,6 @@ def packable(root: Item) -> set[int]:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (set, frozenset)):
         return all(map(_is_plain, value))
-    return not isinstance(value, (Stored, Opaque, Name, Storage)) and not (
+    return not isinstance(value, (Stored, Opaque, Name, TorchStorage)) and not (
         isinstance(value, str) and type(value) is not str
     )

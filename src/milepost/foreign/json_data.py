@@ -1,8 +1,8 @@
-"""Parses JSON that others wrote, with limits of time and memory.
+"""Parses JSON that other programs wrote, with limits of time and memory.
 
-A text may have 256 MiB and 4,000,000 lists and objects, of any depth that Python's parser takes: some hundred or some thousand
-levels, by its version. More is refused. An object takes at least 64 bytes of memory for the 2 that write it, so a text takes at
-most 256 MiB for these and some 20 times its own length.
+Limits: a text may have 256 MiB, and 4,000,000 lists and objects. Its depth is limited by Python's parser to some hundred or some
+thousand levels, depending on the version. An object takes at least 64 bytes of memory and 2 bytes of text. So a text takes at most
+256 MiB for these and about 20 times its own length.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def parse_json(data: bytes, what: str) -> Any:
 
     Args:
         data: The text, UTF-8.
-        what: What the text is, for the error.
+        what: What errors call the text.
 
     Raises:
-        CorruptCheckpointError: It is none, names something twice, or has too many levels.
-        UnsupportedError: It is longer, or has more lists and objects, than any that libraries write.
+        CorruptCheckpointError: It is not JSON, has a name twice in one object, or has too many levels.
+        UnsupportedError: It is too long, or has too many lists and objects.
 
     Example:
         >>> parse_json(b'{"a": [1, 2]}', "the header")
@@ -46,7 +46,7 @@ def parse_json(data: bytes, what: str) -> Any:
 
 
 def parse_object(data: bytes, what: str) -> dict[str, Any]:
-    """Parses a JSON text that is an object; arguments and errors as for `parse_json`."""
+    """Parses a JSON text that is an object. Arguments and errors are those of `parse_json`."""
     found = parse_json(data, what)
     if not isinstance(found, dict):
         raise CorruptCheckpointError(f"{what} is not a JSON object", found=reprlib.repr(found))

@@ -1,4 +1,4 @@
-"""Files that Keras' own saving writes: ``.keras``, ``.weights.h5`` and ``.h5``, which Keras reads and milepost names.
+"""Files of Keras' own saving, which milepost does not read: ``.keras``, ``.weights.h5`` and ``.h5``.
 
 Source: Keras 3.15, ``keras/src/saving/saving_lib.py``; HDF5 File Format Specification 3.0, section II.A.
 """

@@ -1,8 +1,8 @@
-"""Files of other kinds, told apart by their first bytes: what they are, and what to do with one.
+"""Recognises files of other formats by their first bytes, and tells users what to do with them.
 
-A name says little: a download that failed leaves a page in HTML under the name of a model. Where the bytes can belong to several
-kinds, the order of the table decides. Sources: the descriptions of the formats; for ONNX, TensorFlow and Core ML the field
-numbers of their protocol buffers; for pickled data Python's ``pickletools``.
+The name of a file is not enough: a failed download leaves a page in HTML under the name of a model. If the first bytes fit several
+formats, the first in the table counts. Sources: the descriptions of the formats; for ONNX, TensorFlow and Core ML the field numbers
+of their protocol buffers; for pickled data Python's ``pickletools``.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from milepost.storage import ReadableFile
 _LOOKED_AT: Final = 1024
 _SHOWN: Final = 60
 _INDEX_END: Final = bytes.fromhex("57fb808b247547db")
-"""How the index of a checkpoint ends, whatever it begins with."""
+"""The last bytes of the index of a checkpoint. Its first bytes may be any."""
 _ZIP: Final = b"PK\x03\x04"
 _NAME_AT: Final = 30
 """Where the name of the first record of a zip archive begins; its length is 4 bytes before."""
 
 
 class Kind(NamedTuple):
-    """A kind of files.
+    """A format of files.
 
     Attributes:
-        name: What such a file is, with its article.
-        pattern: What its first bytes match.
-        remedy: What to do with one.
+        name: The name of such a file, with its article.
+        pattern: The pattern that its first bytes match.
+        remedy: What the user can do with it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     remedy: str
 
 
-_AGAIN: Final = "look into it with a text editor: it mostly says why a download failed; then download the file again"
+_AGAIN: Final = "open it in a text editor: it often says why a download failed; then download the file again"
 _UNPACK: Final = "unpack it, and pass what is inside"
 _NOT_WEIGHTS: Final = "pass the path of a checkpoint or of a file of weights"
 _CONVERT: Final = (
@@ -136,14 +136,8 @@ KINDS: Final = (
         "if you trust whoever made it: load it with pickle or joblib, put its arrays into variables, and save these",
     ),
     _kind("parameters of MXNet", rb"\x12\x01\0{6}", _CONVERT),
-    _kind(
-        "a MessagePack file, as Flax writes them",
-        rb"([\x80-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.)[\x20-\x7e]",
-        "load it with flax.serialization.msgpack_restore(data), or with flax.training.checkpoints where that wrote it; then "
-        "put the tree into a milepost.Checkpoint",
-    ),
 )
-"""Kinds by their first bytes; the first that matches is the one."""
+"""The formats; the first whose pattern matches counts."""
 
 _NPZ: Final = Kind(
     "an archive that numpy.savez wrote",
@@ -169,13 +163,13 @@ _OTHER_ARCHIVE: Final = Kind("a zip archive that is neither PyTorch's nor Keras'
 
 
 def refuse(file: ReadableFile) -> None:
-    """Refuses a file of another kind.
+    """Refuses a file of a format that milepost recognises and does not read.
 
     Args:
-        file: A file that is none of those which milepost reads.
+        file: A file of no format that milepost reads.
 
     Raises:
-        UnsupportedError: It is of a kind that is known here.
+        UnsupportedError: It has one of the formats here.
         CorruptCheckpointError: It is empty.
     """
     if not file.size:
@@ -184,7 +178,7 @@ def refuse(file: ReadableFile) -> None:
             file=file.path,
             expected="a checkpoint, or a file of weights",
             found="0 bytes",
-            remedy="copy or download it again: what made it has failed",
+            remedy="copy or download it again",
         )
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
     if file.size >= len(_INDEX_END) and bytes(file.read(file.size - len(_INDEX_END), len(_INDEX_END))) == _INDEX_END:
@@ -194,14 +188,14 @@ def refuse(file: ReadableFile) -> None:
         raise UnsupportedError(
             f"this is {kind.name}, which milepost does not read",
             file=file.path,
-            expected="a checkpoint, or a file of PyTorch or safetensors",
+            expected="a checkpoint, or a file of PyTorch, safetensors or Flax",
             found=_shown(start),
             remedy=kind.remedy,
         )
 
 
 def first_record(file: ReadableFile) -> str:
-    """The name of the first record of a zip archive, whose table may be lost."""
+    """The name of the first record of a zip archive, also if the archive's directory is lost."""
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
     length = int.from_bytes(start[_NAME_AT - 4 : _NAME_AT - 2], "little")
     return start[_NAME_AT : _NAME_AT + length].decode(errors="replace")
@@ -230,7 +224,7 @@ def _known(start: bytes) -> Kind | None:
 
 
 def _is_text(start: bytes) -> bool:
-    """Whether bytes are letters that are to be seen, in UTF-8."""
+    """Whether bytes are printable text in UTF-8."""
     try:
         text = start.decode()
     except UnicodeDecodeError as error:

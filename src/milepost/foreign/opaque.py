@@ -1,7 +1,7 @@
-"""What a pickled stream names: classes, functions, and objects of classes that only code could make.
+"""Classes, functions and objects that a pickled stream names, and that could be made only by running code.
 
-None of it is looked up or made. An object is known by the name of its class and by the data that it would have been made of:
-its arguments, its state, its members if it is a kind of list or dict. So what it holds can be read, and the object itself cannot.
+milepost neither looks them up nor makes them. An object is described by the name of its class and by the data in the stream: its
+arguments, its state, and its members if it is a kind of list or dict. So its contents can be read, and the object itself cannot.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _NOT_SAVED: Final = "_non_persistent_buffers_set"
 _DEEPEST: Final = 100
 
 Spend = Callable[[str], object]
-"""Is told each name before it is kept; raises if there are too many, or too long ones."""
+"""Called with each name before it is kept. It raises an error if there are too many names, or if they are too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Something that the stream names: a class or function, which is not looked up.
+    """The name of a class or function, which is not looked up.
 
     Attributes:
-        module: Where it would be.
-        name: What it is called there.
+        module: Its module.
+        name: Its qualified name in the module.
     """
 
     module: str
@@ -39,15 +39,15 @@ class Name:
 
 
 class Opaque:
-    """An object that only code could make.
+    """An object that could be made only by running code.
 
     Attributes:
-        name: Its class, or the function that would make it.
-        arguments: What that would be given.
-        state: What would be set as its state after that; None if nothing.
-        items: What would be appended or added to it.
-        entries: Keys and values that would be set in it.
-        sealed: Whether what it holds means nothing by itself, as the storage of a quantised tensor.
+        name: Its class, or the function that makes it.
+        arguments: The arguments of that call.
+        state: The state that is set after the call; None if none is.
+        items: Members that are appended or added to it.
+        entries: Keys and values that are set in it.
+        sealed: Whether its contents mean nothing by themselves, such as the storage of a quantised tensor.
     """
 
     __slots__ = ("arguments", "entries", "items", "name", "sealed", "state")
@@ -65,7 +65,7 @@ class Opaque:
 
     @property
     def is_reference(self) -> bool:
-        """Whether this is a class or function, and not an object that one would make."""
+        """Whether this is a class or function itself, and not an object that it makes."""
         return self.state is None and self.arguments == () and not self.is_container
 
     @property
@@ -75,11 +75,11 @@ class Opaque:
 
     @property
     def is_module(self) -> bool:
-        """Whether this is an object of `torch.nn.Module`, by its attributes."""
+        """Whether this is a `torch.nn.Module`, judged by its attributes."""
         return _is_module(self)
 
     def parts(self) -> Iterator[Any]:
-        """All that it holds, without names."""
+        """Everything that it holds, without names."""
         if not self.sealed:
             yield self.arguments
             yield self.state
@@ -88,13 +88,13 @@ class Opaque:
                 yield from pair
 
     def members(self, spend: Spend) -> Iterator[tuple[Any, Any]]:
-        """What it holds, by name.
+        """Everything that it holds, by name.
 
-        A module of PyTorch holds what its ``state_dict()`` has, under the names that it has there. Any other object holds
-        its attributes or entries by name, and its items and arguments by position.
+        A module of PyTorch holds the entries of its ``state_dict()``, under the same names. Any other object holds its attributes
+        or entries by name, and its items and arguments by position.
 
         Args:
-            spend: Is told the names.
+            spend: Called with the names.
         """
         if self.sealed:
             return
@@ -113,20 +113,25 @@ class Opaque:
 
 
 def needs_code(opaque: Opaque | Name) -> UnsupportedError:
-    """The error for an object that can only be made by running code that the file names."""
+    """The error for an object that could be made only by running code that the file names."""
     return UnsupportedError(
         "this object cannot be read without running code that the file names, which milepost never does",
         expected="tensors, numbers, text, and lists, tuples, dicts and sets of them",
         found=f"{opaque!s:.200}",
         remedy=(
-            "restore what else the file holds, under its names; if the object is needed and you trust whoever made the "
-            "file: load it with torch.load(path, weights_only=False) where nothing else can be harmed"
+            "restore the other contents of the file, under their names; if the object is needed and you trust the author of "
+            "the file: load it with torch.load(path, weights_only=False) where nothing else can be harmed"
         ),
     )
 
 
 def holding(root: Any, kinds: tuple[type, ...]) -> set[int]:
-    """The identities of all containers and objects below a root, itself included, that hold something of some kinds."""
+    """The identities of the containers and objects that hold something of some classes, directly or further down.
+
+    Args:
+        root: The container to search, which may be among the results.
+        kinds: The classes.
+    """
     holders: dict[int, list[int]] = {}
     found: list[int] = []
     seen = {id(root)}
@@ -181,7 +186,7 @@ def _is_module(value: Any) -> bool:
 
 
 def _module_members(module: Opaque, spend: Spend) -> Iterator[tuple[str, Any]]:
-    """What ``state_dict()`` of a module has, in its order."""
+    """The entries of a module's ``state_dict()``, in the same order."""
     pending: list[tuple[str, Opaque, int]] = [("", module, 0)]
     while pending:
         prefix, each, depth = pending.pop()

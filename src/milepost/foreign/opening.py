@@ -1,4 +1,4 @@
-"""Finding out which library wrote a file or directory, and opening it."""
+"""Finds out which library wrote a file or directory, and opens it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from milepost.bundle import index_path
 from milepost.errors import UnsupportedError
 from milepost.foreign import orbax
 from milepost.foreign.reader import ForeignReader
-from milepost.foreign.stored import Source
+from milepost.foreign.stored import ForeignFile
 from milepost.storage import LocalStorage, Storage
 
 _IN_DIRECTORIES: Final = ("model.safetensors", "pytorch_model.bin")
-"""What Hugging Face's libraries call the file of a model, and, with `_INDEX` after it, its index."""
+"""The names that Hugging Face's libraries have for the file of a model. The name of its index ends in `_INDEX` too."""
 _MOST_SHARED: Final = 1 << 30
 _MOST_TIMES: Final = 16
-"""Bytes that all tensors may have together: so many, and the file's own so many times."""
+"""All tensors together may take `_MOST_SHARED` bytes, plus so many times the size of the file."""
 _INDEX: Final = ".index.json"
 
 
@@ -25,31 +25,31 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
 
     Args:
         storage: Where it is.
-        path: A file of PyTorch or safetensors, the index of one that is spread over several files, a directory with
-            any of them, or a directory of Orbax's.
+        path: A file of PyTorch, safetensors or Flax, the index of a model in several such files, a directory that holds one of
+            these, or a directory of Orbax.
 
     Returns:
-        The open file, or None if it is nothing of the kind.
+        The open file, or None if it is not one of these.
 
     Raises:
         CheckpointNotFoundError: A file that an index names is missing.
-        CorruptCheckpointError: It is damaged.
-        UnsupportedError: It holds what milepost does not read, or needs a library that is not installed.
+        CorruptCheckpointError: The file is damaged.
+        UnsupportedError: milepost does not read files of this format, or needs a library that is not installed.
     """
     path = os.fspath(path)
     if storage.is_file(index_path(path)):
         return None
-    source = _open_file(storage, path) if storage.is_file(path) else _open_directory(storage, path)
-    if source is None:
+    opened = _open_file(storage, path) if storage.is_file(path) else _open_directory(storage, path)
+    if opened is None:
         return None
-    reader = ForeignReader(source)
-    if not isinstance(source, orbax.OrbaxDirectory):  # whose arrays are compressed, and share nothing
+    reader = ForeignReader(opened)
+    if not isinstance(opened, orbax.OrbaxDirectory):  # in which tensors share nothing, and are compressed
         _check_sharing(storage, reader)
     return reader
 
 
 def _check_sharing(storage: Storage, reader: ForeignReader) -> None:
-    """Makes sure that the tensors, which may lie in one storage, do not take far more memory than the file has bytes."""
+    """Checks that tensors do not take far more memory than the file has bytes, as they can if they share their storage."""
     wanted = reader.stored_bytes
     if wanted <= _MOST_SHARED:
         return
@@ -69,7 +69,7 @@ def _check_sharing(storage: Storage, reader: ForeignReader) -> None:
         )
 
 
-def _open_file(storage: Storage, path: str) -> Source | None:
+def _open_file(storage: Storage, path: str) -> ForeignFile | None:
     if path.endswith(_INDEX):
         from milepost.foreign import shards
 
@@ -77,9 +77,9 @@ def _open_file(storage: Storage, path: str) -> Source | None:
     return _open_shard(storage, path)
 
 
-def _open_shard(storage: Storage, path: str) -> Source | None:
+def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
     # Every program imports this module, and few open such files.
-    from milepost.foreign import keras_files, kinds, safetensors, torch_archive, torch_legacy
+    from milepost.foreign import flax_files, keras_files, kinds, safetensors, torch_archive, torch_legacy
 
     file = storage.open(path)
     try:
@@ -91,6 +91,8 @@ def _open_shard(storage: Storage, path: str) -> Source | None:
         if safetensors.looks_like(file):
             return safetensors.SafetensorsFile(file)
         kinds.refuse(file)
+        if flax_files.looks_like(file):
+            return flax_files.FlaxFile(file)
         if path.endswith(safetensors.SUFFIX):
             return safetensors.SafetensorsFile(file)
     except BaseException:
@@ -100,7 +102,7 @@ def _open_shard(storage: Storage, path: str) -> Source | None:
     return None
 
 
-def _open_directory(storage: Storage, path: str) -> Source | None:
+def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
     inside = _model_in(storage, path)
     if inside is not None:
         return _open_file(storage, inside)
@@ -108,12 +110,12 @@ def _open_directory(storage: Storage, path: str) -> Source | None:
 
 
 def is_item_of_orbax(storage: Storage, path: str) -> bool:
-    """Whether a directory is an item of Orbax's itself, so that a file `checkpoint` in it is none of a series."""
+    """Whether a directory is an item of Orbax, in which a file `checkpoint` is not a state file."""
     return isinstance(storage, LocalStorage) and os.path.isdir(path) and orbax.is_item(path)
 
 
 def is_foreign_directory(storage: Storage, path: str) -> bool:
-    """Whether a directory is one that `open_foreign` opens."""
+    """Whether `open_foreign` opens a directory."""
     return _model_in(storage, path) is not None or _is_orbax(storage, path)
 
 

@@ -1,14 +1,15 @@
-"""State of PyTorch optimizers, which their files know by the position of the parameter.
+"""The state of PyTorch optimizers, which files store by the position of the parameter.
 
 ::
 
     {"state": {0: {"exp_avg": tensor, ...}, ...}, "param_groups": [{"lr": 0.1, ..., "params": [0, 1]}, ...]}
 
-A position is that of the parameter in the groups, in their order; so the live optimizer has to be made with the same
-parameters in the same order, as PyTorch's own ``load_state_dict`` asks too.
+The position is that of the parameter in the groups. So the live optimizer must be made with the same parameters in the same order,
+as for PyTorch's own ``load_state_dict``.
 
-Files of older versions of PyTorch lack hyperparameters that came later. ``load_state_dict`` gives these the defaults that
-``__setstate__`` of the optimizer's class knows, whatever the live optimizer has; they are found out by asking that.
+Files of older versions of PyTorch lack hyperparameters that were added later. ``load_state_dict`` sets these to defaults that
+``__setstate__`` of the optimizer's class adds, whatever the live optimizer has. milepost calls ``__setstate__`` of a new object to
+know them.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.plain_state.encoding import TEXT
 
 Values = Mapping[str, tuple[str, Array | Stored]]
-"""Local name to key and value."""
+"""By local name, the key and the value."""
 
 STATE: Final = "state"
 GROUPS: Final = "param_groups"
 _PARAMETERS: Final = "params"
 _INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS", "Optimizer"})
 _NOW_TENSORS: Final = frozenset({"step", "mu_product", "eta", "mu"})
-"""State of each parameter that was a number in PyTorch before 1.12 or 2.0."""
+"""State of a parameter that was a number before PyTorch 1.12 or 2.0, and is a tensor now."""
 
 
 def is_optimizer_state(item: Item) -> bool:
-    """Whether an item is what ``state_dict()`` of a PyTorch optimizer returns."""
+    """Whether an item is the ``state_dict()`` of a PyTorch optimizer."""
     value = item.value
     if item.opaque is not None:
         return False
@@ -54,8 +55,8 @@ class OptimizerState:
         optimizer: The live optimizer.
 
     Raises:
-        MismatchError: The live one has other parameter groups.
-        UnsupportedError: The file's groups do not say which parameters they are of.
+        MismatchError: The live optimizer has other parameter groups.
+        UnsupportedError: A group in the file does not list its parameters.
     """
 
     def __init__(self, item: Item, optimizer: Any) -> None:
@@ -91,7 +92,7 @@ class OptimizerState:
         return found
 
     def defaults(self) -> list[dict[str, Values]]:
-        """For each group, the hyperparameters that the file lacks and PyTorch makes up for."""
+        """For each group, the hyperparameters that the file lacks and for which PyTorch has defaults."""
         found = []
         for number, group in enumerate(self._groups):
             key = self._item.children[GROUPS].children[str(number)].key
@@ -113,7 +114,7 @@ class OptimizerState:
                 yield parameter, name, self._state(name, child)
 
     def common(self) -> dict[str, Values]:
-        """State that is of no parameter."""
+        """The state that does not belong to a parameter."""
         names = [name for name in self._item.value[STATE] if str(name) not in self._parameters]
         if not names:
             return {}
@@ -122,11 +123,16 @@ class OptimizerState:
 
     def _state(self, name: str, item: Item) -> Values:
         if not item.has_value:
-            raise UnsupportedError("state of an optimizer under a name with dots", key=item.key)
+            raise UnsupportedError(
+                "the state of an optimizer has a name with dots",
+                key=item.key,
+                expected="names without dots, as optimizers of PyTorch have",
+                remedy="rename it in the file, or restore the model without the optimizer",
+            )
         if isinstance(item.value, Stored):
             return {item.value.local: (item.key, item.value)}
         if name in _NOW_TENSORS and self._steps_are_tensors and type(item.value) in (int, float):
-            # A step of today's optimizers needs tensors.
+            # The present optimizers of PyTorch need tensors here.
             return {VARIABLE_VALUE: (item.key, np.array(item.value, np.float32))}
         return _packed(item.key, item.value)
 
@@ -135,7 +141,7 @@ _PLAIN: Final = (bool, int, float, str, type(None))
 
 
 def _made_up(optimizer: Any, group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A parameter group as the optimizer's class would complete it, tried on an object that nobody else has."""
+    """A parameter group with the defaults that the optimizer's class adds to a new object."""
     kind = type(optimizer)
     tried = {name: value if type(value) in _PLAIN else None for name, value in group.items()}
     tried[_PARAMETERS] = []
@@ -152,7 +158,11 @@ def _positions(group: Any, key: str) -> list[Any]:
     positions = group.get(_PARAMETERS) if isinstance(group, Mapping) else None
     if not isinstance(positions, (list, tuple)):
         raise UnsupportedError(
-            "a parameter group that does not say which parameters it is of", key=key, found=f"a {type(group).__name__}"
+            "a parameter group does not list its parameters",
+            key=key,
+            expected=f"a dict with the member {_PARAMETERS!r}",
+            found=f"a {type(group).__name__}",
+            remedy="restore the model without the optimizer",
         )
     return list(positions)
 
@@ -165,7 +175,7 @@ def _setting(item: Item) -> Values:
     array = as_setting(value)
     if array is None:
         return _packed(item.key, value)
-    # A tuple's members have keys of their own below its.
+    # The members of a tuple have keys below the key of the tuple.
     return {VARIABLE_VALUE: (f"{item.key}/{VARIABLE_VALUE}" if array.ndim else item.key, array)}
 
 

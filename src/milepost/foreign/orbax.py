@@ -1,19 +1,19 @@
-"""Reads directories of Orbax, with `orbax.checkpoint`, which is imported when the first one is read.
+"""Reads directories of Orbax by means of `orbax.checkpoint`, which is imported when the first is read.
 
 ::
 
     <item>/_METADATA                        a tree of arrays
-    <item>/checkpoint                       in MessagePack, the tree as versions before 0.6 write it, with arrays that they call
+    <item>/checkpoint                       in MessagePack, the tree of versions before 0.6, with the arrays that they call
                                             aggregated; the first versions have this and no _METADATA
     <directory>/checkpoint_<n>              an item that flax.training.checkpoints saved in step n
     <step>/<item>/_METADATA                 what a CheckpointManager saved in one step; "default" where there is one item
     <step>/<item>/metadata                  an item in JSON
-    <step>/metrics/metrics                  in JSON, what the manager chooses the best step by
-    <directory>/orbax.checkpoint            marks what version 1 of Orbax' functions saved: one item, called "state"
-    <item>/array_metadatas/process_<n>      for keys of random numbers, the generator that they are for
+    <step>/metrics/metrics                  in JSON, the metrics by which the manager chooses the best step
+    <directory>/orbax.checkpoint            marks a directory of version 1 of Orbax' functions: one item, called "state"
+    <item>/array_metadatas/process_<n>      the generators of keys of random numbers
 
-Arrays are read in batches that follow each other in the tree, so that no more than one batch, or one array, is in memory beside
-what was asked for; but aggregated arrays, and items without _METADATA, are read as a whole when the item is opened.
+Arrays are read in batches of neighbours in the tree, so that at most one batch, or one array, is in memory beside the requested
+one. Aggregated arrays, and items without _METADATA, are read as a whole when the item is opened.
 Source: Orbax 0.1.8, 0.4.8, 0.5.3 and 0.12, observed.
 """
 
@@ -45,37 +45,37 @@ _TREE: Final = "_METADATA"
 _STEP: Final = "_CHECKPOINT_METADATA"
 _AGGREGATED: Final = "checkpoint"
 _MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
-"""What a map in MessagePack begins with."""
+"""The first bytes of a map in MessagePack."""
 _JSON: Final = "metadata"
 _METRICS: Final = "metrics"
 _VERSION_1: Final = "orbax.checkpoint"
 _DEFAULT: Final = "default"
 _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _BATCH: Final = 16 << 20
-"""Bytes that are read at once; a call takes some 20 ms, however little it reads."""
+"""How many bytes are read at once. A call of Orbax takes about 20 ms, however little it reads."""
 _MOST_LISTED: Final = 5
 
 
 def looks_like(path: str) -> bool:
-    """Whether a directory is one of Orbax's: an item, a step, or a manager's."""
+    """Whether a directory is one of Orbax: an item, a step, or the directory of a manager."""
     return is_item(path) or _is_step(path) or bool(_steps(path))
 
 
 def is_item(path: str) -> bool:
-    """Whether a directory is an item of Orbax's itself."""
+    """Whether a directory is an item of Orbax."""
     return _is_file(path, _TREE) or _is_first_form(path)
 
 
 class OrbaxDirectory:
-    """An open item or step of Orbax's; see `Source`.
+    """An open item or step of Orbax; see `ForeignFile`.
 
     Args:
         path: The directory.
 
     Raises:
-        CheckpointNotFoundError: It holds steps, and is none itself.
-        CorruptCheckpointError: It cannot be read, or was never finished.
-        UnsupportedError: Orbax is not installed, or an item is none that milepost reads.
+        CheckpointNotFoundError: The directory holds steps, and is not a step itself.
+        CorruptCheckpointError: The directory cannot be read, or was never finished.
+        UnsupportedError: Orbax is not installed, or milepost does not read such an item.
     """
 
     dotted = False
@@ -86,7 +86,9 @@ class OrbaxDirectory:
         self.paths = [path]
         self._items: list[_TreeItem] = []
         if _UNFINISHED in os.path.basename(os.path.normpath(path)):
-            raise CorruptCheckpointError("Orbax has not finished writing this directory", file=path)
+            raise CorruptCheckpointError(
+                "Orbax has not finished writing this directory", file=path, remedy="use another step, or save it again"
+            )
         try:
             if is_item(path):
                 self.tree: Any = self._open(path)
@@ -97,7 +99,7 @@ class OrbaxDirectory:
                 listed = ", ".join(repr(os.path.join(path, step)) for step in steps[-_MOST_LISTED:])
                 raise CheckpointNotFoundError(
                     "this directory holds steps of Orbax",
-                    expected="the directory of one",
+                    expected="the directory of one step",
                     remedy=f"pass one of {listed}",
                 )
         except MilepostError as error:
@@ -117,7 +119,7 @@ class OrbaxDirectory:
         item.load(number)
 
     def close(self) -> None:
-        """Orbax has no files open between two calls."""
+        """Frees the arrays that were read. Orbax keeps no files open between two calls."""
         for item in self._items:
             item.forget()
 
@@ -140,7 +142,7 @@ class OrbaxDirectory:
                 found[name] = _json(os.path.join(inside, _METRICS))
             else:
                 warn(
-                    f"{inside}: this item of a step of Orbax's is skipped: it is neither a tree of arrays nor JSON; "
+                    f"{inside}: this item of a step of Orbax is skipped, because it is neither a tree of arrays nor JSON; "
                     "restore it with Orbax",
                     UnrestoredWarning,
                 )
@@ -160,7 +162,7 @@ class _TreeItem:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = os.path.abspath(path)  # the program may change its directory before all is read
+        self._path = os.path.abspath(path)  # the current directory may change before everything is read
         self._orbax = _import_orbax()
         self._leaves: list[tuple[tuple[Any, ...], Stored]] = []
         self._loaded: dict[int, Array] = {}
@@ -175,44 +177,44 @@ class _TreeItem:
             self.tree = _with(self.tree, {place: _plain(_at(values, place), place) for place in texts})
 
     def take(self, number: int) -> Array:
-        """An array, which is forgotten after that."""
+        """Returns an array, and forgets it."""
         self.load(number)
         return self._loaded.pop(number)
 
     def load(self, number: int) -> None:
-        """Reads an array, together with those that follow."""
+        """Reads an array, together with some that follow it."""
         if number in self._loaded:
             return
         self.forget()
-        room = _BATCH
+        left = _BATCH
         wanted: list[int] = []
         for follower in range(number, len(self._leaves)):
-            room -= self._leaves[follower][1].spec.nbytes
-            if wanted and room < 0:
+            left -= self._leaves[follower][1].spec.nbytes
+            if wanted and left < 0:
                 break
             wanted.append(follower)
         try:
             values = self._restore({self._leaves[each][0] for each in wanted})
         except CorruptCheckpointError:
-            wanted = [number]  # it may be another one that is damaged
+            wanted = [number]  # another array of the batch may be the damaged one
             values = self._restore({self._leaves[number][0]})
         for each in wanted:
             place, stored = self._leaves[each]
             array = np.asarray(_at(values, place))
             if TensorSpec(DType.of(array), array.shape) != stored.spec:
                 raise CorruptCheckpointError(
-                    "Orbax reads another array than it describes",
+                    "Orbax returned another array than it had described",
                     expected=stored.spec,
                     found=f"{array.dtype}, shape {array.shape}",
                 )
             self._loaded[each] = array
 
     def forget(self) -> None:
-        """Lets go of arrays that were read and not taken."""
+        """Frees arrays that were read and not taken."""
         self._loaded.clear()
 
     def _outline(self, described: Any, place: tuple[Any, ...], texts: list[tuple[Any, ...]]) -> Any:
-        """The tree with `Stored` for arrays; fills in where each is."""
+        """The tree, with `Stored` in the place of arrays. Adds the places of arrays to the leaves, and of all others to ``texts``."""
         if isinstance(described, Mapping):
             return {name: self._outline(each, (*place, name), texts) for name, each in described.items()}
         if isinstance(described, (list, tuple)):
@@ -274,13 +276,19 @@ def _with(tree: Any, changes: Mapping[tuple[Any, ...], Any], place: tuple[Any, .
 
 
 def _plain(value: Any, place: tuple[Any, ...]) -> Any:
-    """A leaf that is no array of its own: text, a number, or an aggregated array."""
+    """A leaf that is not stored as an array of its own: text, a number, or an aggregated array."""
     if value is None or isinstance(value, (str, bytes, bool, int, float, complex)):
         return value
     array = np.asarray(value)
     key = "/".join(map(str, place))
     if array.dtype.hasobject:
-        raise UnsupportedError("a leaf that is neither an array nor plain", key=key, found=f"a {type(value).__name__}")
+        raise UnsupportedError(
+            "this leaf of the tree is neither an array nor plain data",
+            key=key,
+            expected="an array, a number, text or None",
+            found=f"a {type(value).__name__}",
+            remedy="restore it with Orbax",
+        )
     try:
         DType.of(array)
     except MilepostError as error:
@@ -289,7 +297,7 @@ def _plain(value: Any, place: tuple[Any, ...]) -> Any:
 
 
 def _first_form(path: str) -> Any:
-    """The tree of an item that has no description, read as a whole."""
+    """The tree of an item without _METADATA, read as a whole."""
     orbax = _import_orbax()
     with _translated(path):
         tree = orbax.PyTreeCheckpointer().restore(_path_of(path))
@@ -309,7 +317,7 @@ def _import_orbax() -> Any:
         return importlib.import_module("orbax.checkpoint")
     except ImportError as error:
         raise UnsupportedError(
-            "reading a directory of Orbax takes Orbax",
+            "milepost needs Orbax to read this directory",
             found=f"{type(error).__name__}: {error}",
             remedy="pip install orbax-checkpoint",
         ) from error
@@ -326,14 +334,14 @@ def _translated(path: str) -> Iterator[None]:
     except MilepostError:
         raise
     except Exception as error:
-        # Orbax and what it is made of raise whatever they like over damaged files.
+        # For damaged files, Orbax and its dependencies raise errors of many kinds.
         raise CorruptCheckpointError(
             "Orbax cannot read this directory", file=path, found=f"{type(error).__name__}: {error!s:.300}"
         ) from error
 
 
 def _implementations(path: str) -> dict[str, str]:
-    """For arrays that are keys of random number generators, the names of these."""
+    """The names of the generators, for arrays that are keys of random number generators."""
     found: dict[str, str] = {}
     directory = os.path.join(path, "array_metadatas")
     if not os.path.isdir(directory):
@@ -353,9 +361,9 @@ def _implementations(path: str) -> dict[str, str]:
 def _json(path: str) -> Any:
     try:
         with open(path, "rb") as file:
-            return parse_json(file.read(LONGEST + 1), "a file of Orbax's")
+            return parse_json(file.read(LONGEST + 1), "a file of Orbax")
     except OSError as error:
-        raise CorruptCheckpointError("a file of Orbax's cannot be read", file=path, found=f"{error!s:.200}") from None
+        raise CorruptCheckpointError("a file of Orbax cannot be read", file=path, found=f"{error!s:.200}") from None
     except MilepostError as error:
         raise error.with_context(file=path) from None
 
@@ -365,13 +373,13 @@ def _is_file(*parts: str) -> bool:
 
 
 def _directories(path: str) -> list[str]:
-    with contextlib.suppress(OSError, ValueError):  # it is no directory, or the text no path
+    with contextlib.suppress(OSError, ValueError):  # it is not a directory, or the text is not a path
         return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
     return []
 
 
 def _is_first_form(path: str) -> bool:
-    """Whether the file `checkpoint` of a directory is a map in MessagePack, as no state file of checkpoints is."""
+    """Whether the file `checkpoint` of a directory is a map in MessagePack, and so not a state file."""
     with contextlib.suppress(OSError, ValueError), open(os.path.join(path, _AGGREGATED), "rb") as file:
         return file.read(1) in _MAPS
     return False
@@ -384,7 +392,7 @@ def _is_step(path: str) -> bool:
 
 
 def _steps(path: str) -> list[str]:
-    """The steps in a manager's directory, in the order of their numbers."""
+    """The names of the steps in a manager's directory, in the order of their numbers."""
     found = [
         name
         for name in _directories(path)

@@ -1,4 +1,4 @@
-"""Parts of a file as plain state (`milepost.plain_state.encoding`), without reading the tensors that are in them."""
+"""Packs parts of a file as plain state (`milepost.plain_state.encoding`), without reading the tensors in them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def packed(value: Any, key: str, kind: str) -> dict[str, Array | Stored]:
 
     Args:
         value: Dicts, lists, plain values and `Stored`.
-        key: What to call it in errors.
-        kind: The kind of plain state that its tensors are, for example ``torch``; empty for arrays.
+        key: The key that errors name.
+        kind: The registered kind of its tensors in plain state, for example ``torch``; empty for arrays.
 
     Returns:
-        What `pack` returns, with tensors that are still in the file.
+        What `pack` returns, with `Stored` in the place of tensors.
 
     Raises:
-        UnsupportedError: There is something in it that is no plain state.
+        UnsupportedError: Something in it is not plain state.
     """
     tensors: dict[int, tuple[Array, Stored]] = {}
     plain = _with_stand_ins(value, key, tensors)
@@ -43,21 +43,24 @@ def packed(value: Any, key: str, kind: str) -> dict[str, Array | Stored]:
         else:
             names.add(name)
             entries[name] = stand_in[1]
-    assert len(names) == len(tensors), "a stand-in is no value"
+    assert len(names) == len(tensors), "no value of the state is at the address of a stand-in"
     if kind and names:
         text = entries[TEXT]
-        assert isinstance(text, np.ndarray), "the text is no tensor"
+        assert isinstance(text, np.ndarray), "the text is never a tensor of the file"
         described = _described(json.loads(text.item()), names, kind)
         text[()] = json.dumps(described, ensure_ascii=False).encode()
     return entries
 
 
 def _with_stand_ins(value: Any, key: str, tensors: dict[int, tuple[Array, Stored]]) -> Any:
-    """The same with an array that takes no memory for each tensor."""
+    """A copy of a value in which each tensor is replaced by an array that takes no memory."""
     if isinstance(value, Stored):
         if value.local != VARIABLE_VALUE:
             raise UnsupportedError(
-                "a tensor of this element type cannot be part of plain state", key=key, found=value.local
+                "a tensor of this element type cannot be part of plain state",
+                key=key,
+                found=value.local,
+                remedy="load the file with torch.load, convert the tensor, and save it again",
             )
         array = np.broadcast_to(np.zeros((), value.spec.dtype.numpy), value.spec.shape)
         tensors[_address(array)] = (array, value)
@@ -82,7 +85,7 @@ def _address(array: Array) -> int:
 
 
 def _described(text: Any, names: set[str], kind: str) -> Any:
-    """The parsed text with tensors described as such."""
+    """The parsed text, in which arrays of these names are marked as tensors of the kind."""
     if isinstance(text, list):
         return [_described(each, names, kind) for each in text]
     if not isinstance(text, dict):

@@ -1,12 +1,11 @@
-"""Reads pickled data without unpickling it: the stream is data here, and nothing it names is imported or called.
+"""Reads pickled data without unpickling it. Nothing that the stream names is imported or called.
 
-The stream is a program for a small stack machine. Its instructions build plain data; what it names stays a name, and calling a
-name makes one of the few things that `rebuilt` knows, or else an `Opaque` object, which keeps what it would have been made of.
+The stream is a program for a small stack machine. Its instructions build plain data. A name in the stream stays a name. A call of a
+name makes one of the few objects that `rebuilt` knows, or an `Opaque` object, which keeps the arguments.
 
-What a stream may hold: one million lists, tuples, dicts, sets, names and calls, and one more for each 16 bytes; two million
-places to remember values in; integers of 4096 bytes. More is refused, so that the memory that a stream takes is at most 256 MiB and
-some 30 times its own length. Keys that are tuples of more than 100 parts, or of several levels, are `Opaque`, since their hashes may
-take for ever.
+Limits: a stream may have one million lists, tuples, dicts, sets, names and calls, and one more for each 16 bytes; two million
+places in which it remembers values; and integers of 4096 bytes. So it takes at most 256 MiB of memory and about 30 times its own
+length. Keys that are tuples of more than 100 parts, or of several levels, become `Opaque`, because hashing them may take too long.
 
 Source: the opcodes' descriptions in Python's ``pickletools``.
 """
@@ -27,31 +26,36 @@ _LONGEST_NUMBER: Final = 1 << 12
 _MOST_MEMO: Final = 1 << 21
 _MOST_MADE: Final = 1_000_000
 _BYTES_EACH: Final = 16
-"""Bytes of a stream for each of which there may be one more list, tuple, dict, set, name or call."""
+"""For so many bytes of the stream, one more list, tuple, dict, set, name or call is allowed."""
 _LONGEST_KEY: Final = 100
-"""Members of a tuple or frozen set that is a key; its hash is computed whenever it is used."""
+"""The most members of a tuple or frozen set that is a key. Its hash is computed at each use."""
 _FIRST_LINE: Final = 1 << 12
-"""Bytes that are looked through at first for the end of a line."""
+"""How many bytes are searched first for the end of a line."""
 _MOST_COPIED: Final = 64 << 20
-"""Elements that calls may copy beside eight times what is there; each takes a few bytes of the stream, however long."""
+"""How many elements calls may copy in addition to eight times the length of the stream. A few bytes can call for a large copy."""
 
 
 Call = Callable[[Name, tuple[Any, ...]], Any]
-"""What calling a name gives."""
+"""Returns the result of a call of a name."""
 Build = Callable[[Any, Any], Any]
-"""What setting the state of an object gives."""
+"""Returns an object after its state is set."""
 Resolve = Callable[[Any], Any]
-"""What is meant by something that lies elsewhere in the file."""
+"""Returns an object that is elsewhere in the file, given its persistent id."""
 
 
 class Unbuilt(Opaque):
-    """What stands for a value until its state is set; where it was remembered, the value itself is remembered then."""
+    """Stands for a value until its state is set. Then the value takes its place, also where the stream has remembered it."""
 
     __slots__ = ()
 
 
 def as_keys(keys: Iterable[Any], check: KeyCheck) -> list[Any]:
-    """Keys of dicts and members of sets, without those whose hashes take for ever; refuses very many of one hash."""
+    """Keys of dicts and members of sets. Those whose hash may take too long are replaced by `Opaque` objects.
+
+    Args:
+        keys: The keys.
+        check: Refuses too many keys with the same hash.
+    """
     made = []
     for key in keys:
         if isinstance(key, (tuple, frozenset)) and (
@@ -75,10 +79,10 @@ class PickledData:
 
     Args:
         data: The bytes.
-        name: What is to stand for a name: the name itself, or a value.
-        call: Makes what calling a name would give.
-        build: Gives an object its state.
-        resolve: Finds what lies elsewhere.
+        name: Returns what represents a name: the name itself, or a value.
+        call: Returns the result of a call of a name.
+        build: Returns an object after its state is set.
+        resolve: Returns an object that is elsewhere in the file.
 
     Attributes:
         position: Where the next value begins.
@@ -100,8 +104,8 @@ class PickledData:
         """Reads one value.
 
         Raises:
-            CorruptCheckpointError: The bytes are damaged, or no pickled data.
-            UnsupportedError: They ask for something that would take running code.
+            CorruptCheckpointError: The bytes are damaged, or are not pickled data.
+            UnsupportedError: They exceed a limit, or could be read only by running code.
         """
         try:
             return _Machine(self).run()
@@ -116,7 +120,7 @@ class PickledData:
             struct.error,
             RecursionError,
         ) as error:
-            # The data does not fit the instructions, which no intact stream does to them.
+            # An operand does not fit its instruction. This never happens in an intact stream.
             raise CorruptCheckpointError(
                 f"the pickled data is damaged at byte {self.position}", found=f"{type(error).__name__}: {error!s:.200}"
             ) from None
@@ -206,11 +210,11 @@ class _Machine:
         self._stack.append(value)
 
     def _push_new(self, value: Any) -> None:
-        """Pushes something that takes more memory than the bytes that say it."""
+        """Pushes an object that takes more memory than its bytes in the stream."""
         self._may_make -= 1
         if self._may_make < 0:
             raise UnsupportedError(
-                "pickled data of too many lists, tuples, dicts, sets and calls",
+                "the pickled data has too many lists, tuples, dicts, sets and calls",
                 expected=f"{self._most} or fewer in {len(self._in)} bytes",
                 remedy="save long lists as tensors",
             )
@@ -294,11 +298,11 @@ class _Machine:
         self._push(bytes(self._in.take(self._number(form))))
 
     def _latin(self, form: str) -> None:
-        """Text of Python 2, as PyTorch reads it."""
+        """Text of Python 2, decoded as PyTorch does."""
         self._push(_text_of(bytes(self._in.take(self._number(form)))))
 
     def _quoted(self) -> None:
-        """Text of Python 2, as Python shows it."""
+        """Text of Python 2, in quotes and with escapes."""
         text = self._in.line_of_bytes()
         if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in (b"'", b'"'):
             raise ValueError("text without quotes")
@@ -386,7 +390,7 @@ class _Machine:
 
 
 def _text_of(data: bytes) -> str | bytes:
-    """Text of Python 2, which has one class for text and bytes."""
+    """A string of Python 2 as text, or as bytes if it is not UTF-8: Python 2 has one class for both."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -455,7 +459,7 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     ord("c"): _Machine._global,
     0x93: _Machine._stack_global,
     ord("R"): _Machine._reduce,
-    0x81: _Machine._reduce,  # making an object of a class: the few classes there are may as well be called
+    0x81: _Machine._reduce,  # makes an object of a class, which is the same as a call for the few classes here
     0x92: _Machine._new_with_keywords,
     ord("i"): _Machine._instance,
     ord("o"): _Machine._object,
@@ -465,4 +469,4 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     ord("b"): _Machine._build_state,
     ord("Q"): _Machine._persistent,
 }
-"""By instruction. Those for persistent text and for data outside the stream are left out."""
+"""By instruction. Those for persistent ids as text, and for data outside the stream, are not supported."""

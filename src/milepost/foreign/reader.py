@@ -1,4 +1,4 @@
-"""An open file of another library, with the same methods as an open checkpoint."""
+"""An open file of another library, with the methods of an open checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign.items import Item, items_of, walked
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.rebuilt import refusal
-from milepost.foreign.stored import Source, Stored
+from milepost.foreign.stored import ForeignFile, Stored
 from milepost.graph.numbers import NUMBERS
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
@@ -24,29 +24,30 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class ForeignReader:
-    """What `BundleReader` asks for, of a file or directory of another library.
+    """A file or directory of another library, with the methods of `BundleReader`.
 
     Args:
-        source: The open file.
+        file: The open file.
 
     Attributes:
         prefix: The path.
-        root: Everything there is, by name.
+        root: The tree of everything in the file.
 
     Raises:
-        CorruptCheckpointError: The names in it have no end.
+        CorruptCheckpointError: The tree has too many levels.
+        UnsupportedError: The tree has too many items, or is a single value.
     """
 
-    def __init__(self, source: Source) -> None:
-        self.prefix = source.path
-        self._source = source
+    def __init__(self, file: ForeignFile) -> None:
+        self.prefix = file.path
+        self._file = file
         self._stored: dict[str, Stored] = {}
         self._plain: dict[str, Any] = {}
         self._objects: dict[str, Opaque] = {}
         try:
-            self.root: Item = items_of(source.tree, dotted=source.dotted)
+            self.root: Item = items_of(file.tree, dotted=file.dotted)
         except MilepostError as error:
-            source.close()
+            file.close()
             raise error.with_context(file=self.prefix) from None
         for item in walked(self.root):
             if item.opaque is not None:
@@ -58,46 +59,46 @@ class ForeignReader:
 
     @property
     def kind(self) -> str:
-        """The kind of plain state that tensors are to the library that wrote this; empty for arrays."""
-        return self._source.kind
+        """The registered kind of tensors of this library in plain state; empty for arrays."""
+        return self._file.kind
 
     @property
     def packs(self) -> bool:
-        """Whether this is of PyTorch, where objects say what state they are in and wrappers add levels."""
-        return self._source.dotted
+        """Whether this is a file of PyTorch or safetensors, in which wrappers add levels, and objects have plain data as state."""
+        return self._file.dotted
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes that all tensors would take in memory, each for itself."""
+        """How many bytes all tensors take in memory if they share none."""
         return sum(stored.spec.nbytes for stored in self._stored.values())
 
     @property
     def shard_paths(self) -> list[str]:
-        return self._source.paths
+        return self._file.paths
 
     @property
     def objects(self) -> dict[str, str]:
-        """The objects that only code could make, with their classes; what they hold may be read."""
+        """The objects that could be made only by running code, with their classes, by key. Their contents may be readable."""
         return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
 
     def add(self, key: str, value: Array | Stored) -> None:
-        """Adds a value under a key that nothing else has, as it is needed for an object."""
+        """Adds a value in the form that an object needs, under a key that no other value has."""
         if isinstance(value, Stored):
             self._stored[key] = value
         else:
             self._plain[key] = value
 
     def are_equal(self, first: Stored, second: Stored) -> bool:
-        """Whether two tensors have the same bytes, without the memory that they would take."""
+        """Whether two tensors have the same bytes. They are compared in chunks if each lies in one run of bytes."""
         if first is second:
             return True
         if first.spec != second.spec or first.local != second.local:
             return False
-        places = self._source.extent(first), self._source.extent(second)
+        places = self._file.extent(first), self._file.extent(second)
         if None in places:
             arrays = [new_array(first.spec.dtype, first.spec.shape) for _ in range(2)]
             for stored, array in zip((first, second), arrays, strict=True):
-                self._source.read_into(stored, array)
+                self._file.read_into(stored, array)
             return arrays[0].tobytes() == arrays[1].tobytes()
         if places[0] == places[1]:
             return True
@@ -131,9 +132,9 @@ class ForeignReader:
             whole = self._plain_array(key).copy()
         else:
             try:
-                self._source.check(stored)
+                self._file.check(stored)
                 whole = new_array(stored.spec.dtype, stored.spec.shape)
-                self._source.read_into(stored, whole)
+                self._file.read_into(stored, whole)
             except MilepostError as error:
                 raise error.with_context(key=key, file=self.prefix) from None
         return whole if box is None else whole[index_of(ranges(box, whole.shape))].copy()
@@ -144,7 +145,7 @@ class ForeignReader:
             destination[...] = self.read(key, box)
             return
         try:
-            self._source.read_into(stored, destination)
+            self._file.read_into(stored, destination)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.prefix) from None
 
@@ -154,7 +155,7 @@ class ForeignReader:
             self._plain_array(key)
             return
         try:
-            self._source.check(stored)
+            self._file.check(stored)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.prefix) from None
 
@@ -167,7 +168,7 @@ class ForeignReader:
     def verify(self) -> None:
         for key, stored in self._stored.items():
             self.check(key)
-            place = self._source.extent(stored)
+            place = self._file.extent(stored)
             if place is None:
                 self.read(key)
             elif stored.spec.nbytes:
@@ -175,13 +176,13 @@ class ForeignReader:
                     pass
 
     def check_files(self) -> None:
-        """Opening it has read all there is to know about the files."""
+        """Does nothing: opening the files has checked them."""
 
     def hold(self) -> None:
-        """They are open."""
+        """Does nothing: the files are open."""
 
     def is_replaced(self) -> bool:
-        """The files are open since the names in them were read."""
+        """False: the files have been open since their contents were listed."""
         return False
 
     def release(self, *, for_good: bool) -> None:
@@ -189,7 +190,7 @@ class ForeignReader:
             self.close()
 
     def close(self) -> None:
-        self._source.close()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -207,14 +208,14 @@ class ForeignReader:
 
 
 def _is_value(value: Any) -> bool:
-    """Whether `as_value` makes an array of it; most plain values are never asked for, and would take more memory so."""
+    """Whether `as_value` can make an array of a value. It does so on demand, because most plain values are never read."""
     if type(value) is int:
         return value in _INT64
     return type(value) in NUMBERS or isinstance(value, (str, bytes, np.ndarray, np.generic))
 
 
 def as_value(value: Any) -> Array | None:
-    """A plain value as an array, or None if no array says the same."""
+    """A plain value as an array, or None if no array has the same value."""
     if isinstance(value, np.ndarray):
         return value
     if not _is_value(value):

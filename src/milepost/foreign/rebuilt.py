@@ -1,8 +1,8 @@
-"""What the names in a PyTorch file stand for: tensors and plain data. Nothing of PyTorch is needed to know that.
+"""The tensors and plain data that the names in a PyTorch file stand for. PyTorch itself is not needed.
 
-The list is what `torch.load` itself accepts with ``weights_only=True``, as far as it has a value, and NumPy's scalars and arrays
-(`rebuilt_numpy`). Everything else is an `Opaque` object: sparse, quantised and nested tensors, tensors on the meta device, classes of
-users; and `refusal` says why it is not read.
+The names are those that `torch.load` accepts with ``weights_only=True`` and that have a value, and those of NumPy's scalars and
+arrays (`rebuilt_numpy`). Everything else becomes an `Opaque` object: sparse, quantised and nested tensors, tensors on the meta
+device, classes of users. `refusal` returns the error that says why.
 Source: PyTorch 2.13, ``torch/_weights_only_unpickler.py``, ``torch/_utils.py``.
 """
 
@@ -24,10 +24,10 @@ from milepost.plain_state.keys import KeyCheck
 from milepost.tensor import DType, TensorSpec
 
 _MOST_REPEATED: Final = 64 << 20
-"""Bytes that a tensor may take more than its storage, where one element stands for many."""
+"""How many bytes more than its storage a tensor may take, if one stored element is many elements of the tensor."""
 _MOST_DIMENSIONS: Final = 64
 METADATA: Final = "_metadata"
-"""The attribute of a state dict with the version of each module."""
+"""The attribute of a state dict that holds the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
 
 _STORAGES: Final = {
@@ -64,18 +64,18 @@ _DTYPES: Final = {
     **dict.fromkeys(("cdouble",), "complex128"),
 }
 _BYTES: Final = {"float8_e8m0fnu": 1, "complex32": 4, "bits8": 1, "bits16": 2}
-"""Element types that TensorFlow has no number for, with their bytes."""
+"""Element types that TensorFlow has no number for, with the bytes of an element."""
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
-    """A run of bytes in a file that tensors are made of.
+class TorchStorage:
+    """A storage of PyTorch: a run of bytes in a file that holds the elements of tensors.
 
     Attributes:
         key: Its name in the file.
-        dtype: Element type, by PyTorch's name.
+        dtype: PyTorch's name of the element type.
         nbytes: Its length.
-        start: Its first byte, where it is part of a longer one.
+        start: Its first byte, if it is part of a longer storage.
     """
 
     key: str
@@ -83,25 +83,25 @@ class Storage:
     nbytes: int
     start: int = 0
 
-    def part(self, first: Any, length: Any) -> Storage:
-        """Some of its elements."""
+    def part(self, first: Any, length: Any) -> TorchStorage:
+        """A storage of some of its elements."""
         width = element_size(self.dtype)
         if not _is_count(first) or not _is_count(length) or (first + length) * width > self.nbytes:
             raise ValueError("a storage that is not within the one it is part of")
-        return Storage(self.key, self.dtype, length * width, self.start + first * width)
+        return TorchStorage(self.key, self.dtype, length * width, self.start + first * width)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which elements of a storage a tensor has.
+    """The elements of a storage that a tensor has.
 
     Attributes:
         storage: The storage.
-        offset: The first element, in bytes.
-        strides: Bytes from one element to the next in each dimension; None where they follow each other.
+        offset: The position of the first element, in bytes.
+        strides: Bytes from one element to the next in each dimension; None if the elements follow each other.
     """
 
-    storage: Storage
+    storage: TorchStorage
     offset: int
     strides: tuple[int, ...] | None
 
@@ -113,10 +113,13 @@ class Symbol(str):
 
 
 def element_size(dtype: str) -> int:
-    """Bytes of an element of a type by PyTorch's name.
+    """The bytes of an element of a type.
+
+    Args:
+        dtype: PyTorch's name of the type.
 
     Raises:
-        UnsupportedError: Milepost cannot read tensors of this type.
+        UnsupportedError: milepost cannot read tensors of this type.
     """
     if dtype in _BYTES:
         return _BYTES[dtype]
@@ -129,19 +132,22 @@ def element_size(dtype: str) -> int:
     )
 
 
-def storage_of(kind: Any, key: Any, count: Any) -> Storage:
+def storage_of(kind: Any, key: Any, count: Any) -> TorchStorage:
     """The storage that a persistent id names.
 
     Args:
         kind: The class of the storage, or its element type.
         key: Its name in the file.
-        count: Elements in it.
+        count: How many elements it has.
+
+    Raises:
+        UnsupportedError: milepost cannot read storages of this kind.
     """
     name = kind.name if isinstance(kind, Name) and kind.module in ("torch", "torch.storage", "torch.cuda") else None
     if name not in _STORAGES or not isinstance(key, str) or not _is_count(count):
         raise _unknown_storage(kind if isinstance(kind, Name) else Name("builtins", type(kind).__name__))
     dtype = _STORAGES[name]
-    return Storage(key, dtype, count * element_size(dtype))
+    return TorchStorage(key, dtype, count * element_size(dtype))
 
 
 def _unknown_storage(kind: Name) -> UnsupportedError:
@@ -154,17 +160,18 @@ def _unknown_storage(kind: Name) -> UnsupportedError:
 
 
 def meaning(name: Name) -> Any:
-    """What stands for a name in a file: an element type by its name, and else the name itself, until it is called."""
+    """What represents a name in a file: a `Symbol` for an element type, and for all others the name itself."""
     if name.module == "torch" and (name.name in _DTYPES or name.name in _BYTES):
         return Symbol(f"torch.{name.name}")
     return name
 
 
 def call(name: Name, arguments: tuple[Any, ...]) -> Any:
-    """What calling a name would give; an `Opaque` object where that would take running code.
+    """The result of a call of a name; an `Opaque` object if only running code could give it.
 
     Raises:
-        CorruptCheckpointError: The arguments are not those of such a call.
+        CorruptCheckpointError: A tensor reaches beyond its storage.
+        TypeError, ValueError: The arguments are not those of such a call, so the file is damaged.
     """
     maker = _MAKERS.get((name.module, name.name))
     if maker is None:
@@ -180,7 +187,7 @@ def call(name: Name, arguments: tuple[Any, ...]) -> Any:
 
 
 def build(obj: Any, state: Any) -> Any:
-    """An object with its state; of the attributes of dicts, the versions that PyTorch notes are of account."""
+    """An object after its state is set. Of the attributes of dicts, only the versions of PyTorch's modules are kept."""
     if isinstance(obj, rebuilt_numpy.Unbuilt):
         return rebuilt_numpy.built(obj, state)
     if isinstance(obj, Opaque):
@@ -194,7 +201,7 @@ def build(obj: Any, state: Any) -> Any:
 
 
 def refusal(value: Opaque | Name) -> UnsupportedError:
-    """Why an object is not read."""
+    """The error that says why an object is not read."""
     if isinstance(value, Opaque):
         reason = _refused(value.name)
         if reason is not None:
@@ -216,7 +223,7 @@ def refusal(value: Opaque | Name) -> UnsupportedError:
         except UnsupportedError as error:
             return error
         except (TypeError, ValueError, AttributeError):
-            pass  # it was sealed for another reason
+            pass  # the arguments are not the reason
         if value.name.module.startswith("torch") and value.name.name.endswith("Storage"):
             return _unknown_storage(value.name)
     return needs_code(value)
@@ -226,14 +233,14 @@ def _refused(name: Name) -> str | None:
     return _REFUSED.get(name.name) if name.module in ("torch._utils", "torch._tensor") else None
 
 
-def whole(storage: Storage) -> Stored:
+def whole(storage: TorchStorage) -> Stored:
     """A storage as a tensor of one dimension."""
     width = element_size(storage.dtype)
     return _tensor(storage, storage.dtype, 0, (storage.nbytes // width,), (1,))
 
 
 def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Any:
-    if not isinstance(storage, Storage):
+    if not isinstance(storage, TorchStorage):
         raise TypeError("a tensor without a storage")
     _check_flags(rest[2] if len(rest) > 2 else None)
     return _tensor(storage, storage.dtype, offset, size, stride)
@@ -242,7 +249,7 @@ def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) ->
 def _tensor_v3(
     storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, *rest: Any
 ) -> Stored:
-    if not isinstance(storage, Storage) or not isinstance(dtype, Symbol):
+    if not isinstance(storage, TorchStorage) or not isinstance(dtype, Symbol):
         raise TypeError("a tensor without a storage, or without an element type")
     _check_flags(rest[0] if rest else None)
     return _tensor(storage, dtype.removeprefix("torch."), offset, size, stride)
@@ -251,13 +258,13 @@ def _tensor_v3(
 def _check_flags(flags: Any) -> None:
     if isinstance(flags, dict) and any(flags.values()):
         raise UnsupportedError(
-            "a tensor whose values are the conjugates or negatives of what is in the file",
+            "the values of this tensor are the conjugates or negatives of those in the file",
             found=", ".join(f"{name!s:.40}" for name, value in flags.items() if value),
             remedy="save it after resolve_conj() and resolve_neg()",
         )
 
 
-def _tensor(storage: Storage, dtype: str, offset: Any, size: Any, stride: Any) -> Stored:
+def _tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: Any) -> Stored:
     width = element_size(dtype)
     if not _are_counts(size) or not _are_counts(stride) or len(size) != len(stride) or not _is_count(offset):
         raise ValueError("a tensor with an impossible shape")
@@ -271,7 +278,7 @@ def _tensor(storage: Storage, dtype: str, offset: Any, size: Any, stride: Any) -
         )
     if count * width > storage.nbytes + _MOST_REPEATED:
         raise UnsupportedError(
-            "a tensor in which few stored elements stand for very many",
+            "this tensor has far more elements than are stored, because it repeats them",
             expected=f"at most {_MOST_REPEATED >> 20} MiB more than is stored",
             found=f"shape {tuple(size)}, of {storage.nbytes} stored bytes",
             remedy="save its contiguous() copy",
@@ -312,7 +319,7 @@ def _parameter(data: Any, *rest: Any) -> Any:
 
 
 def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """A tensor of a class with attributes; those of PyTorch's own say nothing of its value."""
+    """A tensor of a class with attributes. The attributes of PyTorch's own classes do not change the value."""
     if not isinstance(function, Name) or not isinstance(arguments, tuple):
         raise TypeError("no tensor of a class")
     data = call(function, arguments)
@@ -323,7 +330,7 @@ def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
 
 
 def _reconstructor(kind: Any, base: Any, content: Any) -> Opaque:
-    """An object as the first two protocols write it: with what it is as a list, a dict or a number."""
+    """An object as the first two protocols write it: its class, and its contents as a list, a dict or a number."""
     if not isinstance(kind, Name):
         raise TypeError("an object of no class")
     made = Opaque(kind)
@@ -337,7 +344,7 @@ def _reconstructor(kind: Any, base: Any, content: Any) -> Opaque:
 
 
 def _attribute(holder: Any, name: Any) -> Any:
-    """A function or class inside another one."""
+    """A function or class that is defined inside another."""
     if isinstance(holder, Name) and isinstance(name, str):
         return Name(holder.module, f"{holder.name}.{name}")
     return Opaque(Name("builtins", "getattr"), (holder, name))
@@ -350,7 +357,7 @@ def _encode(text: Any, encoding: Any = "latin1") -> bytes:
 
 
 def _no_bytes() -> bytes:
-    """What the first protocols write for a byte string of no bytes."""
+    """The empty byte string, as the first protocols write it."""
     return b""
 
 
@@ -444,7 +451,7 @@ _REFUSED: Final = {
     "_rebuild_qtensor": "a quantised tensor",
     "_rebuild_nested_tensor": "a nested tensor",
     "_rebuild_meta_tensor_no_storage": "a tensor of the meta device, which has no values",
-    "_rebuild_wrapper_subclass": "a tensor that is made of others, such as a DTensor",
-    "_rebuild_device_tensor_from_numpy": "a tensor of a device that files as an array",
-    "_rebuild_device_tensor_from_cpu_tensor": "a tensor of a device that files another one",
+    "_rebuild_wrapper_subclass": "a tensor that consists of others, such as a DTensor",
+    "_rebuild_device_tensor_from_numpy": "a tensor of a device that is stored as an array",
+    "_rebuild_device_tensor_from_cpu_tensor": "a tensor of a device that is stored as a tensor of the CPU",
 }

@@ -1,4 +1,4 @@
-"""NumPy's arrays and numbers in pickled data, as all versions of NumPy write them.
+"""NumPy's arrays and numbers in pickled data, in the forms of all versions of NumPy.
 
 ::
 
@@ -31,7 +31,7 @@ _TYPE: Final = Name("numpy", "dtype")
 
 
 class Unbuilt(pickled.Unbuilt):
-    """An array or an element type that has not got its state yet."""
+    """An array or an element type whose state is not set yet."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class ElementType(Unbuilt):
     """An element type.
 
     Args:
-        text: As NumPy writes it, with its byte order.
+        text: NumPy's name of it, with the byte order.
     """
 
     __slots__ = ("text",)
@@ -53,7 +53,7 @@ class ElementType(Unbuilt):
         """The type.
 
         Raises:
-            UnsupportedError: Its values are no numbers, or none that milepost knows.
+            UnsupportedError: Its values are not numbers, or milepost cannot store them.
         """
         try:
             dtype = np.dtype(self.text)
@@ -76,7 +76,7 @@ _REMEDY: Final = (
 
 
 def built(unbuilt: Unbuilt, state: Any) -> Any:
-    """An array or an element type with its state."""
+    """An array or an element type after its state is set."""
     if isinstance(unbuilt, ElementType):
         return _with_order(unbuilt, state)
     _, shape, dtype, fortran, data = state
@@ -86,10 +86,10 @@ def built(unbuilt: Unbuilt, state: Any) -> Any:
 
 
 def refusal(opaque: Opaque) -> UnsupportedError | None:
-    """Why an array is not read."""
+    """The error that says why an array or an element type is not read; None if the object is neither."""
     if opaque.name is _TYPE:
         return UnsupportedError(
-            "an element type of NumPy's is no value that a checkpoint holds",
+            "this is an element type of NumPy, and not a value",
             expected="a tensor, a number or text",
             found="numpy.dtype",
             remedy="save its name as text",
@@ -124,7 +124,7 @@ def _array(data: Any, dtype: Any, shape: Any, *, fortran: bool) -> Any:
 
 def _numbers(data: Any, dtype: Any, shape: Any, fortran: Any) -> Any:
     if isinstance(data, str):
-        data = data.encode()  # bytes of Python 2 that happen to be text
+        data = data.encode()  # a byte string of Python 2 that was read as text
     if not isinstance(dtype, ElementType) or not isinstance(data, (bytes, bytearray)) or not _is_shape(shape):
         raise TypeError("no array of NumPy")
     array = np.frombuffer(data, dtype.numpy()).reshape(shape, order="F" if fortran else "C")

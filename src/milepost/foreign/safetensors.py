@@ -1,4 +1,4 @@
-"""Reads safetensors files, and the index of a model that is spread over several of them.
+"""Reads safetensors files.
 
 ::
 
@@ -7,10 +7,11 @@
                       "__metadata__": {text: text}}
     index   := JSON: {"weight_map": {name: file name}, ...}
 
-Offsets count from the begin of the data; tensors lie there without gaps or overlaps, row-major, little-endian. Where two
-names had one tensor, Hugging Face's ``save_model`` leaves one out and notes ``{left out: kept}`` in the metadata. Nothing in
-these files tells whether bytes are damaged. A header has at most 100 MB, by the format's own rule, and is parsed within the limits of
-`json_data`; a tensor has at most 254 dimensions. Source: the safetensors 0.5 format description.
+Offsets count from the beginning of the data. There the tensors follow each other without gaps or overlaps, row-major and
+little-endian. If two names had one tensor, Hugging Face's ``save_model`` leaves one name out and notes ``{left out: kept}`` in the
+metadata. The format has no checksums. Limits: a header may have 100 MB, by the format's own rule, within the limits of `json_data`;
+a tensor may have 254 dimensions. `shards` reads the index of a model in several files. Source: the safetensors 0.5 format
+description.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SUFFIX: Final = ".safetensors"
 
 _LENGTH: Final = 8
 _LONGEST: Final = 100_000_000
-"""Bytes that a header may have, by the format's own rule."""
+"""The most bytes of a header, by the format's own rule."""
 _MOST_DIMENSIONS: Final = 254
 _METADATA: Final = "__metadata__"
 _DTYPES: Final = {
@@ -56,11 +57,11 @@ _DTYPES: Final = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
 }
 _BYTES: Final = {"F8_E8M0": "float8_e8m0fnu"}
-"""One byte each, and no number in TensorFlow."""
+"""Element types of one byte that TensorFlow has no number for."""
 
 
 def looks_like(file: ReadableFile) -> bool:
-    """Whether a file begins as one of this format does."""
+    """Whether a file begins like a safetensors file."""
     if file.size <= _LENGTH + 1:
         return False
     start = file.read(0, _LENGTH + 1)
@@ -68,7 +69,7 @@ def looks_like(file: ReadableFile) -> bool:
 
 
 class SafetensorsFile:
-    """An open safetensors file; see `Source`."""
+    """An open safetensors file; see `ForeignFile`."""
 
     dotted = True
     kind = "torch"
@@ -99,28 +100,30 @@ class SafetensorsFile:
         return self._file, tensor.place
 
     def check(self, tensor: Stored) -> None:
-        """The header was checked when the file was opened, and there are no checksums."""
+        """Does nothing: the header was checked when the file was opened, and there are no checksums."""
 
     def close(self) -> None:
         self._file.close()
 
 
 def _header(file: ReadableFile) -> tuple[dict[str, Any], int]:
-    """The header, and where the data begins."""
+    """The header, and the position where the data begins."""
     if file.size < _LENGTH:
         raise CorruptCheckpointError("the safetensors file is truncated", expected="8 bytes or more", found=file.size)
     length = int.from_bytes(file.read(0, _LENGTH), "little")
     most = min(file.size - _LENGTH, _LONGEST)
     if length > most:
         raise CorruptCheckpointError(
-            "the safetensors file is truncated, or something else: its header would be longer than it",
+            "the safetensors file is truncated, or is not a safetensors file: its header would be longer than the file",
             expected=f"a header of at most {most} bytes",
             found=f"{length} bytes",
         )
     header = parse_object(file.read(_LENGTH, length), "the header of the safetensors file")
     metadata = header.get(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise CorruptCheckpointError("metadata of a safetensors file is text by name", found=reprlib.repr(metadata))
+        raise CorruptCheckpointError(
+            "the metadata of a safetensors file must be text", expected="a dict of text", found=reprlib.repr(metadata)
+        )
     return header, _LENGTH + length
 
 
@@ -156,14 +159,16 @@ def _tensors(header: dict[str, Any], start: int, size: int) -> dict[str, Stored]
 
 
 def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
-    """A tensor, and how many bytes it takes."""
+    """A tensor, and how many bytes it has."""
     if not isinstance(entry, dict):
-        raise CorruptCheckpointError("not the entry of a tensor", found=reprlib.repr(entry))
+        raise CorruptCheckpointError("this is not the description of a tensor", found=reprlib.repr(entry))
     name, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not _are_counts(shape, _MOST_DIMENSIONS):
-        raise CorruptCheckpointError("not a tensor's shape", found=reprlib.repr(shape))
+        raise CorruptCheckpointError("this is not the shape of a tensor", found=reprlib.repr(shape))
     if not _are_counts(offsets, 2) or len(offsets) != 2:
-        raise CorruptCheckpointError("not the place of a tensor", expected="[begin, end]", found=reprlib.repr(offsets))
+        raise CorruptCheckpointError(
+            "these are not the offsets of a tensor", expected="[begin, end]", found=reprlib.repr(offsets)
+        )
     local = VARIABLE_VALUE
     if isinstance(name, str) and name in _DTYPES:
         spec = TensorSpec(DType.of(_DTYPES[name]), tuple(shape))
@@ -178,7 +183,7 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
     length = offsets[1] - offsets[0]
     if length != spec.nbytes:
         raise CorruptCheckpointError(
-            "the place of a tensor does not fit its shape", expected=f"{spec.nbytes} bytes for {spec}", found=length
+            "the offsets of a tensor do not fit its shape", expected=f"{spec.nbytes} bytes for {spec}", found=length
         )
     return Stored(spec, start + offsets[0], local), length
 
@@ -187,7 +192,7 @@ def _are_counts(value: Any, longest: int) -> TypeGuard[list[int]]:
     most = 1 << 63
     return (
         isinstance(value, list)
-        and len(value) <= longest  # before a product that takes time in proportion to the square of it
+        and len(value) <= longest  # before the product, which takes time in proportion to the square of the length
         and all(type(each) is int and 0 <= each < most for each in value)
         and math.prod(each for each in value if each) < most
     )

@@ -1,4 +1,4 @@
-"""Models that are spread over several files, by the index that Hugging Face's libraries write."""
+"""Reads models in several files, by the index that Hugging Face's libraries write."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from typing import Any
 from milepost.bundle.memory import Array
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.foreign.json_data import LONGEST, parse_object
-from milepost.foreign.stored import Source, Stored
+from milepost.foreign.stored import ForeignFile, Stored
 from milepost.storage import ReadableFile
 
 
 class ShardedModel:
-    """The files of an index as one; see `Source`.
+    """The files that an index names, as one file; see `ForeignFile`.
 
     Args:
-        index: The index.
+        index: The open index, which is closed after it was read.
         open_shard: Opens one of the files.
+
+    Raises:
+        CheckpointNotFoundError: A file that the index names is missing.
+        CorruptCheckpointError: The index is damaged, or a file does not hold a tensor that the index names.
     """
 
     dotted = True
     kind = "torch"
 
-    def __init__(self, index: ReadableFile, open_shard: Callable[[str], Source | None]) -> None:
+    def __init__(self, index: ReadableFile, open_shard: Callable[[str], ForeignFile | None]) -> None:
         self.path = index.path
         self.paths: list[str] = []
         self.tree: dict[str, Any] = {}
-        self._sources: dict[str, Source] = {}
-        self._owners: dict[int, Source] = {}
+        self._shards: dict[str, ForeignFile] = {}
+        self._owners: dict[int, ForeignFile] = {}
         try:
             self._open(_weight_map(index), open_shard)
         except MilepostError as error:
@@ -39,14 +43,14 @@ class ShardedModel:
         finally:
             index.close()
 
-    def _open(self, files: dict[str, str], open_shard: Callable[[str], Source | None]) -> None:
+    def _open(self, files: dict[str, str], open_shard: Callable[[str], ForeignFile | None]) -> None:
         directory = os.path.dirname(self.path)
         for name, file in files.items():
-            source = self._sources.get(file)
-            if source is None:
+            shard = self._shards.get(file)
+            if shard is None:
                 path = os.path.join(directory, file)
                 try:
-                    source = open_shard(path)
+                    shard = open_shard(path)
                 except CheckpointNotFoundError:
                     raise CheckpointNotFoundError(
                         "a file that the index names is missing",
@@ -54,11 +58,13 @@ class ShardedModel:
                         file=path,
                         remedy="copy all files of the model",
                     ) from None
-                if source is None:
-                    raise CorruptCheckpointError("a file that the index names is of no known format", file=path)
-                self._sources[file] = source
+                if shard is None:
+                    raise CorruptCheckpointError(
+                        "a file that the index names has an unknown format", file=path, remedy="download the file again"
+                    )
+                self._shards[file] = shard
                 self.paths.append(path)
-            tensor = source.tree.get(name) if isinstance(source.tree, dict) else None
+            tensor = shard.tree.get(name) if isinstance(shard.tree, dict) else None
             if not isinstance(tensor, Stored):
                 raise CorruptCheckpointError(
                     "the index names a tensor that its file does not hold",
@@ -66,10 +72,10 @@ class ShardedModel:
                     file=os.path.join(directory, file),
                 )
             self.tree[name] = tensor
-            self._owners[id(tensor)] = source
-        for source in self._sources.values():
-            for name, tensor in source.tree.items():
-                if id(tensor) in self._owners:  # another name of a tensor that the index names
+            self._owners[id(tensor)] = shard
+        for shard in self._shards.values():
+            for name, tensor in shard.tree.items():
+                if id(tensor) in self._owners:  # a second name of a tensor that the index names
                     self.tree.setdefault(name, tensor)
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
@@ -82,23 +88,27 @@ class ShardedModel:
         self._owners[id(tensor)].check(tensor)
 
     def close(self) -> None:
-        for source in self._sources.values():
-            source.close()
+        for shard in self._shards.values():
+            shard.close()
 
 
 def _weight_map(index: ReadableFile) -> dict[str, str]:
-    """Name to file, sorted by neither."""
+    """By the name of a tensor, the name of its file."""
     if index.size > LONGEST:
-        raise CorruptCheckpointError("not the index of a model", expected=f"{LONGEST} bytes or less", found=index.size)
+        raise CorruptCheckpointError(
+            "this is not the index of a model", expected=f"{LONGEST} bytes or less", found=index.size
+        )
     files = parse_object(index.read(0, index.size), "the index of a model").get("weight_map")
     if not isinstance(files, dict) or not files:
         raise CorruptCheckpointError(
-            "not the index of a model", expected="a weight_map, the file of each tensor", found=reprlib.repr(files)
+            "this is not the index of a model",
+            expected="a weight_map: the file of each tensor",
+            found=reprlib.repr(files),
         )
     for name, file in files.items():
-        # A file elsewhere on this machine is no part of a model that came from somewhere else.
+        # An index from elsewhere must not lead to other files of this machine.
         if not isinstance(file, str) or not file or os.path.basename(file) != file or file in (".", ".."):
             raise CorruptCheckpointError(
-                "the index of a model names its files without directories", key=name, found=reprlib.repr(file)
+                "the index of a model must name its files without directories", key=name, found=reprlib.repr(file)
             )
     return files

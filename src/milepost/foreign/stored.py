@@ -1,4 +1,4 @@
-"""What a file of another library holds: a tree of dicts, lists, plain values, and tensors that are still in the file."""
+"""The contents of a file of another library: a tree of dicts, lists, plain values, and tensors that are still in the file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class Stored:
     """A tensor in a file.
 
     Attributes:
-        spec: Element type and shape of the value that it is to milepost.
-        local: Local name of that value. Element types that TensorFlow has no number for are bytes under their own name.
-        place: Where it is; known to the format that made this only.
-        generator: For keys of JAX's random numbers, the generator that they are for.
+        spec: The element type and shape of its value in milepost.
+        local: The local name of that value. Tensors of element types that TensorFlow has no number for are bytes; their local name
+            is the name of the type.
+        place: Where it is in the file. Only the format that made this object interprets it.
+        generator: The generator, if the tensor is a key of JAX's random numbers.
     """
 
     __slots__ = ("generator", "local", "place", "spec")
@@ -32,25 +33,25 @@ class Stored:
 
 
 def raw_bytes(name: str, width: int, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
-    """How tensors of an element type that has no number are stored: as bytes, under the type's name.
+    """The spec and local name of a tensor whose element type has no number in TensorFlow: it is stored as bytes.
 
     Args:
         name: PyTorch's name of the type.
-        width: Bytes of an element.
+        width: The bytes of an element.
         shape: The tensor's shape.
     """
     return TensorSpec(_UINT8, (*shape, width) if width > 1 else shape), name
 
 
-class Source(Protocol):
+class ForeignFile(Protocol):
     """An open file or directory of another library.
 
-    Errors of all methods are those of `BundleReader`, without the key.
+    Errors of all methods are those of `BundleReader`, but do not name the key.
     """
 
     @property
     def path(self) -> str:
-        """What was opened."""
+        """The path that was opened."""
         ...
 
     @property
@@ -60,17 +61,17 @@ class Source(Protocol):
 
     @property
     def tree(self) -> Any:
-        """Everything there is: dicts, lists, tuples, plain values and `Stored`."""
+        """The contents: dicts, lists, tuples, plain values and `Stored`."""
         ...
 
     @property
     def dotted(self) -> bool:
-        """Whether names are paths with dots, as those of PyTorch's modules."""
+        """Whether names are paths with dots, such as those of PyTorch's modules."""
         ...
 
     @property
     def kind(self) -> str:
-        """The kind of plain state (`milepost.plain_state.encoding`) that tensors of this library are; empty for arrays."""
+        """The registered kind of this library's tensors in plain state (`milepost.plain_state.kinds`); empty for arrays."""
         ...
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
@@ -78,13 +79,13 @@ class Source(Protocol):
         ...
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        """The file and the first byte of a tensor that lies in one run of bytes, as it would in memory; else None."""
+        """The file and the position of a tensor, if it is one run of bytes there as in memory; otherwise None."""
         ...
 
     def check(self, tensor: Stored) -> None:
-        """Makes sure that a tensor can be read, as far as the format tells."""
+        """Verifies the checksum of a tensor, if the format has any."""
         ...
 
     def close(self) -> None:
-        """Lets go of all files."""
+        """Closes all files."""
         ...

@@ -1,4 +1,4 @@
-"""Reads files of `torch.save`: zip archives, not compressed, with one record for each storage.
+"""Reads files of `torch.save`: zip archives without compression, with one record for each storage.
 
 ::
 
@@ -23,20 +23,20 @@ from milepost.foreign.kinds import first_record
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_storages import UNKNOWN, Record, Storages, wrong_checksum
+from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
 from milepost.foreign.zip_directory import read_directory
 from milepost.storage import ReadableFile
 
 _MAGIC: Final = b"PK\x03\x04"
 _DATA: Final = "data.pkl"
 _OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
-"""Ends of the name that the first record has in archives of others."""
+"""How the name of the first record ends in archives of other programs."""
 _LOCAL_HEADER: Final = 30
-"""Bytes before the name of a record; two lengths at its end say how long the name and the extra field are."""
+"""The bytes before the name of a record. The last four are the lengths of the name and the extra field."""
 
 
 def looks_like(file: ReadableFile) -> bool:
-    """Whether a file is an archive with pickled data in it, or begins as one and is cut off."""
+    """Whether a file is an archive with pickled data in it, or begins like one and is cut off."""
     if file.size < len(_MAGIC) or file.read(0, len(_MAGIC)) != _MAGIC:
         return False
     try:
@@ -47,7 +47,7 @@ def looks_like(file: ReadableFile) -> bool:
 
 
 class TorchArchive:
-    """An open PyTorch file; see `Source`."""
+    """An open PyTorch file; see `ForeignFile`."""
 
     dotted = True
     kind = "torch"
@@ -61,11 +61,13 @@ class TorchArchive:
             folder = next(name for name in self._entries if name.endswith(f"/{_DATA}")).removesuffix(_DATA)
             if f"{folder}constants.pkl" in self._entries:
                 raise UnsupportedError(
-                    "this is a TorchScript program and not the state of a model",
+                    "this is a TorchScript program, and not the state of a model",
+                    expected="a file of torch.save",
+                    found="the record constants.pkl, which programs have",
                     remedy="load it with torch.jit.load and save its state_dict()",
                 )
             order = self._read(f"{folder}byteorder") if f"{folder}byteorder" in self._entries else b"little"
-            self._storages = Storages(file, swapped=order.decode(errors="replace") != sys.byteorder)
+            self._storages = TorchStorages(file, swapped=order.decode(errors="replace") != sys.byteorder)
             self._folder = f"{folder}data/"
             data = self._read(f"{folder}{_DATA}")
             self.tree = PickledData(data, rebuilt.meaning, rebuilt.call, rebuilt.build, self._storage).read()
@@ -104,15 +106,18 @@ class TorchArchive:
             return None
         if not info.is_plain:
             raise UnsupportedError(
-                "a compressed or encrypted record, which PyTorch does not write", found=f"{name!r:.80}"
+                "a record of this archive is compressed or encrypted, which PyTorch never does",
+                expected="a plain record",
+                found=f"{name!r:.80}",
+                remedy="use the file that torch.save wrote, and not a copy that was packed again",
             )
         lengths = self._file.read(info.offset, _LOCAL_HEADER)[-4:]
         return Record(info.offset + _LOCAL_HEADER + sum(struct.unpack("<HH", lengths)), info.size, info.crc)
 
     def _read(self, name: str) -> bytes:
-        """A whole record, checked."""
+        """Reads a whole record, and verifies its checksum."""
         record = self._record(name)
-        assert record is not None, "only records that are there are asked for"
+        assert record is not None, "only existing records are read"
         data = self._file.read(record.offset, record.size)
         if record.crc not in (UNKNOWN, crc := zlib.crc32(data)):
             raise wrong_checksum(record, crc)

@@ -1,4 +1,4 @@
-"""Reads files of `torch.save` from before PyTorch 1.6, or with ``_use_new_zipfile_serialization=False``.
+"""Reads files of `torch.save` before PyTorch 1.6, or with ``_use_new_zipfile_serialization=False``.
 
 ::
 
@@ -18,18 +18,18 @@ from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign import rebuilt
 from milepost.foreign.pickled import PickledData
-from milepost.foreign.rebuilt import Storage
+from milepost.foreign.rebuilt import TorchStorage
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_storages import Record, Storages
+from milepost.foreign.torch_storages import Record, TorchStorages
 from milepost.storage import ReadableFile
 
 _MAGIC: Final = (b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", f"{0x1950A86A20F9469CFC6C}L\n.".encode())
-"""The magic number, as the later and as the first two protocols write it; before it, later protocols have a few bytes more."""
+"""The magic number, as later protocols and as the first two write it. Later protocols have a few more bytes before it."""
 _BEFORE: Final = 12
 _PROTOCOL: Final = 1001
 _COUNT: Final = 8
 _FIRST: Final = 1 << 20
-"""Bytes that are read at first; nearly always all pickled data is in them."""
+"""How many bytes are read first; nearly always they include all pickled data."""
 _MOST: Final = 1 << 30
 
 
@@ -42,7 +42,7 @@ def looks_like(file: ReadableFile) -> bool:
 
 
 class LegacyTorchFile:
-    """An open PyTorch file of the old format; see `Source`."""
+    """An open PyTorch file of the old format; see `ForeignFile`."""
 
     dotted = True
     kind = "torch"
@@ -51,7 +51,7 @@ class LegacyTorchFile:
         self.path = file.path
         self.paths = [file.path]
         self._file = file
-        self._seen: dict[str, Storage] = {}
+        self._seen: dict[str, TorchStorage] = {}
         try:
             self._read_all()
         except MilepostError as error:
@@ -65,7 +65,7 @@ class LegacyTorchFile:
         return self._storages.extent(tensor)
 
     def check(self, tensor: Stored) -> None:
-        """Places were checked when the file was opened, and there are no checksums."""
+        """Does nothing: positions were checked when the file was opened, and there are no checksums."""
 
     def close(self) -> None:
         self._file.close()
@@ -88,9 +88,11 @@ class LegacyTorchFile:
         stream.read()
         protocol, machine = stream.read(), stream.read()
         if protocol != _PROTOCOL or not isinstance(machine, dict):
-            raise CorruptCheckpointError("an unknown version of PyTorch's format", found=reprlib.repr(protocol))
+            raise CorruptCheckpointError(
+                "this is an unknown version of PyTorch's format", expected=_PROTOCOL, found=reprlib.repr(protocol)
+            )
         order: Literal["little", "big"] = "little" if machine.get("little_endian", True) else "big"
-        self._storages = Storages(self._file, swapped=order != sys.byteorder)
+        self._storages = TorchStorages(self._file, swapped=order != sys.byteorder)
         self.tree: Any = stream.read()
         keys = stream.read()
         if not isinstance(keys, list):
@@ -109,7 +111,7 @@ class LegacyTorchFile:
             nbytes = count * rebuilt.element_size(storage.dtype)
             if count < 0 or nbytes != storage.nbytes:
                 raise CorruptCheckpointError(
-                    f"the storage {reprlib.repr(key)} has another length than its tensors say",
+                    f"the storage {reprlib.repr(key)} has another length than its tensors need",
                     expected=f"{storage.nbytes} bytes",
                     found=f"{count} elements",
                 )
@@ -121,7 +123,7 @@ class LegacyTorchFile:
 
     def _storage(self, identity: Any) -> Any:
         kind, cls, key, *rest = identity
-        if kind == "module":  # a class, with its source
+        if kind == "module":  # a class, with its source code
             return cls
         _, count, view = rest
         if kind != "storage":

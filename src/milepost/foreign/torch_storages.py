@@ -1,4 +1,4 @@
-"""Tensors of a PyTorch file: parts of storages, which are runs of bytes in it."""
+"""Reads the tensors of a PyTorch file. They are parts of storages, which are runs of bytes in the file."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
-from milepost.foreign.rebuilt import Storage, View
+from milepost.foreign.rebuilt import TorchStorage, View
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
 
 UNKNOWN: Final = 0
-"""The checksum of a record where PyTorch was told to write none."""
+"""The checksum of a record if PyTorch was told to write none."""
 
 
 class Record(NamedTuple):
     """Where the bytes of a storage are.
 
     Attributes:
-        offset: The first.
-        size: How many there are.
-        crc: Their CRC-32; 0 if the file does not tell.
+        offset: The position of the first byte.
+        size: How many bytes there are.
+        crc: Their CRC-32; 0 if the file has none.
     """
 
     offset: int
@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
 
 def wrong_checksum(record: Record, found: int) -> CorruptCheckpointError:
-    """The error for bytes that are not those that were written."""
+    """The error for a record with another checksum than the file states."""
     return CorruptCheckpointError(
         f"the PyTorch file is damaged at byte {record.offset}: wrong checksum",
         expected=f"{record.crc:#010x}",
@@ -41,12 +41,12 @@ def wrong_checksum(record: Record, found: int) -> CorruptCheckpointError:
     )
 
 
-class Storages:
+class TorchStorages:
     """Reads the tensors of one file.
 
     Args:
         file: The file.
-        swapped: Whether it was written by a machine of the other byte order.
+        swapped: Whether a machine of the other byte order wrote it.
 
     Attributes:
         records: Where each storage is, by its key.
@@ -58,11 +58,15 @@ class Storages:
         self._swapped = swapped
         self._checked: set[str] = set()
 
-    def add(self, storage: Storage, record: Record | None) -> None:
-        """Adds a storage that a tensor is part of.
+    def add(self, storage: TorchStorage, record: Record | None) -> None:
+        """Adds a storage.
+
+        Args:
+            storage: The storage, with the length that its tensors need.
+            record: Where it is; None if the file does not have it.
 
         Raises:
-            CorruptCheckpointError: It is not in the file, or shorter than its tensors take it to be.
+            CorruptCheckpointError: The file does not have it, or it is too short.
         """
         if record is None or record.size < storage.nbytes or record.offset + record.size > self.file.size:
             raise CorruptCheckpointError(
@@ -76,10 +80,10 @@ class Storages:
         self.records[storage.key] = record
 
     def check(self, tensor: Stored) -> None:
-        """Makes sure that the bytes of a tensor's storage have their checksum.
+        """Verifies the checksum of a tensor's storage.
 
         Raises:
-            CorruptCheckpointError: They have not.
+            CorruptCheckpointError: The checksum is wrong.
         """
         view: View = tensor.place
         record = self.records[view.storage.key]
@@ -93,7 +97,7 @@ class Storages:
         self._checked.add(view.storage.key)
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        """Where a tensor lies, if its elements follow each other."""
+        """The file and the position of a tensor, if its elements follow each other; otherwise None."""
         view: View = tensor.place
         if view.strides is not None:
             return None

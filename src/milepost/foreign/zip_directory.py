@@ -1,4 +1,4 @@
-"""Reads the directory of a zip archive: which records there are, and where.
+"""Reads the directory of a zip archive, which lists its records and their positions.
 
 ::
 
@@ -11,8 +11,8 @@
     locator  := "PK\\6\\7"  disk u32  place of the zip64 end u64  disks u32
     zip64 end:= "PK\\6\\6"  length u64  versions u16 u16  disks u32 u32  entries u64 u64  size u64  offset u64
 
-Integers are little-endian. A directory may name at most 500,000 records, each once, which must not overlap: so the time and
-memory that an archive takes stay in proportion to its size. Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.
+Integers are little-endian. Limits: a directory may name 500,000 records, each once, and they must not overlap. So the time and
+memory for an archive are in proportion to its size. Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class ZipRecord(NamedTuple):
     """A record of an archive.
 
     Attributes:
-        offset: Where its local header is.
-        size: Its bytes.
-        crc: Their CRC-32.
-        is_plain: Whether they are neither compressed nor encrypted.
+        offset: The position of its local header.
+        size: How many bytes it has.
+        crc: The CRC-32 of its bytes.
+        is_plain: Whether it is neither compressed nor encrypted.
     """
 
     offset: int
@@ -57,14 +57,18 @@ def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:
     """The records of an archive by name.
 
     Raises:
-        CorruptCheckpointError: The file is no archive, is cut off or damaged, or names a record twice.
+        CorruptCheckpointError: The file is not an archive, is cut off or damaged, or names a record twice.
         UnsupportedError: It has more than 500,000 records.
     """
     try:
         count, size, start = _find(file)
         if count > MOST_RECORDS:
             raise UnsupportedError(
-                "an archive of too many records", file=file.path, expected=f"{MOST_RECORDS} or fewer", found=count
+                "the archive has too many records",
+                file=file.path,
+                expected=f"{MOST_RECORDS} or fewer",
+                found=count,
+                remedy="save the state in several files",
             )
         return _records(file.read(start, size), count, start)
     except struct.error as error:
@@ -74,7 +78,7 @@ def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:
 
 
 def _find(file: ReadableFile) -> tuple[int, int, int]:
-    """How many entries the directory has, its length, and where it begins."""
+    """The number of entries of the directory, its length, and its position."""
     length = min(file.size, _END.size + _LONGEST_COMMENT)
     tail = file.read(file.size - length, length)
     at = tail.rfind(b"PK\5\6")
@@ -144,7 +148,7 @@ def _from_zip64(extra: bytes, *fields: int) -> list[int]:
 
 def _damaged(found: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        "the PyTorch file is cut off or damaged: it begins as an archive, but has no sound table of its records",
-        expected="a zip archive whose records have names of their own and do not overlap",
+        "the PyTorch file is cut off or damaged: it begins like a zip archive, but its directory is missing or wrong",
+        expected="a zip archive whose records have different names and do not overlap",
         found=found,
     )

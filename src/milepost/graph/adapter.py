@@ -39,6 +39,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     - each object: ``has_slots``
     - each optimizer: ``slot_names``, ``slot`` for each name and each leaf, and ``children`` of what that is, which must be none
     - completeness, each object, if something above has not accounted for it: ``account``
+    - each object: ``on_attached``
     - the values, each object, lower turns first: ``values_to_save``, then `Value.source` of each
 
     An asynchronous save copies what it got from `Value.source` before it returns, and calls nothing after that.

@@ -100,7 +100,7 @@ def reachable(root: Any) -> list[Any]:
     return walk(root, slots=False).objects
 
 
-def walk(
+def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in which calls would cost time
     root: Any, attached: Sequence[tuple[str, Any]] = (), *, slots: bool = True, omissions: bool = False
 ) -> LiveGraph:
     """Numbers everything reachable from ``root``.

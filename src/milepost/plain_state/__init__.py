@@ -1,3 +1,3 @@
-"""Plain state of objects, such as iterators, as JSON."""
+"""Encodes the plain state of objects, such as iterators, as JSON."""
 
-from milepost.plain_state import enums as enums  # registers what it says how to write
+from milepost.plain_state import enums as enums  # registers members of enumerations

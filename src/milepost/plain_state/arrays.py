@@ -1,7 +1,7 @@
-"""NumPy's arrays of any type as arrays of types that files hold, and back, for `milepost.plain_state.encoding`.
+"""Converts NumPy arrays of any type to arrays that files can hold, and back, for `milepost.plain_state.encoding`.
 
-Text and byte strings of fixed length become byte strings, dates and durations int64, and numbers of a foreign byte order
-those of this machine; the type they had is named beside them, as NumPy does: ``<U3``, ``<M8[ns]``, ``>f4``.
+Text and byte strings of fixed length become byte strings. Dates and durations become int64. Numbers in the other byte order are
+swapped. The original type is saved beside the array, by NumPy's name: ``<U3``, ``<M8[ns]``, ``>f4``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from milepost.graph.adapter import Array
 from milepost.tensor import DType
 
 _MOST_PADDING: Final = 64 << 20
-"""Bytes by which an array of text may be larger in memory than a thousand times its content."""
+"""An array of text may take a thousand times the memory of its content, and so many bytes more."""
 _NAMED: Final = re.compile(r"[<>|=]?[biufcSUmM]\d{0,12}(\[\w{1,12}\])?")
 
 
 def to_stored(array: Array) -> tuple[Array, str | None]:
-    """The array that files hold, without a copy where it can be, and the name of the type it had, if another.
+    """Converts an array to one that files can hold, without a copy if possible.
+
+    Returns:
+        The array, and the name of the original type, or None if the type is unchanged.
 
     Raises:
         UnsupportedError: Files cannot hold it.
@@ -44,10 +47,14 @@ def to_stored(array: Array) -> tuple[Array, str | None]:
 
 
 def from_stored(stored: Array, name: str) -> Array:
-    """Undoes `to_stored` for an array that had another type.
+    """Converts an array back to its original type.
+
+    Args:
+        stored: The array that `to_stored` returned.
+        name: The name that it returned.
 
     Raises:
-        CorruptCheckpointError: It cannot have been of that type.
+        CorruptCheckpointError: The array cannot have had this type.
     """
     dtype = dtype_of(name)
     if dtype.kind in "US" and stored.dtype.hasobject:
@@ -56,37 +63,39 @@ def from_stored(stored: Array, name: str) -> Array:
         return stored.view(dtype.newbyteorder("=")).astype(dtype, copy=False)
     if dtype.newbyteorder("=") == stored.dtype:
         return stored.astype(dtype)
-    raise CorruptCheckpointError("the entry of an array has another type", expected=dtype, found=stored.dtype)
+    raise CorruptCheckpointError("an array of plain state has another type", expected=dtype, found=stored.dtype)
 
 
 def dtype_of(name: Any) -> np.dtype[Any]:
-    """The type of this name, TensorFlow's or NumPy's.
+    """The type with a name of TensorFlow or NumPy.
 
     Raises:
-        CorruptCheckpointError: There is none that plain state may have.
+        CorruptCheckpointError: Arrays of plain state cannot have a type of this name.
     """
     if any(each.name == name and not each.is_bytes for each in DType.all()):
         return DType.of(name).numpy
     if not isinstance(name, str) or not _NAMED.fullmatch(name):
-        raise CorruptCheckpointError("not an element type of plain state", found=f"{name!r:.80}")
+        raise CorruptCheckpointError("this is not an element type of plain state", found=f"{name!r:.80}")
     return np.dtype(name)
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """A name that `dtype_of` knows, with the byte order."""
+    """The name of a type for `dtype_of`, with its byte order."""
     return DType.of(dtype).name if dtype.kind == "V" else dtype.str
 
 
 def shaped(items: list[Any], shape: list[int]) -> Array:
-    """Items as an array of objects.
+    """Makes an array of objects from its items.
 
     Raises:
-        CorruptCheckpointError: There are not as many as the shape has.
+        CorruptCheckpointError: The number of items does not fit the shape.
     """
     if math.prod(shape) != len(items):
-        raise CorruptCheckpointError("an array of another shape", expected=shape, found=f"{len(items)} elements")
+        raise CorruptCheckpointError(
+            "an array of plain state has another shape", expected=shape, found=f"{len(items)} elements"
+        )
     array = np.empty(len(items), object)
-    for number, item in enumerate(items):  # not at once, which would look into items that are lists
+    for number, item in enumerate(items):  # one by one, because NumPy would unpack items that are lists
         array[number] = item
     return array.reshape(shape)
 

@@ -1,8 +1,8 @@
-"""Nested plain state as named tensors: readable JSON, and beside it every array that is in the state.
+"""Encodes nested plain state as named tensors: readable JSON, and one tensor for each array in the state.
 
-`pack` gives a scalar string ``py_state`` and an entry for each array, named by its path in the state (``sampler/0/seed``).
-What JSON has means itself: text, numbers, true, false, null, lists, and dicts whose keys are all text. Everything else is
-an object with the member ``"!"``::
+`pack` returns a scalar string ``py_state``, and an entry for each array under its path in the state (``sampler/0/seed``). Text,
+numbers, true, false, null, lists, and dicts whose keys are all text, are the same in JSON. Everything else is an object with the
+member ``"!"``::
 
     tuple, set, frozenset    {"!": "tuple", "items": [...]}
     deque                    {"!": "deque", "items": [...], "maxlen": 3}
@@ -13,18 +13,18 @@ an object with the member ``"!"``::
     text with surrogates     {"!": "str", "escaped": "\\ud800"}
     bytes, bytearray         {"!": "bytes", "text": "..."}, or "base64", or "entry" for long ones
     int that is very long    {"!": "int", "hex": "-ff..."}
-    inf and nan              {"!": "float", "value": "-inf"}, or "bits" for other nans than the usual one
+    inf and nan              {"!": "float", "value": "-inf"}, or "bits" for nans other than the usual one
     complex                  {"!": "complex", "real": 1.0, "imag": 0.0}
-    array                    {"!": "array", "entry": "name"}; "as": "<U3" where the entry has another type (text, dates)
+    array                    {"!": "array", "entry": "name"}; "as": "<U3" if the entry has another type (text, dates)
     array, within the text   {"!": "array", "dtype": "<u4", "shape": [2], "base64": "..."}
     array of objects         {"!": "objects", "shape": [2], "items": [...]}
     NumPy scalar             {"!": "scalar", "dtype": "float32", "value": 1.5}, or "base64"
     a registered kind        {"!": "torch", "value": ...}
-    one in several places    {"!": "shared", "id": 0, "value": ...}, and {"!": "shared", "id": 0} in the others
+    an object that is shared {"!": "shared", "id": 0, "value": ...}, and {"!": "shared", "id": 0} in its other places
 
-`unpack` is the exact inverse: types and bits are kept, and what can change stays one object. What is not kept: the memory
-order of arrays, and that one is a view of another. Instances of other classes are refused, subclasses such as named tuples too, because they
-could not be made again without running code that a file names.
+`unpack` is the exact inverse. Types and bits are kept, and a mutable object in several places is one object again. The memory order
+of NumPy arrays is not kept, nor that one is a view of another. Instances of other classes are refused, including subclasses such as
+named tuples: to make them again, a restore would have to run code that the file names.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from milepost.plain_state.sharing import FORM, Shared, Sharing
 from milepost.tensor import DType
 
 TEXT: Final = "py_state"
-"""Name of the entry that holds the JSON text."""
+"""The name of the entry that holds the JSON text."""
 
 _DEEPEST: Final = 64
 _LONGEST_NAME: Final = 200
 _LONGEST_PATH: Final = 1000
 _LONG_INT: Final = 2048
-"""Bits from which on an int is written as hexadecimal digits; Python refuses to read long decimal ones."""
+"""An int with more bits is written as hexadecimal digits, because Python refuses to parse long decimal ones."""
 _LONG_BYTES: Final = 1 << 10
 _LONG_TEXT: Final = 1 << 16
 _USUAL_NAN: Final = struct.pack(">d", math.nan)
@@ -66,7 +66,7 @@ _FACTORIES: Final[dict[str, Any]] = {
     kind.__name__: kind for kind in (bool, bytes, dict, float, int, list, set, str, tuple)
 }
 _ALIKE: Final[dict[type, type]] = {ListWrapper: list, DictWrapper: dict, OrderedDictWrapper: OrderedDict}
-"""Milepost's own subclasses, which a state becomes when its owner keeps it in an attribute."""
+"""milepost's own subclasses of lists and dicts, each with the class as which it is saved."""
 _COLLECTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "tuple": tuple,
     "set": set,
@@ -79,26 +79,26 @@ _MALFORMED: Final = (
     *(ValueError, TypeError, LookupError, ArithmeticError),
     *(AttributeError, RecursionError, MemoryError, struct.error),
 )
-"""What comes of taking for granted that a text is one that was written here."""
+"""The exceptions that decoding raises for a text that `to_text` has not written."""
 
 Store = Callable[[Array, str], dict[str, Any]]
-"""Puts an array, of a type that files hold, somewhere, and returns the members that tell where."""
+"""Stores an array of a type that files can hold. Returns the members that say where it is."""
 
 
 def pack(state: Any, key: str = "") -> dict[str, Array]:
-    """Turns nested plain state into named arrays.
+    """Encodes nested plain state as named arrays.
 
     Args:
-        state: Dicts, lists, tuples, sets, deques, numbers, text, bytes, None, NumPy's arrays and scalars, and what is
-            registered, of any depth up to 64.
-        key: What to call it in errors.
+        state: Dicts, lists, tuples, sets, deques, numbers, text, bytes, None, NumPy's arrays and scalars, and values of registered
+            kinds, nested up to 64 levels.
+        key: The key that errors name.
 
     Returns:
-        ``py_state``, a scalar object array with JSON text as UTF-8, and each array of the state under its path. The
-        arrays are the state's own memory where that can be stored.
+        ``py_state``, a scalar object array that holds JSON text as UTF-8, and each array of the state under its path. The arrays
+        share the state's memory if files can hold their type.
 
     Raises:
-        UnsupportedError: There is something in it that is no plain state, or it holds itself.
+        UnsupportedError: Something in it is not plain state, or it holds itself.
 
     Example:
         >>> import numpy as np
@@ -121,14 +121,14 @@ def pack(state: Any, key: str = "") -> dict[str, Array]:
 
 
 def unpack(arrays: Mapping[str, Array]) -> Any:
-    """Undoes `pack`; arrays of the state are those given, where they need no conversion.
+    """Decodes what `pack` returned. Arrays in the state are the given ones if they need no conversion.
 
     Args:
         arrays: What `pack` returned.
 
     Raises:
-        CorruptCheckpointError: These are no such arrays.
-        UnsupportedError: They hold something that this version of milepost does not know.
+        CorruptCheckpointError: The arrays are not those of a state.
+        UnsupportedError: A newer version of milepost has written them.
 
     Example:
         >>> unpack(pack([1.5, (b"ab", None)]))
@@ -139,17 +139,17 @@ def unpack(arrays: Mapping[str, Array]) -> Any:
     if isinstance(content, (bytes, str)):
         return from_text(content, arrays)
     found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
-    raise CorruptCheckpointError("no plain state", expected=f"a scalar string {TEXT!r}", found=found)
+    raise CorruptCheckpointError("this is not plain state", expected=f"a scalar string {TEXT!r}", found=found)
 
 
 def to_text(state: Any, key: str, store: Store) -> str:
-    """Writes plain state as JSON; what becomes of arrays is the business of ``store``."""
+    """Encodes plain state as JSON. Arrays are stored by ``store``. Errors are those of `pack`."""
     import_adapters()
     return json.dumps(_Encoder(key, store, Sharing(state)).encode(state, "", 0), ensure_ascii=False, allow_nan=False)
 
 
 def from_text(text: str | bytes, arrays: Mapping[str, Array]) -> Any:
-    """Reads what `to_text` wrote; ``arrays`` are its entries. Errors as for `unpack`."""
+    """Decodes what `to_text` returned; ``arrays`` are the entries. Errors are those of `unpack`."""
     import_adapters()
     try:
         return _Decoder(arrays).decode(json.loads(text), 0)
@@ -162,7 +162,7 @@ def from_text(text: str | bytes, arrays: Mapping[str, Array]) -> Any:
 
 
 def store_inline(array: Array, path: str) -> dict[str, Any]:
-    """A `Store` that puts arrays into the text itself."""
+    """A `Store` that writes arrays into the text itself."""
     if array.dtype.hasobject:
         items = [_bytes_members(each) for each in array.reshape(-1).tolist()]
         return {"shape": list(array.shape), "items": items}
@@ -226,14 +226,14 @@ class _Encoder:
             return {"!": "tuple", "items": self._items(value, path, depth)}
         if kind is set or kind is frozenset:
             items = self._items(value, path, depth)
-            if not self._sharing:  # in an order that is the same in every process, unlike the set's own
+            if not self._sharing:  # the order of a set differs between processes
                 items.sort(key=json.dumps)
             return {"!": kind.__name__, "items": items}
         if kind is deque:
             return {"!": "deque", "items": self._items(value, path, depth), "maxlen": value.maxlen}
         if kind is OrderedDict or kind is Counter:
             members = {"!": kind.__name__, "items": self._pairs(value, path, depth)}
-            if type(value) is OrderedDict and vars(value):  # PyTorch has versions there
+            if type(value) is OrderedDict and vars(value):  # PyTorch keeps versions in attributes
                 members["attributes"] = self.encode(vars(value), _join(path, "attributes"), depth)
             return members
         if kind is defaultdict:
@@ -313,7 +313,7 @@ class _Encoder:
         if not isinstance(plain, (bool, int, float, complex)):  # element types of ml_dtypes
             plain = float(value)
             plain = int(plain) if "int" in known.name else plain
-        if np.asarray(plain, dtype).tobytes() != value.tobytes():  # a nan that is not the usual one
+        if np.asarray(plain, dtype).tobytes() != value.tobytes():  # a nan other than the usual one
             return {"!": "scalar", "dtype": known.name, "base64": _base64(value.tobytes())}
         return {"!": "scalar", "dtype": known.name, "value": self.encode(plain, path, depth)}
 
@@ -334,48 +334,44 @@ class _Decoder:
 
     def decode(self, value: Any, depth: int) -> Any:
         if isinstance(value, (list, dict)) and depth > 3 * _DEEPEST:
-            raise CorruptCheckpointError(f"plain state of more than {_DEEPEST} levels")
+            raise CorruptCheckpointError(f"this plain state has more than {_DEEPEST} levels")
         if isinstance(value, list):
             return [self.decode(each, depth + 1) for each in value]
         if not isinstance(value, dict):
             return value
         form = value.get("!")
-        if form == FORM:
-            return self._shared.read(value, lambda inner: self.decode(inner, depth + 1))
         if form is None:
             return {name: self.decode(each, depth + 1) for name, each in value.items()}
-        if form in _COLLECTIONS:
-            if form in ("dict", "OrderedDict", "Counter"):
-                pairs = _COLLECTIONS[form](self._pairs(value["items"], depth + 1))
-                if form == "OrderedDict" and "attributes" in value:
-                    vars(pairs).update(self.decode(value["attributes"], depth + 1))
-                return pairs
-            items = self.decode(value["items"], depth + 1)
-            if form != "tuple":
-                KeyCheck().add(items)
-            return _COLLECTIONS[form](items)
-        if form == "deque":
-            return deque(self.decode(value["items"], depth + 1), value["maxlen"])
-        if form == "defaultdict":
-            factory = None if value["factory"] is None else _FACTORIES[value["factory"]]
-            return defaultdict(factory, self._pairs(value["items"], depth + 1))
-        if form == "int":
-            return int(value["hex"], 16)
-        if form == "float":
-            return struct.unpack(">d", bytes.fromhex(value["bits"]))[0] if "bits" in value else float(value["value"])
-        if form == "complex":
-            return complex(self.decode(value["real"], depth + 1), self.decode(value["imag"], depth + 1))
-        if form == "str":
-            return value["escaped"].encode("ascii").decode("unicode_escape")
-        if form in ("bytes", "bytearray"):
-            return (bytes if form == "bytes" else bytearray)(self._bytes(value))
-        if form == "array":
-            return self._array(value)
-        if form == "objects":
-            return shaped(self.decode(value["items"], depth + 1), value["shape"])
-        if form == "scalar":
-            return self._scalar(value, depth)
-        return self._registered(form, value, depth)
+        decode = _FORMS.get(form) if isinstance(form, str) else None
+        return self._registered(form, value, depth) if decode is None else decode(self, value, depth)
+
+    def _reference(self, value: dict[str, Any], depth: int) -> Any:
+        return self._shared.read(value, lambda inner: self.decode(inner, depth + 1))
+
+    def _collection(self, value: dict[str, Any], depth: int) -> Any:
+        items = self.decode(value["items"], depth + 1)
+        if value["!"] != "tuple":
+            KeyCheck().add(items)
+        return _COLLECTIONS[value["!"]](items)
+
+    def _mapping(self, value: dict[str, Any], depth: int) -> Any:
+        mapping = _COLLECTIONS[value["!"]](self._pairs(value["items"], depth + 1))
+        if value["!"] == "OrderedDict" and "attributes" in value:
+            vars(mapping).update(self.decode(value["attributes"], depth + 1))
+        return mapping
+
+    def _deque(self, value: dict[str, Any], depth: int) -> Any:
+        return deque(self.decode(value["items"], depth + 1), value["maxlen"])
+
+    def _defaultdict(self, value: dict[str, Any], depth: int) -> Any:
+        factory = None if value["factory"] is None else _FACTORIES[value["factory"]]
+        return defaultdict(factory, self._pairs(value["items"], depth + 1))
+
+    def _complex(self, value: dict[str, Any], depth: int) -> Any:
+        return complex(self.decode(value["real"], depth + 1), self.decode(value["imag"], depth + 1))
+
+    def _objects(self, value: dict[str, Any], depth: int) -> Any:
+        return shaped(self.decode(value["items"], depth + 1), value["shape"])
 
     def _pairs(self, items: Any, depth: int) -> list[Any]:
         pairs: list[Any] = self.decode(items, depth)
@@ -383,13 +379,15 @@ class _Decoder:
         return pairs
 
     def _registered(self, form: Any, value: dict[str, Any], depth: int) -> Any:
-        if form == "tensor":  # as first written, for PyTorch alone
+        if form == "tensor":  # the first form of tensors, which only PyTorch had
             form, value = "torch", {"value": {**value, "!": "array"}}
         if not isinstance(form, str):
-            raise CorruptCheckpointError("not a kind of plain state", found=f"{form!r:.80}")
+            raise CorruptCheckpointError("this is not a kind of plain state", found=f"{form!r:.80}")
         if "value" not in value:
             raise UnsupportedError(
-                "plain state of an unknown kind; a newer milepost may have written it", found=f"{form!r:.80}"
+                "this kind of plain state is unknown; a newer milepost may have written it",
+                found=f"{form!r:.80}",
+                remedy="install the version of milepost that saved it, or a newer one",
             )
         plain = self.decode(value["value"], depth + 1)
         kind = kinds.get(form)
@@ -401,23 +399,24 @@ class _Decoder:
             raise
         except Exception as error:
             raise CorruptCheckpointError(
-                f"no {form} can be made from this", found=f"{reprlib.repr(plain):.80}: {type(error).__name__}: {error}"
+                f"this is not a value of kind {form!r}",
+                found=f"{reprlib.repr(plain):.80}: {type(error).__name__}: {error}",
             ) from error
 
     def _entry(self, name: Any) -> Array:
         array = self._arrays.get(name) if isinstance(name, str) and name != TEXT else None
         if not isinstance(array, np.ndarray):
-            raise CorruptCheckpointError("plain state names an entry that is not there", key=name)
+            raise CorruptCheckpointError("plain state refers to an entry that does not exist", key=name)
         return array
 
     def _bytes(self, value: dict[str, Any]) -> bytes:
         if "text" in value:
-            return value["text"].encode()  # type: ignore[no-any-return]
+            return value["text"].encode()  # type: ignore[no-any-return]  # JSON has no types
         if "base64" in value:
             return base64.b64decode(value["base64"], validate=True)
         data = self._entry(value["entry"]).item()
         if not isinstance(data, bytes):
-            raise CorruptCheckpointError("not the entry of a byte string", key=value["entry"])
+            raise CorruptCheckpointError("this entry of plain state is not a byte string", key=value["entry"])
         return data
 
     def _array(self, value: dict[str, Any]) -> Array:
@@ -438,10 +437,36 @@ class _Decoder:
         if "base64" in value:
             return np.frombuffer(base64.b64decode(value["base64"], validate=True), dtype, 1)[0]
         if dtype.kind in "US":
-            raise CorruptCheckpointError("no scalar of this type is written so", found=value["dtype"])
+            raise CorruptCheckpointError("plain state has no scalars of this type", found=value["dtype"])
         if dtype.kind in "mM":
             return np.array(value["value"], np.int64).view(dtype)[()]
         return np.array(self.decode(value["value"], depth + 1), dtype)[()]
+
+
+_FORMS: Final[dict[str, Callable[[_Decoder, dict[str, Any], int], Any]]] = {
+    FORM: _Decoder._reference,
+    **dict.fromkeys(("tuple", "set", "frozenset"), _Decoder._collection),
+    **dict.fromkeys(("dict", "OrderedDict", "Counter"), _Decoder._mapping),
+    "deque": _Decoder._deque,
+    "defaultdict": _Decoder._defaultdict,
+    "int": lambda decoder, value, depth: int(value["hex"], 16),
+    "float": lambda decoder, value, depth: _float(value),
+    "complex": _Decoder._complex,
+    "str": lambda decoder, value, depth: value["escaped"].encode("ascii").decode("unicode_escape"),
+    "bytes": lambda decoder, value, depth: decoder._bytes(value),
+    "bytearray": lambda decoder, value, depth: bytearray(decoder._bytes(value)),
+    "array": lambda decoder, value, depth: decoder._array(value),
+    "objects": _Decoder._objects,
+    "scalar": _Decoder._scalar,
+}
+"""By the form of an object in the text, the function that decodes it."""
+
+
+def _float(value: dict[str, Any]) -> float:
+    if "bits" in value:
+        number: float = struct.unpack(">d", bytes.fromhex(value["bits"]))[0]
+        return number
+    return float(value["value"])
 
 
 def _float_members(value: float) -> dict[str, str]:
@@ -465,7 +490,7 @@ def _base64(raw: bytes) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it has no lone surrogates, which UTF-8 cannot hold."""
+    """Whether text has no lone surrogates, which UTF-8 cannot encode."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -474,12 +499,18 @@ def _is_text(value: str) -> bool:
 
 
 def _join(path: str, name: str) -> str:
-    # Else long names would make the paths below them take more time and memory than the state.
+    # Paths are cut. Otherwise the paths below long names could take more time and memory than the state.
     return f"{path[-_LONGEST_PATH:]}/{name}" if path else name
 
 
 def _entry_name(path: str, taken: Mapping[str, Any], numbers: dict[str, int]) -> str:
-    """A name for an entry, which is its path where that can be; ``numbers`` are those that names were last given."""
+    """A new name for an entry: its path, with a number if the name is taken.
+
+    Args:
+        path: The path of the array in the state.
+        taken: The names that are taken.
+        numbers: By path, the last number that was appended to it.
+    """
     base = name = "".join(each if each.isprintable() else "_" for each in path[-_LONGEST_NAME:]) or "value"
     while name in taken:
         numbers[base] = number = numbers.get(base, 0) + 1

@@ -1,11 +1,11 @@
-"""Members of enumerations in plain state.
+"""Members of enumerations as parts of plain state.
 
 ::
 
     {"!": "enum", "value": {"module": "library", "class": "Kind", "name": "FIRST"}}
 
-Nothing is imported to read one: it is taken from a class that the program has imported by then, if that is an enumeration and
-has this member; else reading fails.
+Nothing is imported to decode one. The program must have imported the class, which must be an enumeration with this member.
+Otherwise decoding fails.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def _to_plain(member: enum.Enum) -> dict[str, Any]:
         or _class_of(kind.__module__, kind.__qualname__) is not kind
         or kind.__members__.get(name) is not member
     ):
-        raise TypeError("its module, class and name do not lead back to it")
+        raise TypeError("it cannot be found by its module, class and name")
     return {"module": kind.__module__, "class": kind.__qualname__, "name": name}
 
 
 def _class_of(module: str, qualname: str) -> Any:
     found: Any = sys.modules.get(module)
     for name in qualname.split("."):
-        # Past anything that a module or a class computes when it is asked for a name.
+        # Reads the dict itself, so that no code of the module or class runs.
         found = vars(found).get(name) if hasattr(found, "__dict__") else None
     return found
 

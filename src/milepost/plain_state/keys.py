@@ -1,8 +1,7 @@
-"""Keys of dicts and members of sets that a file chose.
+"""Checks the keys of dicts and members of sets that a file contains.
 
-A dict compares a new key with all others of the same hash, so n keys of one hash take n * n steps. Hashes of text and byte
-strings differ from process to process, and small integers are their own; those of other keys can be chosen by whoever writes
-the file.
+A dict compares a new key with all keys of the same hash, so n keys of one hash take n * n steps. The hashes of text and byte strings
+differ between processes, and small integers have different hashes. For other keys, the author of a file can choose the hashes.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 _OWN_HASH: Final = (1 << 61) - 1
-"""Integers below this have hashes of their own."""
+"""Integers below this have different hashes."""
 _MOST_ALIKE: Final = 100
 
 
 class KeyCheck:
-    """Refuses very many different keys of one hash.
+    """Refuses too many different keys with one hash.
 
     Example:
         >>> check = KeyCheck()
@@ -32,11 +31,11 @@ class KeyCheck:
         self._others: dict[int, list[Any]] = {}
 
     def add(self, keys: Iterable[Any]) -> None:
-        """Takes note of keys.
+        """Checks more keys.
 
         Raises:
-            ValueError: More than 100 different ones have the same hash.
-            TypeError: One has no hash.
+            ValueError: More than 100 different keys, with those of earlier calls, have the same hash.
+            TypeError: A key has no hash.
         """
         for key in keys:
             kind = type(key)

@@ -1,4 +1,4 @@
-"""Values of frameworks that may be in plain state, such as their tensors and element types."""
+"""Kinds of values that frameworks add to plain state, such as their tensors and element types."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class Kind(NamedTuple):
 
 
 kinds: Final[dict[str, Kind]] = registry({})
-"""By the name in files; one that was registered later is asked first."""
+"""The kinds by their name in files. The last that was registered is asked first."""
 overlaps: Final[dict[str, Callable[[Sequence[Any]], Mapping[int, Any]]]] = registry({})
-"""Functions that find values which lie in the memory of others: given all mutable values of registered kinds in a state,
-each returns, by identity, what is to be written in the place of such a one: a value of a registered kind, whose ``owners()``
-are those others."""
+"""Functions that find values which share the memory of others.
+
+Each gets all mutable values of registered kinds in a state. It returns, by identity, the values to write in the place of those that
+share memory. These are of a registered kind too, and their method ``owners()`` returns the values whose memory they share."""
 
 
 def register_kind(
@@ -33,14 +34,14 @@ def register_kind(
     *,
     mutable: bool = False,
 ) -> None:
-    """Makes values of a framework part of plain state: its tensors, or small things such as its element types.
+    """Registers a kind of values of a framework, so that plain state can hold them.
 
     Args:
-        name: What files call it.
-        handles: Whether a value, of no type that is known here, is one of these.
-        to_plain: Makes an array of it, or other plain state.
-        from_plain: Makes it from that; may raise whatever it likes if that cannot be.
-        mutable: Whether it can be changed in place, so that one that stands in several places is to stay one.
+        name: The name of the kind in files.
+        handles: Returns whether a value is of this kind. It is not called for values that plain state holds anyway.
+        to_plain: Converts a value to an array, or to other plain state.
+        from_plain: Converts it back. It may raise any exception.
+        mutable: Whether values can change in place, so that a value in several places is one object after a restore.
 
     Example:
         >>> from milepost.plain_state.encoding import pack, unpack

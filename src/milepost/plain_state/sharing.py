@@ -1,8 +1,8 @@
-"""Objects that stand in several places of plain state: written once, and one object again when they are read.
+"""Objects in several places of plain state. They are written once, and are one object again when they are read.
 
-The first place has ``{"!": "shared", "id": 0, "value": ...}``, and every other ``{"!": "shared", "id": 0}``. This is done for
-what can be changed in place, since nobody can tell of anything else whether it is one object: lists, dicts, sets, arrays,
-and tensors. Numbers, text and tuples are written in each place.
+The first place has ``{"!": "shared", "id": 0, "value": ...}``, and every other place ``{"!": "shared", "id": 0}``. This applies to
+mutable objects: lists, dicts, sets, arrays and tensors. For immutable ones it makes no difference, so numbers, text and tuples are
+written in each place.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from milepost.plain_state.kinds import kinds, overlaps
 
 FORM: Final = "shared"
 _MOST: Final = 1 << 22
-"""How many shared objects a state may have, each counted as often as it would be met by one who goes through all of it.
+"""The most shared objects that one meets on a walk through a whole state, in which each counts as often as it is met.
 
-A few that hold each other twice, one below the other, would take forever."""
+Without this limit, a few objects that each hold the next one twice would take too long to walk through."""
 _LEAVES: Final = frozenset({int, float, str, bool, complex, bytes, type(None), slice})
 
 
 class Sharing:
-    """What stands in several places of one state.
+    """The shared objects of a state that is being encoded.
 
     Args:
         state: The state.
@@ -46,11 +46,11 @@ class Sharing:
         return bool(self._shared)
 
     def instead_of(self, value: Any) -> Any:
-        """What to write for a value that lies in the memory of others; else the value itself."""
+        """What to write for a value: its view, if it shares the memory of others, and otherwise the value itself."""
         return self._substitutes.get(id(value), value) if self._substitutes else value
 
     def reference(self, value: Any) -> dict[str, Any] | None:
-        """What to write for an object that has been written already, or None.
+        """What to write for an object that has been written already; None for an object that has not.
 
         Raises:
             UnsupportedError: The state has too many references.
@@ -67,7 +67,12 @@ class Sharing:
         return {"!": FORM, "id": number}
 
     def written(self, value: Any, write: Callable[[], Any]) -> Any:
-        """What to write for an object, given what writes it where nothing else refers to it."""
+        """Writes an object in its first place, and notes that it was written.
+
+        Args:
+            value: The object.
+            write: Encodes the object itself.
+        """
         if id(value) not in self._shared:
             return write()
         number = len(self._meetings.of)
@@ -77,7 +82,7 @@ class Sharing:
 
 
 class Shared:
-    """What was read by now of the objects that stand in several places."""
+    """The shared objects of a state that is being decoded."""
 
     def __init__(self) -> None:
         self._values: dict[int, Any] = {}
@@ -87,24 +92,24 @@ class Shared:
         """The object in one of its places.
 
         Raises:
-            CorruptCheckpointError: It is read before it was written, or the file writes two of one number, or refers to
-                itself too often.
+            CorruptCheckpointError: A reference comes before its object, two objects have one number, or there are too many
+                references.
         """
         number = members["id"]
         if type(number) is not int or (number in self._values) == ("value" in members):
-            raise CorruptCheckpointError("plain state refers to an object that is not there", found=f"{number!r:.80}")
+            raise CorruptCheckpointError("plain state refers to an object that does not exist", found=f"{number!r:.80}")
         if "value" in members:
             self._values[number] = self._meetings.first(number, lambda: decode(members["value"]))
         elif not self._meetings.again(number):
-            raise CorruptCheckpointError("plain state with too many references", expected=f"up to {_MOST}")
+            raise CorruptCheckpointError("this plain state has too many references", expected=f"up to {_MOST}")
         return self._values[number]
 
 
 class _Meetings:
-    """Counts how often shared objects are met.
+    """Counts how often shared objects are met in a walk.
 
     Attributes:
-        of: For each object, by number, how many are met in one of its places.
+        of: By the number of an object, how many shared objects are met below it.
     """
 
     def __init__(self) -> None:
@@ -112,7 +117,7 @@ class _Meetings:
         self._total = 0
 
     def first(self, number: int, go: Callable[[], Any]) -> Any:
-        """Goes through an object in its first place, and returns what came of it."""
+        """Walks through an object in its first place. Returns what ``go`` returned."""
         self.of[number] = 0
         before = self._total
         self._total += 1
@@ -121,20 +126,20 @@ class _Meetings:
         return result
 
     def again(self, number: int) -> bool:
-        """Meets an object in another place; false if these are too many."""
+        """Counts another place of an object. Returns false if there are too many."""
         self._total += self.of[number]
         return self._total <= _MOST
 
 
 def _found_again(state: Any) -> tuple[set[int], list[Any]]:
-    """The identities of mutable objects that are in a state more than once, and all tensors in it."""
+    """The identities of mutable objects that are in several places of a state, and all tensors in it."""
     again: set[int] = set()
     seen: set[int] = set()
     tensors: list[Any] = []
     mutable = [kind for kind in kinds.values() if kind.mutable]
-    waiting: list[Any] = [state]
-    while waiting:
-        value = waiting.pop()
+    pending: list[Any] = [state]
+    while pending:
+        value = pending.pop()
         kind = type(value)
         if kind in _LEAVES:
             continue
@@ -150,12 +155,12 @@ def _found_again(state: Any) -> tuple[set[int], list[Any]]:
         if is_tensor:
             tensors.append(value)
         else:
-            waiting.extend(inner or ())
+            pending.extend(inner or ())
     return again, tensors
 
 
 def inside(value: Any) -> Iterable[Any] | None:
-    """What is in a container, or None for what is none."""
+    """The members of a container; None for a value that is not a container."""
     if isinstance(value, np.ndarray):
         return value.reshape(-1).tolist() if value.dtype.kind == "O" else ()
     if isinstance(value, dict):

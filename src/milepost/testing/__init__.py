@@ -1,8 +1,9 @@
-"""Kits to test with: storages that fail and crash or have the rules of Windows, and what every storage and every adapter must do.
+"""Test kits for storages and adapters.
 
-`FaultyStorage` records each `Operation` with the steps that it took on the disk (`Link`, `Rename`, `Remove`, `Write`, `Sync`).
-`Specimen` is what the adapters of a framework are tested with. `milepost.testing.storage_suite` and
-`milepost.testing.adapter_suite` need pytest, and are imported by name.
+`FaultyStorage` is a storage that fails and crashes as a test requires. It records each `Operation` with its steps on the disk
+(`Link`, `Rename`, `Remove`, `Write`, `Sync`). `WindowsStorage` is a storage with the rules of Windows. A `Specimen` describes the
+objects with which the adapters of a framework are tested. Import `milepost.testing.storage_suite` and
+`milepost.testing.adapter_suite` by name; they need pytest.
 """
 
 from milepost.testing.disk import Link, Remove, Rename, Step, Sync, Write

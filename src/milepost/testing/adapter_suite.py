@@ -1,14 +1,14 @@
-"""What every adapter must do, as pytest tests.
+"""Tests for the adapters of a framework, for pytest.
 
-Subclass `AdapterSuite` and give it a fixture ``specimen``: how objects of the framework are made, trained and read. Reading goes around
-the adapter, so that an adapter which saves and restores the same wrong values cannot vouch for itself::
+Derive a class from `AdapterSuite`, and add a fixture ``specimen``, which makes, trains and reads objects of the framework. It reads
+them without the adapters, so that an adapter that saves and restores the same wrong values fails::
 
     class TestMyAdapters(AdapterSuite):
         @pytest.fixture
         def specimen(self):
             return Specimen(make, read, train, unbuilt=unbuilt, build=build, slots={"velocity of kernel"})
 
-Each test is one fact. Those that need something which the specimen does not have are skipped, and say what.
+Each test checks one fact. A test that needs something that the specimen does not have is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from milepost.testing.specimen import Objects, Specimen, differences
 
 _PATH: Final = "run/ckpt"
 _FUSE: Final = "zz_fuse"
-"""Sorted behind all other names, so that the fuse blows when everything else has been restored."""
+"""Comes after all other names in the order of a restore, so that the fuse fails when everything else has been restored."""
 
 
 def _save(storage: MemoryStorage, objects: Objects, **options: Any) -> str:
@@ -39,7 +39,7 @@ def _save(storage: MemoryStorage, objects: Objects, **options: Any) -> str:
 
 
 def _restore(storage: MemoryStorage, objects: Objects, **options: Any) -> tuple[Objects, LoadStatus]:
-    """Restores, and returns what the checkpoint then holds under the same names, and the status."""
+    """Restores objects. Returns the objects that the checkpoint holds then under the same names, and the status."""
     checkpoint = Checkpoint(**objects)
     status = checkpoint.read(_PATH, CheckpointOptions(storage=storage, **options))
     return {name: getattr(checkpoint, name) for name in objects}, status
@@ -58,12 +58,12 @@ def _refuses_to(do: Callable[[], object]) -> bool:
 
 
 class AdapterSuite:
-    """Each test is one fact about the adapters of a framework; see `milepost.testing.adapter_suite`."""
+    """Tests of the adapters of a framework; see `milepost.testing.adapter_suite`."""
 
-    # The specimen itself: without these facts, others would hold by chance.
+    # The specimen itself. If these tests fail, the others may pass by chance.
 
     def test_the_specimen_can_tell_values_apart(self, specimen: Specimen) -> None:
-        """Seeds differ in every value, equal seeds in none; training changes every value, and nothing that was read before."""
+        """Equal seeds give equal values, and different seeds differ in every value. Training changes every value, but no copy."""
         one, again, other = (specimen.values(specimen.make(seed)) for seed in (1, 1, 2))
         assert one, "the specimen has no values"
         assert differences(again, one) == [], "equal seeds give other values"
@@ -74,21 +74,21 @@ class AdapterSuite:
         assert specimen.functional or differences(read, one) == [], "read() gives no copies"
 
     def test_the_objects_have_adapters(self, specimen: Specimen) -> None:
-        """Each object that the specimen makes is one that milepost knows."""
+        """Each object that the specimen makes has an adapter."""
         without = [name for name, each in specimen.make(1).items() if adapter_of(each) is None]
         assert without == [], f"no registered adapter handles {', '.join(without)}"
 
     # Saving and restoring.
 
     def test_values_come_back(self, specimen: Specimen) -> None:
-        """Every value is what it was when it was saved, bit for bit."""
+        """Every restored value equals the saved one, bit for bit."""
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
         held, _ = _restore(storage, specimen.make(2))
         assert differences(specimen.values(held), specimen.values(saved)) == []
 
     def test_objects_stay_the_same(self, specimen: Specimen) -> None:
-        """A restore changes the program's objects, and does not put others in their place."""
+        """A restore changes the program's objects, and does not replace them."""
         if specimen.functional:
             pytest.skip("the specimen's values cannot change")
         storage, live = MemoryStorage(), specimen.make(2)
@@ -99,14 +99,14 @@ class AdapterSuite:
         assert differences(specimen.values(live), specimen.values(specimen.make(1))) == []
 
     def test_saving_changes_nothing(self, specimen: Specimen) -> None:
-        """Objects that are saved, restored or reported on by somebody else have their values still."""
+        """A save does not change the values of the objects."""
         storage, live = MemoryStorage(), specimen.make(1)
         before = specimen.values(live)
         _save(storage, live)
         assert differences(specimen.values(live), before) == []
 
     def test_each_save_reads_anew(self, specimen: Specimen) -> None:
-        """A second save holds what the objects have then."""
+        """A second save holds the values that the objects have at that time."""
         storage, live = MemoryStorage(), specimen.make(1)
         _save(storage, live)
         trained = specimen.trained(live)
@@ -115,7 +115,7 @@ class AdapterSuite:
         assert differences(specimen.values(held), specimen.values(trained)) == []
 
     def test_restored_objects_can_be_trained_and_saved(self, specimen: Specimen) -> None:
-        """What was restored goes on like what was saved."""
+        """Restored objects train like the saved ones, and can be saved again."""
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
         held, _ = _restore(storage, specimen.make(2))
@@ -126,9 +126,9 @@ class AdapterSuite:
         assert differences(specimen.values(again), specimen.values(going_on)) == []
 
     def test_names_are_the_same_in_every_run(self, specimen: Specimen) -> None:
-        """The keys of a checkpoint do not depend on values, on identities, or on what was made before."""
+        """The keys of a checkpoint do not depend on values, on identities, or on objects that were made before."""
         keys = []
-        # Both are kept: an object that is made after the other is gone may have the other's identity.
+        # Both are kept alive. Otherwise the second could have the identity of the first.
         for objects in [specimen.make(seed) for seed in (1, 2)]:
             storage = MemoryStorage()
             _save(storage, objects)
@@ -136,7 +136,7 @@ class AdapterSuite:
         assert keys[0] == keys[1]
 
     def test_an_adapter_holds_nothing_of_its_objects(self, specimen: Specimen) -> None:
-        """Two of a kind in one checkpoint each have their own values."""
+        """Two objects of a kind in one checkpoint each have their own values."""
         storage = MemoryStorage()
 
         def two(first: int, second: int) -> tuple[Objects, Objects]:
@@ -152,19 +152,21 @@ class AdapterSuite:
             assert differences(specimen.values(own), specimen.values(specimen.make(seed))) == []
 
     def test_an_object_with_two_names_is_saved_once(self, specimen: Specimen) -> None:
-        """`children` gives the same objects each time, so that milepost sees what is shared."""
+        """`children` returns the same objects each time, so that milepost recognises shared objects."""
         if specimen.functional:
-            pytest.skip("the specimen's values cannot change, so each place is one of its own")
+            pytest.skip("the specimen's values cannot change, so each place is saved by itself")
         once, twice, objects = MemoryStorage(), MemoryStorage(), specimen.make(1)
         checkpoint = Checkpoint(**objects)
         found, again = (TrackableView(checkpoint).descendants() for _ in range(2))
-        assert [id(each) for each in again] == [id(each) for each in found], "children() gives other objects each time"
+        assert [id(each) for each in again] == [id(each) for each in found], (
+            "children() returns other objects each time"
+        )
         _save(once, objects)
         _save(twice, {**objects, **{f"zz_{name}": each for name, each in objects.items()}})
         assert _keys(twice) == _keys(once)
 
     def test_an_asynchronous_save_is_of_the_moment(self, specimen: Specimen) -> None:
-        """What is trained while a save is written does not get into it."""
+        """Training while an asynchronous save is written does not change what is saved."""
         storage, live = GatedStorage(), specimen.make(1)
         before = specimen.values(live)
         checkpoint = Checkpoint(**live)
@@ -175,10 +177,10 @@ class AdapterSuite:
         held, _ = _restore(storage, specimen.make(2))
         assert differences(specimen.values(held), before) == []
 
-    # What reports and assertions say.
+    # Reports and assertions.
 
     def test_a_whole_restore_is_reported(self, specimen: Specimen) -> None:
-        """All saved values are matched, no live value is missing, and every assertion passes."""
+        """After a complete restore, all saved values are matched, no live value is missing, and every assertion passes."""
         storage = MemoryStorage()
         _save(storage, specimen.make(1))
         _, status = _restore(storage, specimen.make(2))
@@ -188,7 +190,7 @@ class AdapterSuite:
         status.assert_consumed().assert_existing_objects_matched()
 
     def test_reports_change_nothing(self, specimen: Specimen) -> None:
-        """Asking for a report after training leaves the trained values."""
+        """A report after training does not change the trained values."""
         storage = MemoryStorage()
         _save(storage, specimen.make(1))
         held, status = _restore(storage, specimen.make(2))
@@ -200,7 +202,7 @@ class AdapterSuite:
         assert differences(specimen.values(held), before) == []
 
     def test_what_was_not_saved_is_missing(self, specimen: Specimen) -> None:
-        """From a checkpoint without them, objects get nothing, and the status says so."""
+        """Objects that are not in the checkpoint are not changed, and the status reports them as missing."""
         storage = MemoryStorage()
         _save(storage, {"other": Variable(1.0)})
         held, status = _restore(storage, {**specimen.make(2), "other": Variable(0.0)})
@@ -210,7 +212,7 @@ class AdapterSuite:
         assert _refuses_to(status.assert_consumed)
 
     def test_what_no_object_takes_is_left_over(self, specimen: Specimen) -> None:
-        """A checkpoint that holds more gives the objects what is theirs, and the status says that more is left."""
+        """Objects are restored from a checkpoint that holds more, and the status reports the rest."""
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, {**saved, "other": Variable(1.0)})
         held, status = _restore(storage, specimen.make(2))
@@ -220,7 +222,7 @@ class AdapterSuite:
         status.expect_partial()
 
     def test_each_object_can_be_restored_alone(self, specimen: Specimen) -> None:
-        """A restore of one object leaves the others alone; slot variables need the optimizer and the variable."""
+        """A restore of one object does not change the others. Slot variables need both the optimizer and the variable."""
         storage, saved = MemoryStorage(), specimen.values(specimen.make(1))
         _save(storage, specimen.make(1))
         restored: set[str] = set()
@@ -238,7 +240,7 @@ class AdapterSuite:
     # Restores that fail.
 
     def test_a_value_that_does_not_fit_changes_nothing(self, specimen: Specimen) -> None:
-        """One value of another shape or type, and no object gets anything."""
+        """If one value has another shape or type, no object is changed."""
         if specimen.misfit is None:
             pytest.skip("the specimen has no misfit")
         storage, live = MemoryStorage(), specimen.make(2)
@@ -250,7 +252,7 @@ class AdapterSuite:
         assert differences(specimen.values(held), specimen.values(specimen.make(2))) == []
 
     def test_a_failed_restore_puts_everything_back(self, specimen: Specimen) -> None:
-        """If an object fails when all others have been restored, these are as they were, and can be restored again."""
+        """If an object fails after all others have been restored, these get their old values back, and can be restored again."""
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, {**saved, _FUSE: Fuse()})
         for make in _makers(specimen):
@@ -267,7 +269,7 @@ class AdapterSuite:
             assert differences(specimen.values(held), specimen.values(saved)) == []
 
     def test_a_failed_restore_defers_nothing(self, specimen: Specimen) -> None:
-        """What objects make after a restore that failed has the program's values."""
+        """After a restore that failed, new children and slot variables have the program's values."""
         unbuilt, build = _late(specimen)
         storage = MemoryStorage()
         _save(storage, {**specimen.make(1), _FUSE: Fuse()})
@@ -277,10 +279,10 @@ class AdapterSuite:
         build(held)
         assert differences(specimen.values(held), specimen.values(expected)) == []
 
-    # Children and slot variables that are made later.
+    # Deferred values.
 
     def test_deferred_values_come_by_themselves(self, specimen: Specimen) -> None:
-        """What is made after a restore has its saved value, although nobody asks the status."""
+        """Children and slot variables that are made after a restore have their saved values, without a call of the status."""
         unbuilt, build = _late(specimen)
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
@@ -289,7 +291,7 @@ class AdapterSuite:
         assert differences(specimen.values(held), specimen.values(saved)) == []
 
     def test_deferred_values_are_reported(self, specimen: Specimen) -> None:
-        """The status tells what is deferred until it has come, and then that all has come."""
+        """The status reports values as deferred until their objects are made, and then as matched."""
         unbuilt, build = _late(specimen)
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
@@ -306,7 +308,7 @@ class AdapterSuite:
         assert status.report().counts()["deferred"] == 0
 
     def test_a_save_keeps_what_is_deferred(self, specimen: Specimen) -> None:
-        """Objects that are restored and saved again before they are built lose nothing."""
+        """A save of objects that are restored and not built yet holds the deferred values."""
         unbuilt, _ = _late(specimen)
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
@@ -317,7 +319,7 @@ class AdapterSuite:
         status.expect_partial()
 
     def test_what_is_deferred_keeps_no_object_alive(self, specimen: Specimen) -> None:
-        """Objects for which values are deferred are gone when the program lets go of them."""
+        """Objects for which values are deferred are freed when the program has no references to them."""
         unbuilt, _ = _late(specimen)
         storage = MemoryStorage()
         _save(storage, specimen.make(1))
@@ -333,7 +335,7 @@ class AdapterSuite:
     # Slot variables.
 
     def test_slots_are_saved_as_slots(self, specimen: Specimen) -> None:
-        """Slot variables have their own kind of key, so that they follow their variable wherever that is."""
+        """Slot variables have the keys of slot variables, which name the variable and the optimizer."""
         slots = _slots(specimen)
         storage = MemoryStorage()
         _save(storage, specimen.make(1))
@@ -352,26 +354,26 @@ class AdapterSuite:
     # Completeness.
 
     def test_nothing_is_left_out(self, specimen: Specimen) -> None:
-        """A strict save, which fails for anything that it does not hold, succeeds."""
+        """A strict save, which fails if it would leave anything out, succeeds."""
         _save(MemoryStorage(), specimen.make(1), strict=True)
 
     def test_what_cannot_be_saved_fails_the_save(self, specimen: Specimen) -> None:
-        """A save that would leave something out fails and names it, unless it is allowed to."""
+        """A save that would leave something out fails and names it, unless the options allow it."""
         if specimen.unsaveable is None:
             pytest.skip("the specimen has nothing that cannot be saved")
         with pytest.raises(UntrackableError) as caught:
             _save(MemoryStorage(), specimen.unsaveable())
-        assert caught.value.key, "the error does not say where"
+        assert caught.value.key, "the error does not name the path"
         _save(MemoryStorage(), specimen.unsaveable(), allow_unsaved=[caught.value.key])
 
-    # What else programs do with their objects.
+    # Copies.
 
     def test_objects_are_copied_as_before(self, specimen: Specimen) -> None:
-        """Whatever can be copied stays so when it is saved, restored, or values are deferred for it."""
+        """Objects that can be copied can be copied after a save, after a restore, and while values are deferred for them."""
         self._check_copies(specimen, copy.deepcopy)
 
     def test_objects_are_pickled_as_before(self, specimen: Specimen) -> None:
-        """Whatever can be pickled stays so when it is saved, restored, or values are deferred for it."""
+        """Objects that can be pickled can be pickled after a save, after a restore, and while values are deferred for them."""
         self._check_copies(specimen, lambda objects: pickle.loads(pickle.dumps(objects)))
 
     def _check_copies(self, specimen: Specimen, copied: Callable[[Any], Any]) -> None:
@@ -380,7 +382,7 @@ class AdapterSuite:
             try:
                 lost = differences(specimen.values(copied(objects)), specimen.values(objects))
             except Exception as error:
-                pytest.skip(f"the specimen cannot be copied so: {type(error).__name__}: {error}")
+                pytest.skip(f"the specimen cannot be copied in this way: {type(error).__name__}: {error}")
             if lost:
                 pytest.skip(f"the framework's copies lose values: {', '.join(lost)}")
         storage, saved = MemoryStorage(), specimen.make(1)
@@ -394,7 +396,7 @@ class AdapterSuite:
             assert differences(specimen.values(twins), there) == []
             specimen_of_twins = specimen.values(specimen.trained(copied(dict(saved))))
             assert differences(specimen_of_twins, values) == sorted(values)
-            assert differences(specimen.values(held), there) == [], "what is done to a copy changes the original"
+            assert differences(specimen.values(held), there) == [], "a change of a copy changes the original"
             again, _ = _restore(storage, copied(dict(held)))
             _build(specimen, make, again)
             assert differences(specimen.values(again), values) == []
@@ -409,7 +411,7 @@ def _makers(specimen: Specimen) -> Iterator[Callable[[int], Objects]]:
 
 def _late(specimen: Specimen) -> tuple[Callable[[int], Objects], Callable[[Objects], object]]:
     if specimen.unbuilt is None or specimen.build is None:
-        pytest.skip("the specimen has nothing that is made late")
+        pytest.skip("the specimen has no objects to build after a restore")
     return specimen.unbuilt, specimen.build
 
 
@@ -425,7 +427,7 @@ def _build(specimen: Specimen, make: Callable[[int], Objects], objects: Objects)
 
 
 def _blow(storage: MemoryStorage, live: Objects) -> tuple[Objects, Fuse]:
-    """Restores beside a fuse, which makes it fail; returns what the checkpoint then holds, and the fuse."""
+    """Restores objects together with a fuse, which makes the restore fail. Returns what the checkpoint holds then, and the fuse."""
     fuse = Fuse()
     checkpoint = Checkpoint(**{**live, _FUSE: fuse})
     with pytest.raises(RefusedError, match="the fuse has blown"):

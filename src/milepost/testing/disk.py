@@ -1,21 +1,21 @@
-"""What a power cut can leave of a disk: the model behind `FaultyStorage`.
+"""Computes what a power cut can leave on a disk. This is the model behind `FaultyStorage`.
 
-A disk is directories, which map names to nodes, and files, which are bytes. Programs see every step at once. The disk
-itself takes steps later, in groups, and in an order of its own; only a sync forces it to. After a power cut,
+A disk consists of directories, which map names to nodes, and files, which hold bytes. Programs see every step at once. The disk
+performs the steps later, in groups and in any order, unless a sync forces it. After a power cut:
 
-- of the steps in the **names** of directories (create, make, rename, remove) that no sync of the directory followed, any
-  may have happened and any not, each whole or not at all, across directories in any combination. Only steps that
-  concern the same name keep their order: what renamed `b` to `x` after `a` was renamed to `x` cannot survive alone;
-- of the **writes** to a file that no sync of the file followed, each may be there, be missing, or be there in part; the
-  file may have its new length already, with zeros or with old rubbish of the disk where the bytes should be. What was
-  synced before is never touched;
-- the two are independent: a name may survive whose bytes did not, which is how renaming an unsynced file loses both
-  the old content and the new;
-- a sync that failed promises nothing. For a file, a later sync that succeeds does not make up for it: the system may
-  have dropped the bytes and called them clean. Names are kept in the journal, and another sync can still save them.
+- Steps in the **names** of a directory (create, make, rename, remove) that were not followed by a sync of the directory may have
+  happened or not. Each happens completely or not at all, in any combination, also across directories. Only steps that concern
+  the same name keep their order: if `a` and then `b` was renamed to `x`, the second step cannot survive alone.
+- **Writes** to a file that were not followed by a sync of the file may be there, be missing, or be there in part. The file may
+  already have its new length, with zeros or old contents of the disk in the place of the bytes. Bytes that were synced before do
+  not change.
+- The two are independent. A name may survive whose bytes do not. So renaming an unsynced file can lose both the old content and
+  the new.
+- A sync that failed promises nothing. For a file, a later sync that succeeds does not repair this, because the system may have
+  dropped the bytes and marked them as written. Names stay in the journal, so a later sync can still make them durable.
 
-This is what POSIX allows, more than any one file system does. It leaves out: rename that is not atomic, bytes that rot
-after they were synced, and drives that lie about having synced.
+POSIX allows all of this; no single file system does all of it. Not modelled are renames that are not atomic, bytes that decay
+after a sync, and drives that report a sync before it is done.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, TypeVar
 
 ROOTS: Final = {".": 0, "/": 1}
-"""The nodes of the directories that are always there."""
+"""The nodes of the directories that always exist."""
 
 _MOST_NAME_STEPS: Final = 10
-"""Unsynced steps in names of which all combinations are tried; of more, random ones."""
+"""All combinations are tried of up to so many unsynced steps in names, and random combinations of more."""
 _MOST_WRITES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A name is given to a new file or directory."""
+    """A new file or directory gets a name."""
 
     directory: int
     name: str
@@ -52,7 +52,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A file changes its name inside its directory, and replaces what had the other."""
+    """A file gets another name in its directory, and replaces the file that had this name."""
 
     directory: int
     source: str
@@ -65,7 +65,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A name is taken away."""
+    """A name is removed."""
 
     directory: int
     name: str
@@ -85,7 +85,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A file, or the names in a directory, were synced, or were not because that failed."""
+    """A file, or the names in a directory, were synced, or a sync failed."""
 
     node: int
     succeeded: bool = True
@@ -97,7 +97,7 @@ Step = NameStep | Write | Sync
 
 @dataclass(slots=True)
 class Image:
-    """A disk at rest.
+    """The contents of a disk.
 
     Attributes:
         names: For each directory, its names and their nodes.
@@ -108,7 +108,7 @@ class Image:
     files: dict[int, bytes] = field(default_factory=dict)
 
     def walk(self) -> Iterator[tuple[str, int]]:
-        """Every path that can be reached, and its node."""
+        """Every path, with its node."""
         below = [(root, node) for root, node in ROOTS.items()]
         while below:
             path, node = below.pop()
@@ -117,7 +117,7 @@ class Image:
             below.extend((start + name, child) for name, child in self.names.get(node, {}).items())
 
     def contents(self) -> dict[str, bytes | None]:
-        """Paths to bytes, or to None for directories; equal for images that no program can tell apart."""
+        """By path, the bytes of each file, and None for each directory. Images that programs cannot distinguish have equal contents."""
         return {path: None if node in self.names else self.files[node] for path, node in self.walk()}
 
 
@@ -126,8 +126,8 @@ class Aftermath:
     """A disk after a power cut.
 
     Attributes:
-        image: What is left.
-        story: What became of the steps that were not synced.
+        image: The contents that are left.
+        story: What happened to the steps that were not synced.
     """
 
     image: Image
@@ -135,13 +135,13 @@ class Aftermath:
 
 
 def aftermaths(before: Image, steps: Iterable[Step], *, limit: int, seed: int) -> Iterator[Aftermath]:
-    """What a power cut after these steps can leave, each image once, beginning with the extremes.
+    """Yields what a power cut after some steps can leave, each image once, beginning with the extremes.
 
     Args:
-        before: The disk at the beginning, all of it durable.
-        steps: What programs did since.
-        limit: The most to give. If there are more, random ones are left out.
-        seed: Which random ones.
+        before: The disk at the beginning, which is durable.
+        steps: The steps of programs since.
+        limit: The most aftermaths. If there are more, a random choice of them.
+        seed: The seed of the random choice.
     """
     crash = _Crash(before, steps, random.Random(seed))
     seen = set()
@@ -165,7 +165,7 @@ class _Table(Generic[_S]):
 
 
 def _settle(pending: list[_Table[_S]]) -> list[_S]:
-    """Takes note of a sync that succeeded; returns the steps that are durable now and that nothing open comes before."""
+    """Notes a sync that succeeded. Returns the steps that are durable now and that follow no step that is not."""
     for each in pending:
         if each.fate == "open":
             each.fate = "sure"
@@ -180,7 +180,7 @@ _Choice = tuple[int, dict[int, _Variant]]
 
 
 class _Crash:
-    """All that is durable, and all that is not, at one moment."""
+    """The durable contents of the disk, and the steps that are not durable, at one moment."""
 
     def __init__(self, before: Image, steps: Iterable[Step], chance: random.Random) -> None:
         self._chance = chance
@@ -216,7 +216,7 @@ class _Crash:
         }
 
     def choices(self, limit: int) -> Iterator[_Choice]:
-        """Which steps in names survive, and as what each file that can be reached then."""
+        """Choices of the steps in names that survive, and of the contents of each file that has a name then."""
         masks = self._masks(limit)
         reachable = {mask: self._unsynced(mask) for mask in masks}
         if sum(math.prod(len(self._variants[node]) for node in nodes) for nodes in reachable.values()) <= limit:
@@ -226,7 +226,7 @@ class _Crash:
             return
         everything = masks[0]
         nodes = reachable[everything]
-        # Variants begin with all that was written, and nothing of it.
+        # The first variants are everything that was written, and nothing of it.
         whole = {node: self._variants[node][0] for node in nodes}
         yield everything, whole
         for mask in masks[:2]:
@@ -259,7 +259,7 @@ class _Crash:
         return [node for node in self._variants if node in reachable]
 
     def _needed_by(self, n: int) -> int:
-        """The steps, as bits, that must have happened if the n-th did."""
+        """The steps, as bits, that must have happened if the n-th has."""
         step = self._pending[n].step
         needed = 0
         for m in range(n):
@@ -269,7 +269,7 @@ class _Crash:
         return needed
 
     def _masks(self, limit: int) -> list[int]:
-        """Sets of steps in names that can survive, as bits: all of them first, then the least, then others."""
+        """Sets of steps in names that can survive, as bits: first all steps, then the fewest, then others."""
         count = len(self._pending)
         everything = (1 << count) - 1
         least = self._closed(self._sure)
@@ -306,7 +306,7 @@ def _apply_write(content: bytes, write: Write) -> bytes:
 
 
 def _variants(synced: bytes, writes: Sequence[_Table[Write]], chance: random.Random) -> list[_Variant]:
-    """What can be in a file: first all that was written, then as little as possible, then others."""
+    """Possible contents of a file: first everything that was written, then as little as possible, then others."""
     optional = [n for n, each in enumerate(writes) if each.fate != "sure"]
 
     def content(fates: Mapping[int, str]) -> bytes:

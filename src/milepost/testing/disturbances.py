@@ -1,4 +1,4 @@
-"""What disturbs a save or a restore in a test: an object that fails after all others, and a storage that waits."""
+"""An object that fails after all others in a restore, and a storage that blocks, for tests."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ register(FuseAdapter())
 
 
 class GatedStorage(MemoryStorage):
-    """Files in memory that are written only when a gate is open.
+    """Files in memory, which are written only when a gate is open.
 
     Attributes:
-        gate: Is waited for by every `create`.
+        gate: Every `create` blocks until it is set.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A storage in memory that fails when told to, and shows what a power cut can leave."""
+"""A storage in memory that fails as a test requires, and that shows what a power cut can leave."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from milepost.storage.paths import ImpossiblePathError, check_possible, with_sla
 from milepost.testing.disk import ROOTS, Image, Link, Remove, Rename, Step, Sync, Write, aftermaths
 
 Effect = Literal["nothing", "half", "all"]
-"""What an operation that fails has done nevertheless. Only a write can be half done."""
+"""How much of its work an operation does before it fails. Only a write can do half."""
 
 
 @dataclass(slots=True)
@@ -27,11 +27,11 @@ class Operation:
     """One call of a storage or of one of its files.
 
     Attributes:
-        name: The method.
+        name: The name of the method.
         path: Its path.
         target: The second path of a rename.
-        failed: The error number it failed with; None if it did not.
-        steps: What it did to the disk.
+        failed: The error number with which it failed; None if it did not fail.
+        steps: Its steps on the disk.
     """
 
     name: str
@@ -62,26 +62,26 @@ class _Fault:
 class _Attempt:
     steps: list[Step]
     effect: Effect | None
-    """None for one that does not fail."""
+    """None if the operation does not fail."""
 
 
 _HALF_DONE: Final = ("write", "sync", "sync_directory", "close")
-"""Operations that leave their mark even if they fail."""
+"""Operations that may do some of their work even if they fail."""
 _READING: Final = ("open", "modified")
 _DOING: Final = {"open": "open for reading", "sync": "make durable", "sync_directory": "make the names durable"}
 
 
 class FaultyStorage:
-    """A storage with the semantics of `LocalStorage`, in memory, that records every operation.
+    """A storage in memory with the semantics of `LocalStorage`, which records every operation.
 
-    With it, code that must survive crashes is run once, and then every moment at which the power could have failed is
-    looked at, with everything that the disk could hold at that moment; `milepost.testing.disk` says what that is. Each
-    such state is a `FaultyStorage` again, so that recovery can be tested in the same way.
+    Run code that must survive crashes once. Then check every moment at which the power could have failed, with every state in which
+    the disk could be at that moment (`milepost.testing.disk`). Each such state is a `FaultyStorage` too, so recovery can be tested
+    in the same way.
 
-    Renames between directories fail, as they do between devices: whether one survives would depend on two syncs.
+    Renames between directories fail, as they do between devices, because two syncs would decide whether one survives.
 
     Args:
-        contents: Files that are there at the beginning, durably, by their paths; None makes a directory.
+        contents: The files at the beginning, which are durable, by their paths. None makes a directory.
 
     Example:
         >>> def save(storage):
@@ -98,7 +98,7 @@ class FaultyStorage:
         >>> {after.contents()["state"] for after in storage.crash_states()}
         {b'new'}
 
-        Operations can fail, too:
+        Operations can also fail:
 
         >>> storage = FaultyStorage({"state": b"old"})
         >>> storage.fail(1, errno.ENOSPC, effect="half")
@@ -125,7 +125,7 @@ class FaultyStorage:
                     file.write(0, [content])
         self.settle()
 
-    # What tests ask for.
+    # Methods for tests.
 
     def fail(
         self,
@@ -139,16 +139,16 @@ class FaultyStorage:
         """Makes operations fail.
 
         Args:
-            first: Which operation fails, by its index in `operations`.
+            first: The index in `operations` of the first operation that fails.
             code: The error number, such as ``errno.ENOSPC``.
-            effect: What the operation does all the same.
-            times: How many operations, from the first on, fail; None for all.
-            only: Names of the operations that can fail; others in between succeed.
+            effect: How much of its work the operation does before it fails.
+            times: How many operations fail, from the first on; None for all.
+            only: The names of the operations that can fail. Others in between succeed.
         """
         self._faults.append(_Fault(first, code, effect, float("inf") if times is None else times, only))
 
     def settle(self) -> None:
-        """Makes everything durable, as time does, and forgets the operations so far."""
+        """Makes everything durable, and forgets the operations so far and the faults."""
         with self._lock:
             self._before = Image(
                 {node: dict(names) for node, names in self._names.items()},
@@ -158,22 +158,22 @@ class FaultyStorage:
             self._faults.clear()
 
     def crash_points(self) -> Iterator[int]:
-        """The moments at which a power cut can make a difference: after so many of the `operations`."""
+        """The numbers of operations after which a power cut makes a difference."""
         yield 0
         for number, operation in enumerate(self.operations, start=1):
             if operation.steps:
                 yield number
 
     def crash_states(self, point: int | None = None, *, limit: int = 200, seed: int = 0) -> Iterator[FaultyStorage]:
-        """What the disk can hold after a power cut, each different content once.
+        """The states in which the disk can be after a power cut, each different content once.
 
         Args:
-            point: After how many of the `operations` the power failed; without, after all of them.
-            limit: The most states to give. If there are more, the extremes and a random choice.
-            seed: Which random choice.
+            point: The number of operations before the power cut; by default all.
+            limit: The most states. If there are more, the extremes and a random choice.
+            seed: The seed of the random choice.
 
         Yields:
-            Storages that hold what is left, durably, and no writers. Their ``story`` says what was lost.
+            Storages that hold durably what is left, without writers. Their ``story`` says what was lost.
         """
         steps = [step for operation in self.operations[:point] for step in operation.steps]
         for aftermath in aftermaths(self._before, steps, limit=limit, seed=seed):
@@ -184,7 +184,7 @@ class FaultyStorage:
             yield state
 
     def contents(self) -> dict[str, bytes | None]:
-        """What programs see now: paths to bytes, or to None for directories."""
+        """What programs see now: by path, the bytes of each file, and None for each directory."""
         with self._lock:
             image = Image(self._names, {node: bytes(data) for node, data in self._files.items()})
             return {path: content for path, content in image.contents().items() if path not in ROOTS}
@@ -192,7 +192,7 @@ class FaultyStorage:
     def __repr__(self) -> str:
         return f"<FaultyStorage after {len(self.operations)} operations, {self.story}: {sorted(self.contents())}>"
 
-    # What a storage does.
+    # Methods of a storage.
 
     def open(self, path: str) -> FaultyFile:
         with self._operation("open", path):
@@ -258,7 +258,7 @@ class FaultyStorage:
                     if name in self._names[directory]:
                         raise OSError(errno.ENOTDIR, path)
                     self._link(directory, name, attempt.steps, is_directory=True)
-            # One that is there may be so new that its name is not durable yet.
+            # The name of an existing directory may not be durable yet.
             if not self._is_durable(directory, name):
                 self.sync_directory(above)
 
@@ -288,7 +288,7 @@ class FaultyStorage:
             node = self._look(path)
             return node is not None and self._writers.get(node, 0) > 0
 
-    # How it does it.
+    # The implementation.
 
     def _start(self, image: Image) -> None:
         self._names = {node: dict(names) for node, names in image.names.items()}
@@ -299,7 +299,7 @@ class FaultyStorage:
 
     @contextmanager
     def _operation(self, name: str, path: str, target: str | None = None) -> Iterator[_Attempt]:
-        """Records an operation, and fails if it is to."""
+        """Records an operation, and makes it fail if a fault applies to it."""
         operation = Operation(name, path, target)
         with self._lock:
             number = len(self.operations)
@@ -390,7 +390,7 @@ class FaultyStorage:
         return node
 
     def _parent(self, path: str) -> tuple[int, str]:
-        """The directory that a path lies in, and its name there."""
+        """The directory that contains a path, and the name of the path there."""
         check_possible(path)
         above, name = posixpath.split(_place(path))
         return self._find_directory(above), name
@@ -403,7 +403,7 @@ class FaultyStorage:
 
 
 class FaultyFile:
-    """A file of a `FaultyStorage` open for reading."""
+    """A file of a `FaultyStorage` that is open for reading."""
 
     def __init__(self, storage: FaultyStorage, path: str, node: int, size: int) -> None:
         self.path = path
@@ -423,7 +423,7 @@ class FaultyFile:
 
 
 class FaultyWriter:
-    """A new file of a `FaultyStorage`."""
+    """A new file of a `FaultyStorage` that is open for writing."""
 
     def __init__(self, storage: FaultyStorage, path: str, node: int) -> None:
         self.path = path

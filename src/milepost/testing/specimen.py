@@ -1,4 +1,4 @@
-"""Objects of a framework that its adapters are tested with, and how they are made, trained and read without milepost."""
+"""Describes objects of a framework with which its adapters are tested."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from numpy.typing import ArrayLike
 Objects = Mapping[str, Any]
 """Objects of a framework by the names under which a checkpoint holds them."""
 Values = Mapping[str, ArrayLike]
-"""All values of such objects, under names of the specimen's choice."""
+"""All values of such objects, under names that the specimen chooses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """Objects to test adapters with. Equal seeds must give equal objects, and different seeds must differ in every value.
+    """Functions that make, train and read objects of a framework, without milepost.
+
+    Equal seeds must give equal objects, and different seeds must differ in every value.
 
     Attributes:
-        make: Makes objects from a seed, complete: layers have been called, optimizers have taken a step. The objects are
-            given to `Checkpoint` under their names; the first is the one that is copied and pickled with the others.
-        read: Returns all values of such objects that a checkpoint must hold, without milepost: as copies, and only those that exist.
-        train: Changes every value as a program does. Returns the new objects if these are others, as with trees of JAX.
-        unbuilt: Makes the same objects from a seed before their late children and slot variables exist.
-        build: Makes these exist, as a program does, with the same values each time, and changes no other value.
-        slots: Names in what ``read`` returns that are slot variables.
+        make: Makes complete objects from a seed: layers have been called, and optimizers have taken a step. A `Checkpoint` gets the
+            objects under their names.
+        read: Returns copies of all values that a checkpoint of the objects must hold, and that exist.
+        train: Changes every value as a program does. Returns the new objects if it makes some, as with trees of JAX.
+        unbuilt: Makes the same objects from a seed, before they have the children and slot variables that they make later.
+        build: Makes these children and slot variables as a program does, with the same values each time. Changes no other value.
+        slots: The names of the slot variables in the result of ``read``.
         misfit: Makes the same objects with one value of another shape or element type.
-        unsaveable: Makes objects with something in them that no checkpoint can hold, so that a save must fail.
-        functional: Whether the values cannot change, so that a restore puts other objects in their place.
+        unsaveable: Makes objects that hold something that no checkpoint can hold, so that a save must fail.
+        functional: Whether the values cannot change, so that a restore replaces the objects.
 
     Example:
         >>> import numpy as np
@@ -55,7 +57,7 @@ class Specimen:
     functional: bool = False
 
     def values(self, objects: Objects) -> dict[str, np.ndarray[Any, Any]]:
-        """What ``read`` returns, as arrays that nobody else changes."""
+        """The values that ``read`` returns, as new arrays."""
         return {name: np.array(value) for name, value in self.read(objects).items()}
 
     def trained(self, objects: Objects) -> Objects:
@@ -64,11 +66,11 @@ class Specimen:
 
 
 def differences(found: Values, expected: Values) -> list[str]:
-    """Names of the values that are not the same: bit for bit, with element type and shape.
+    """The names of values that differ in a bit, in element type or in shape, or that only one side has.
 
     Args:
         found: Some values.
-        expected: What they should be.
+        expected: The values that they should be.
     """
     return [
         name

@@ -1,7 +1,7 @@
-"""What every `Storage` must do, as pytest tests.
+"""Tests for a `Storage`, for pytest.
 
-Subclass `StorageSuite` and give it a fixture ``bench``. Its raw access goes around the storage, so that a storage which
-writes and reads the same wrong bytes cannot vouch for itself::
+Derive a class from `StorageSuite`, and add a fixture ``bench``. The bench reads and makes files without the storage, so that a
+storage that writes and reads the same wrong bytes fails::
 
     class TestMyStorage(StorageSuite):
         @pytest.fixture
@@ -46,18 +46,18 @@ BUFFERS: dict[str, Buffer] = {
     "empty array": np.zeros((0, 3)),
     "empty bfloat16 array": np.zeros((2, 0), ml_dtypes.bfloat16),
 }
-"""One of each kind of buffer that a storage must take."""
+"""One buffer of each kind that a storage must accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A storage to be tested, and a way around it.
+    """A storage to test, and functions that access its files without it.
 
     Attributes:
-        storage: The storage, new for each test.
+        storage: The storage, a new one for each test.
         root: A directory of it that exists and is empty.
-        get: The bytes of a file, read without the storage.
-        put: Makes a file with these bytes without the storage.
+        get: Returns the bytes of a file, without the storage.
+        put: Makes a file with these bytes, without the storage.
     """
 
     storage: Storage
@@ -72,7 +72,7 @@ class Bench:
 
 @contextmanager
 def refuses(kind: type[MilepostError], path: str, code: int | None = None) -> Iterator[None]:
-    """Expects an error that names the path, and has the error number if one is given."""
+    """Expects an error that names the path, and that has the error number if one is given."""
     with pytest.raises(kind) as caught:
         yield
     assert caught.value.file == path, caught.value
@@ -87,18 +87,18 @@ def flat(buffer: Buffer) -> bytes:
 
 
 class StorageSuite:
-    """Each test is one fact about a storage."""
+    """Tests of a storage; see `milepost.testing.storage_suite`. Each test checks one fact."""
 
     makes_parents = False
     """Whether a file can be created in a directory that does not exist."""
 
     gives_up_open_files = True
-    """Whether a file can be removed and replaced while somebody reads it; if not, that fails with `EACCES`, and it stays."""
+    """Whether a file that is open for reading can be removed and replaced. If not, this must fail with `EACCES`."""
 
     # Writing.
 
     def test_what_is_written_is_there(self, bench: Bench) -> None:
-        """Buffers follow each other from the offset on, without gaps, and nothing else is in the file."""
+        """Buffers follow each other from the offset on without gaps, and the file holds nothing else."""
         with bench.storage.create(bench.path("f")) as file:
             assert file.path == bench.path("f")
             file.write(0, [b"01", b"", b"234"])
@@ -107,7 +107,7 @@ class StorageSuite:
         assert bench.get(bench.path("f")) == b"0123456"
 
     def test_writes_in_any_order(self, bench: Bench) -> None:
-        """Any position can be written, and written again; what was never written is zero."""
+        """Any position can be written, and written again. Bytes that were never written are zero."""
         with bench.storage.create(bench.path("f")) as file:
             file.write(6, [b"late"])
             file.write(1, [b"xx"])
@@ -115,7 +115,7 @@ class StorageSuite:
         assert bench.get(bench.path("f")) == b"\0xy\0\0\0late"
 
     def test_an_empty_file(self, bench: Bench) -> None:
-        """A file exists once it is created; writing nothing far out does not make it longer."""
+        """A file exists as soon as it is created. Writing no bytes at a large offset does not make it longer."""
         with bench.storage.create(bench.path("f")) as file:
             assert bench.get(bench.path("f")) == b""
             file.write(100, [])
@@ -144,7 +144,7 @@ class StorageSuite:
 
     @pytest.mark.parametrize("array", [np.zeros((4, 4))[:, ::2], np.zeros((4, 5), order="F")])
     def test_scattered_arrays_are_refused(self, bench: Bench, array: Any) -> None:
-        """An array that does not lie in one piece is neither written nor read into."""
+        """An array that is not contiguous is refused, for writing and for reading."""
         with bench.storage.create(bench.path("f")) as file:
             with pytest.raises((ValueError, TypeError)):
                 file.write(0, [b"x" * 1000, array])
@@ -153,20 +153,20 @@ class StorageSuite:
             bench.storage.open(bench.path("f")).read_into(0, array)
 
     def test_very_many_buffers(self, bench: Bench) -> None:
-        """More buffers at once than a system takes at once."""
+        """More buffers can be written at once than the system accepts in one call."""
         with bench.storage.create(bench.path("f")) as file:
             file.write(1, [b"%04d" % n for n in range(5000)])
         assert bench.get(bench.path("f")) == b"\0" + b"".join(b"%04d" % n for n in range(5000))
 
     def test_threads_write_one_file(self, bench: Bench) -> None:
-        """Threads that write different places of a file do not disturb each other."""
+        """Threads can write different parts of a file at the same time."""
         pieces = [bytes([n]) * 5000 for n in range(40)]
         with bench.storage.create(bench.path("f")) as file, ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda n: file.write(n * 5000, [pieces[n]]), reversed(range(40))))
         assert bench.get(bench.path("f")) == b"".join(pieces)
 
     def test_a_file_is_created_only_once(self, bench: Bench) -> None:
-        """What exists, file or directory, is neither replaced nor changed by `create`."""
+        """`create` neither replaces nor changes an existing file or directory."""
         bench.put(bench.path("f"), b"old")
         bench.storage.make_directory(bench.path("d"))
         for name in ("f", "d"):
@@ -176,7 +176,7 @@ class StorageSuite:
         assert not bench.storage.in_use(bench.path("f"))
 
     def test_creating_without_a_directory(self, bench: Bench) -> None:
-        """Where there are directories, a file needs one."""
+        """A file needs an existing directory, unless the storage makes it."""
         if self.makes_parents:
             bench.storage.create(bench.path("no/f")).close()
             assert bench.storage.is_directory(bench.path("no"))
@@ -185,7 +185,7 @@ class StorageSuite:
                 bench.storage.create(bench.path("no/f"))
 
     def test_a_file_is_no_directory(self, bench: Bench) -> None:
-        """Nothing can be put below a file."""
+        """Nothing can be created below a file."""
         bench.put(bench.path("f"), b"")
         with refuses(StorageError, bench.path("f/g"), errno.ENOTDIR):
             bench.storage.create(bench.path("f/g"))
@@ -193,7 +193,7 @@ class StorageSuite:
             bench.storage.make_directory(bench.path("f/g"))
 
     def test_a_closed_file_is_not_written(self, bench: Bench) -> None:
-        """Closing twice does nothing; writing and syncing after it fail."""
+        """A second close does nothing. Writing and syncing a closed file fail."""
         file = bench.storage.create(bench.path("f"))
         file.close()
         file.close()
@@ -206,7 +206,7 @@ class StorageSuite:
     # Reading.
 
     def test_reading_anywhere(self, bench: Bench) -> None:
-        """Any stretch of a file can be read, also an empty one at its end."""
+        """Any range of a file can be read, also an empty one at its end."""
         bench.put(bench.path("f"), b"0123456789")
         file = bench.storage.open(bench.path("f"))
         assert (file.path, file.size) == (bench.path("f"), 10)
@@ -226,7 +226,7 @@ class StorageSuite:
         ("offset", "length"), [(0, 11), (10, 1), (11, 0), (5, 6), (2**40, 1), (0, 2**40), (2**64, 1), (0, 2**64)]
     )
     def test_reading_past_the_end(self, bench: Bench, offset: int, length: int) -> None:
-        """A file that ends too early is corrupt, which is found before memory is taken."""
+        """A range that the file does not have is reported as corruption, before memory is allocated."""
         bench.put(bench.path("f"), b"0123456789")
         file = bench.storage.open(bench.path("f"))
         if offset + length > 10 and length:
@@ -238,7 +238,7 @@ class StorageSuite:
 
     @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (-5, 3), (3, -1), (-(2**64), 2**64)])
     def test_reading_before_the_beginning(self, bench: Bench, offset: int, length: int) -> None:
-        """A damaged file can lead to any number; none reads other bytes than those."""
+        """Negative offsets and lengths, which a damaged file can lead to, are reported as corruption."""
         bench.put(bench.path("f"), b"0123456789")
         file = bench.storage.open(bench.path("f"))
         with refuses(CorruptCheckpointError, bench.path("f")):
@@ -248,14 +248,14 @@ class StorageSuite:
                 file.read_into(offset, bytearray(length))
 
     def test_threads_read_one_file(self, bench: Bench) -> None:
-        """A file has no position that threads could take from each other."""
+        """Threads can read one file at the same time."""
         bench.put(bench.path("f"), b"".join(b"%05d" % n for n in range(2000)))
         file = bench.storage.open(bench.path("f"))
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(lambda n: file.read(5 * n, 5), range(2000))) == [b"%05d" % n for n in range(2000)]
 
     def test_opening_what_is_no_file(self, bench: Bench) -> None:
-        """What does not exist is not found; a directory is no part of a checkpoint."""
+        """Opening a missing file, or a directory, raises the error for it."""
         with refuses(CheckpointNotFoundError, bench.path("no")):
             bench.storage.open(bench.path("no"))
         with refuses(CheckpointNotFoundError, bench.path("no/f")):
@@ -265,7 +265,7 @@ class StorageSuite:
             bench.storage.open(bench.path("d"))
 
     def test_an_open_file_outlives_its_name(self, bench: Bench) -> None:
-        """Removing or replacing a file takes nothing from those who read it, or is refused until they have closed it."""
+        """Readers of a file keep its content when it is removed or replaced, or this is refused until they close it."""
         for name in ("removed", "replaced"):
             bench.put(bench.path(name), b"old")
         bench.put(bench.path("new"), b"something new")
@@ -289,7 +289,7 @@ class StorageSuite:
     # Names.
 
     def test_rename_moves(self, bench: Bench) -> None:
-        """The target has the bytes and the source is gone; the target may have existed, or be the source."""
+        """A rename moves the bytes to the target and removes the source. The target may exist, or be the source."""
         bench.put(bench.path("a"), b"1")
         bench.storage.rename(bench.path("a"), bench.path("b"))
         assert bench.storage.list(bench.root) == ["b"]
@@ -300,7 +300,7 @@ class StorageSuite:
         assert bench.get(bench.path("b")) == b"2"
 
     def test_rename_that_cannot_be(self, bench: Bench) -> None:
-        """What does not exist cannot be renamed, nothing replaces a directory, and the source stays."""
+        """A missing file cannot be renamed, and no rename replaces a directory. The source stays."""
         with refuses(CheckpointNotFoundError, bench.path("no")):
             bench.storage.rename(bench.path("no"), bench.path("b"))
         bench.put(bench.path("a"), b"1")
@@ -310,7 +310,7 @@ class StorageSuite:
         assert bench.get(bench.path("a")) == b"1"
 
     def test_remove(self, bench: Bench) -> None:
-        """A file is gone; one that does not exist is no error; a directory is."""
+        """A file is removed. A missing file is not an error, and a directory is one."""
         bench.put(bench.path("a"), b"1")
         for name in ("a", "a", "no/f"):
             bench.storage.remove(bench.path(name))
@@ -321,7 +321,7 @@ class StorageSuite:
         assert bench.storage.is_directory(bench.path("d"))
 
     def test_make_directory(self, bench: Bench) -> None:
-        """Parents are made too; one that exists is no error; a file in its place is."""
+        """Parents are made too. An existing directory is not an error, and a file in its place is one."""
         for path in ("d/e/f", "d/e/f", "d/", "d"):
             bench.storage.make_directory(bench.path(path))
         assert bench.storage.list(bench.path("d")) == ["e"]
@@ -331,13 +331,13 @@ class StorageSuite:
             bench.storage.make_directory(bench.path("file"))
 
     def test_sync_directory(self, bench: Bench) -> None:
-        """A directory that exists can be synced."""
+        """An existing directory can be synced, and a missing one cannot."""
         bench.storage.sync_directory(bench.root)
         with refuses(CheckpointNotFoundError, bench.path("no")):
             bench.storage.sync_directory(bench.path("no"))
 
     def test_list(self, bench: Bench) -> None:
-        """Names come sorted, directories too, and only those directly inside; no directory has no names."""
+        """The names directly inside a directory are listed, sorted, including directories. A missing directory has no names."""
         for name in ("b", "a[1]", "ü", "a", ".hidden", "a b"):
             bench.put(bench.path(name), b"")
         bench.storage.make_directory(bench.path("c"))
@@ -348,7 +348,7 @@ class StorageSuite:
         assert bench.storage.list(bench.path("no")) == bench.storage.list(bench.path("a")) == []
 
     def test_what_is_where(self, bench: Bench) -> None:
-        """A path is that of a file, of a directory, or of nothing."""
+        """A path leads to a file, to a directory, or to nothing."""
         bench.put(bench.path("f"), b"")
         bench.storage.make_directory(bench.path("d"))
         found = {
@@ -367,7 +367,7 @@ class StorageSuite:
 
     @pytest.mark.parametrize("name", ["nul\0", "nul\0/f", "surrogate\ud800"])
     def test_a_path_that_no_file_can_have(self, bench: Bench, name: str) -> None:
-        """It is that of nothing, and nothing can be put there."""
+        """A path that the system cannot have leads to nothing, and nothing can be created there."""
         if os.name == "nt" and name == "surrogate\ud800":
             pytest.skip("on Windows a file can have this name")
         path, storage = bench.path(name), bench.storage
@@ -386,7 +386,7 @@ class StorageSuite:
         assert storage.list(bench.root) == ["f"]
 
     def test_below_a_file_is_nothing(self, bench: Bench) -> None:
-        """A path that goes through a file finds nothing, and there is nothing to remove."""
+        """A path below a file leads to nothing, and there is nothing to remove."""
         bench.put(bench.path("f"), b"1")
         for read in (bench.storage.open, bench.storage.modified):
             with refuses(CheckpointNotFoundError, bench.path("f/g")):
@@ -395,14 +395,14 @@ class StorageSuite:
         assert bench.storage.list(bench.root) == ["f"]
 
     def test_ways_to_write_a_path(self, bench: Bench) -> None:
-        """Doubled slashes and dots do not make another path."""
+        """Paths with doubled slashes and dots lead to the same file."""
         bench.put(bench.path("f"), b"1")
         for path in ("/f", "./f", ".//./f"):
             assert bench.storage.is_file(bench.path(path))
             assert bench.storage.open(bench.path(path)).read(0, 1) == b"1"
 
     def test_modified(self, bench: Bench) -> None:
-        """The time of the last write stays when the file is renamed."""
+        """A rename does not change the time of the last write."""
         with bench.storage.create(bench.path("f")) as file:
             file.write(0, [b"1"])
         before = bench.storage.modified(bench.path("f"))
@@ -413,21 +413,21 @@ class StorageSuite:
             bench.storage.modified(bench.path("f"))
 
     def test_in_use(self, bench: Bench) -> None:
-        """A file is in use from its creation until it is closed, whatever its name."""
-        bench.put(bench.path("foreign"), b"")
+        """A file is in use from its creation until it is closed, under any name."""
+        bench.put(bench.path("other"), b"")
         file = bench.storage.create(bench.path("f"))
         assert bench.storage.in_use(bench.path("f"))
         assert bench.storage.in_use(bench.path("f"))
         bench.storage.rename(bench.path("f"), bench.path("g"))
-        used = {name: bench.storage.in_use(bench.path(name)) for name in ("f", "g", "foreign", "no", "no/f")}
-        assert used == {"f": False, "g": True, "foreign": False, "no": False, "no/f": False}
+        used = {name: bench.storage.in_use(bench.path(name)) for name in ("f", "g", "other", "no", "no/f")}
+        assert used == {"f": False, "g": True, "other": False, "no": False, "no/f": False}
         file.write(0, [b"after the renaming"])
         file.close()
         assert not bench.storage.in_use(bench.path("g"))
         assert bench.get(bench.path("g")) == b"after the renaming"
 
     def test_reading_does_not_use_a_file(self, bench: Bench) -> None:
-        """Those who read a file make no claim to it."""
+        """A file that is open for reading only is not in use."""
         bench.put(bench.path("f"), b"")
         file = bench.storage.open(bench.path("f"))
         assert not bench.storage.in_use(bench.path("f"))

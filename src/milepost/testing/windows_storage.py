@@ -1,14 +1,13 @@
 """A storage in memory with the rules of Windows, for tests on any system.
 
-- A file that somebody reads can be neither removed nor replaced nor renamed. This is how Windows treats files that another
-  program has open, or that are mapped; `LocalStorage` opens its own so that they can be removed, which this storage does not
-  count on.
-- A file that is being written can be renamed and removed, as those of `LocalStorage` can. One that was removed keeps its name
-  until it is closed, and can be neither opened nor made anew before.
-- Names are found whatever their case, and keep the case they were made with. Names of devices, and names with ``:`` and the like,
-  cannot be made.
-- ``/`` and ``\\`` separate names; a path may begin with a drive.
-- A directory cannot be synced: only that it exists is looked at.
+- A file that is open for reading cannot be removed, replaced or renamed. Windows treats files in this way that another program has
+  open, or that are mapped. `LocalStorage` opens its files so that they can be removed; this storage is stricter.
+- A file that is open for writing can be renamed and removed, like those of `LocalStorage`. A removed file keeps its name until it
+  is closed. Until then it can be neither opened nor created again.
+- Case does not matter in a search for a name, and is kept. Names of devices, and names with characters such as ``:``, cannot be
+  created.
+- ``/`` and ``\\`` separate names. A path may begin with a drive.
+- A directory cannot be synced. A sync only checks that it exists.
 
 Source: Microsoft's reference of the Win32 API, "CreateFileW function", "DeleteFileW function" and "Naming Files, Paths, and
 Namespaces".
@@ -32,7 +31,7 @@ from milepost.storage.paths import ImpossiblePathError, check_possible, check_po
 from milepost.storage.patience import patiently
 
 CURRENT_DIRECTORY: Final = "C:\\work"
-"""Where relative paths begin; it is always there."""
+"""The directory to which relative paths are relative. It always exists."""
 
 
 class _File:
@@ -122,7 +121,7 @@ class WindowsStorage:
     """Files in memory, with the rules of Windows.
 
     Args:
-        patience: For how many seconds what is refused because a file is open is tried again.
+        patience: For how many seconds an operation that is refused because a file is open is tried again.
 
     Example:
         >>> storage = WindowsStorage(patience=0)
@@ -144,11 +143,11 @@ class WindowsStorage:
         self._lock = threading.RLock()
         self._files: dict[str, _File] = {}
         self._directories: dict[str, str] = {}
-        """Places of directories, and their names."""
+        """The directories: their names, by their normalized paths."""
         self._make(CURRENT_DIRECTORY)
 
     def open_files(self) -> list[str]:
-        """The names of files that somebody reads or writes."""
+        """The names of files that are open for reading or writing."""
         with self._lock:
             return sorted(file.name for file in self._files.values() if _is_open(file))
 
@@ -278,19 +277,19 @@ class WindowsStorage:
 
 
 def _whole(path: str) -> str:
-    """The path from the drive on."""
+    """The absolute path, with its drive."""
     return ntpath.normpath(ntpath.join(CURRENT_DIRECTORY, path))
 
 
 def _new(path: str) -> str:
-    """The place of what is to be made."""
+    """The normalized path of a file or directory that is to be created."""
     check_possible(path)
     check_possible_on_windows(path)
     return ntpath.normcase(_whole(path))
 
 
 def _existing(path: str) -> str | None:
-    """The place that a path means; None if there can be nothing."""
+    """The normalized path, or None if no file can have this path."""
     try:
         return _new(path)
     except ImpossiblePathError:
@@ -298,7 +297,7 @@ def _existing(path: str) -> str | None:
 
 
 def _above(place: str) -> list[str]:
-    """The directories above, nearest first."""
+    """The directories above a path, nearest first."""
     found = []
     while (above := ntpath.dirname(place)) != place:
         found.append(above)

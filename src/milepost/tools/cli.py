@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import milepost
 from milepost.engine.load import open_any
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _escape_what_cannot_be_shown() -> None:
-    """Keeps names that a terminal's encoding lacks, as on Windows, from ending the command."""
+    """Escapes characters that the terminal's encoding lacks, as on Windows, where they would otherwise raise an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
@@ -59,8 +59,13 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
-    top = argparse.ArgumentParser(prog="milepost", description="Inspects and verifies checkpoints.")
+    """Makes the parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog="milepost",
+        description="Inspect and verify checkpoints, and files of PyTorch, safetensors, Flax and Orbax.",
+        epilog="'milepost COMMAND --help' describes a command. The exit status is 0 for success, 1 if a checkpoint is "
+        "damaged or an error occurred, and 2 for wrong arguments.",
+    )
     top.add_argument("--version", action="version", version=f"milepost {milepost.__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_list(commands)
@@ -82,11 +87,14 @@ def _command(commands: Any, name: str, run: Any, text: str, example: str) -> arg
     return command
 
 
-def _add_checkpoint(command: argparse.ArgumentParser, of_directory: str = "its latest checkpoint is used") -> None:
+_FILES: Final = "the path of a checkpoint, of a file of another library, or of a directory"
+
+
+def _add_checkpoint(
+    command: argparse.ArgumentParser, paths: str = _FILES, of_directory: str = "its latest checkpoint is used"
+) -> None:
     command.add_argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help=f"the path of a checkpoint or directory; for a directory, {of_directory}",
+        "checkpoint", metavar="CHECKPOINT", help=f"{paths}; for a directory of checkpoints, {of_directory}"
     )
 
 
@@ -102,7 +110,7 @@ def _list(options: argparse.Namespace) -> int:
         rows = []
         for key in sorted(bundle.keys()):
             spec = bundle.spec(key)
-            # The size of strings does not follow from their shape.
+            # The size of strings is not known from their shape.
             size = bundle.entry(key).size if spec.dtype.is_bytes else spec.nbytes
             rows.append({"key": key, "dtype": spec.dtype.name, "shape": list(spec.shape), "bytes": size})
         objects = bundle.objects if isinstance(bundle, ForeignReader) else {}
@@ -128,7 +136,7 @@ def _add_verify(commands: Any) -> None:
         "read all data of a checkpoint and verify every checksum",
         "milepost verify ./tf_ckpts",
     )
-    _add_checkpoint(command, "every checkpoint that its state file lists is verified")
+    _add_checkpoint(command, of_directory="every checkpoint that its state file lists is verified")
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -141,7 +149,7 @@ def _verify(options: argparse.Namespace) -> int:
             print(f"error: {error}", file=sys.stderr)
             status = 1
         else:
-            # Files of other libraries may have no checksums to be right.
+            # Files of other libraries may not have checksums.
             found = "all readable" if reader.foreign else "all checksums correct"
             prefix = printable(reader.prefix, one_line=True)
             print(f"{prefix}: {len(reader.get_variable_to_shape_map())} tensors, {found}")
@@ -149,7 +157,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _all_checkpoints(path: str) -> list[str]:
-    """Of a directory all checkpoints, good or not: the latest good one is not what a check for damage asks for."""
+    """The checkpoint at a path, or all that the state file of a directory lists, including damaged ones."""
     if not os.path.isdir(path) or os.path.isfile(path + ".index") or is_item_of_orbax(LOCAL_STORAGE, path):
         return [path]
     state = milepost.get_checkpoint_state(path)
@@ -164,7 +172,7 @@ def _add_graph(commands: Any) -> None:
         "draw the object graph of a checkpoint: optimizers red, variables blue, slot variables orange",
         "milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --root net",
     )
-    _add_checkpoint(command)
+    _add_checkpoint(command, "the path of a checkpoint or directory")
     command.add_argument("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; without it, SVG is printed")
     command.add_argument(
         "--root",
@@ -181,14 +189,21 @@ def _add_graph(commands: Any) -> None:
 
 
 def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected 0 or a larger whole number, found {text!r}")
+    return int(text)
 
 
 def _graph(options: argparse.Namespace) -> int:
     reader = milepost.load_checkpoint(options.checkpoint)
+    if reader.foreign:
+        raise milepost.UnsupportedError(
+            "files of other libraries have no object graph to draw",
+            file=reader.prefix,
+            expected="a checkpoint of milepost or TensorFlow",
+            found="a file of another library",
+            remedy=f"list its tensors: milepost ls {reader.prefix}",
+        )
     specs = specs_of(reader)
     graph = milepost.CheckpointView(reader.prefix).graph
     picture = picture_of(graph, specs, root=options.root, depth=options.depth)

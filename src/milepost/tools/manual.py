@@ -8,9 +8,9 @@ from milepost.tools.cli import parser
 
 
 def manual() -> str:
-    """The manual, in Markdown. `argparse` prints other help in each version of Python, so this is written from parts."""
+    """The manual, in Markdown. It is made from the parts of the parser, because `argparse` formats help differently in each Python."""
     top = parser()
-    lines = ["# Command line", "", "`milepost COMMAND --help` says the same.", ""]
+    lines = ["# Command line", "", top.epilog or "", ""]
     for action in top._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, command in action.choices.items():

@@ -137,7 +137,7 @@ def archive(names, compressed=False):
 def test_what_no_object_has_saved_is_refused(data):
     layer = trained()
     adapter = adapter_of(layer)
-    with pytest.raises(milepost.CorruptCheckpointError, match="no state that a Keras object has saved"):
+    with pytest.raises(milepost.CorruptCheckpointError, match="not the state of a Keras object"):
         adapter.assign(layer, {"own_state": np.array(data, object)})
     assert values(layer) == values(trained())
 

@@ -5,9 +5,11 @@ import warnings
 import pytest
 
 from milepost import Checkpoint, CheckpointOptions, UntrackedWarning
+from milepost.adapters import adapter_of
 from milepost.errors import UntrackableError
 
 torch = pytest.importorskip("torch")
+gradients = pytest.importorskip("milepost.adapters.torch.gradients")
 OPTIMIZERS = [torch.optim.SGD, torch.optim.Adam]
 
 
@@ -94,3 +96,18 @@ def test_assertions_of_a_restore_do_not_ask_for_them(checkpoint, prefix):
     status = checkpoint.read(prefix)
     half(checkpoint)
     status.assert_consumed()
+
+
+def test_those_of_an_optimizer_in_a_list_are_named_after_the_first_save(prefix):
+    net = torch.nn.Linear(3, 1)
+    checkpoint = Checkpoint(net=net, optimizers=[torch.optim.SGD(net.parameters(), 0.1)])
+    half(checkpoint)
+    assert not named(checkpoint, prefix), "whether a step has used them is not known yet"
+    half(checkpoint)
+    assert named(checkpoint, prefix)
+
+
+def test_asking_for_them_begins_to_watch_no_optimizer():
+    optimizer = torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), 0.1)
+    assert adapter_of(optimizer).unfinished(optimizer) is None
+    assert not gradients.is_watched(optimizer)

@@ -259,7 +259,7 @@ def test_hooks_are_gone_when_nothing_waits_any_more(tmp_path):
     module(X)
     assert not module._forward_pre_hooks
     assert not module._forward_hooks
-    assert not hooks._pending
+    assert not hooks._watched
     assert not hooks._global_hooks
 
 

@@ -314,7 +314,7 @@ def test_a_buffer_on_the_meta_device_is_named_if_its_module_has_nothing_else(tmp
 def test_a_buffer_that_stays_on_the_meta_device_is_named(tmp_path):
     with torch.device("meta"):
         fresh = Net()
-    with pytest.warns(milepost.UnrestoredWarning, match="'cache' of a Net is on the meta device"):
+    with pytest.warns(milepost.UnrestoredWarning, match="'cache' of a Net is still on the meta device"):
         restored(saved(tmp_path, net=Net()), net=fresh)
 
 

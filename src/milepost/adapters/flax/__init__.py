@@ -1,7 +1,7 @@
 """Flax NNX: graph `nodes`, and `variables`.
 
-NNX gives no sign of a new attribute, so what waits for one is delivered when milepost looks again: before a save, and
-whenever the status of a restore is asked.
+NNX does not announce new attributes. A value that is deferred for one is restored when the program asks the status of the
+restore for a report or an assertion. A save before that fails.
 """
 
 from milepost.adapters import jax as jax  # variables hold arrays and keys

@@ -1,4 +1,4 @@
-"""Trees in which NNX's variables and modules are values, as in programs without side effects."""
+"""Copies of trees that hold NNX's modules and variables, for programs without side effects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from milepost.graph.trees.leaves import with_leaves
 
 
 def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> Any:
-    """A tree with new modules and variables in the place of NNX's; what is shared among them is shared again.
+    """Copies a tree with its NNX modules and variables. Objects that the modules share are shared in the copy too.
 
     Args:
         tree: Any pytree, or an object of NNX.
-        change: What becomes of the arrays in modules and variables, and of other leaves; without it, they stay the same.
+        change: Replaces the arrays in modules and variables, and the other leaves; by default they stay the same.
 
     Returns:
         The new tree.

@@ -1,8 +1,8 @@
 """NNX graph nodes: modules, optimizers, metrics, random streams, `nnx.List`, `nnx.Dict`, and every other `nnx.Pytree`.
 
-Their children are their attributes, static ones included, since NNX draws the line between data and settings elsewhere:
-what is not trackable is left out. Numbers and text are settings, but those that `nnx.data` marks are state, which `nnx.state`
-has too. `nnx.State` is no node, but a tree like any other of JAX.
+Their children are all their attributes, static ones included; attributes that are not trackable are left out. Numbers and text
+are settings, except those that `nnx.data` marks: `nnx.state` has these too, so they are state. `nnx.State` is not a node, but an
+ordinary tree of JAX.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NodeAdapter(Adapter):
 
 
 def _account_of_attributes(obj: Any) -> Iterator[Accounted]:
-    """What `nnx.state` has of a node, without the nodes below it: each has an account of its own."""
+    """The part of `nnx.state` that belongs to a node itself. Each node below it has an account of its own."""
     is_data = obj._pytree__nodes
     for name, child in vars(obj).items():
         if not is_data.get(name, False):
@@ -69,7 +69,7 @@ def _account_of_state(obj: Any) -> Iterator[Accounted]:
     try:
         state = nnx.to_flat_state(nnx.state(obj))
     except (TypeError, ValueError):
-        return  # NNX cannot save it itself
+        return  # NNX itself cannot save this node
     for path, value in state:
         yield Accounted([name_of_key(key) for key in path], value)
 
@@ -79,7 +79,7 @@ def _is_node(value: Any) -> bool:
 
 
 def _key(step: Any) -> Any:
-    """What NNX has in a path in place of a step of JAX."""
+    """The key that NNX uses in a path for a step of a path of JAX."""
     return next(getattr(step, name) for name in ("key", "idx", "name") if hasattr(step, name))
 
 
@@ -97,6 +97,9 @@ def _has_names(mapping: dict[Any, Any]) -> bool:
 
 
 def _place(obj: Any, name: str, child: Any) -> Any:
-    """The place of a number, or of a dict by positions or paths, which may hold variables, so that it is a tree to NNX only."""
+    """The place of a number, or of a dict whose keys are not text.
+
+    Such a dict may hold variables, which NNX sees and JAX does not.
+    """
     kind = kind_of_place(child)
     return child if kind is None else place_of_tree(obj, name, child, kind, attached=True)

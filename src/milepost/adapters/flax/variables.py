@@ -1,8 +1,8 @@
-"""`nnx.Variable`: what it holds, under its own name.
+"""`nnx.Variable`: the array that it holds, or the arrays of a container that it holds.
 
-A variable stays the same object with the same metadata; only what it holds is exchanged, past hooks that would change
-it on the way, as `nnx.update` does. One that holds an array has one value. One that holds a container has a value for
-each array in it, whose local names are paths.
+A restore keeps the variable and its metadata, and replaces what the variable holds. As in `nnx.update`, hooks of the variable do
+not change the new value. A variable that holds an array has one value. A variable that holds a container has one value for each
+array in it; the local name of each is its path.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class VariableAdapter(Adapter):
             )
         values = _values(obj.get_raw_value())
         for value in values:
-            # Not bound to the array, so that it is free as soon as it has a successor.
+            # Refers to the variable, and not to the array, so that the array is freed as soon as it has a successor.
             value.source = partial(_read, obj, value.name)
         return values
 
@@ -73,7 +73,7 @@ class VariableAdapter(Adapter):
             return obj
         place = _place(held)
         if place is not None:
-            # Whether it may be set now was asked with its values.
+            # `values` has checked that the variable can be set now.
             obj.set_raw_value(_adapter(place).assign(place, arrays), _unsafe_bypass_check=True)
             return obj
         leaves = []
@@ -88,7 +88,7 @@ class VariableAdapter(Adapter):
 
 
 def _place(held: Any) -> Any:
-    """A place as in trees, whose rules for numbers and for keys hold in variables too; None of a container."""
+    """The place of a held value, as in trees, so that numbers and keys follow the same rules; None for a container."""
     kind = kind_of_place(held)
     if kind is not Leaf and kind is not CheckedLeaf:
         return None
@@ -122,7 +122,7 @@ def _read(variable: Any, name: str) -> Array | PiecewiseArray:
 
 
 def _leaves(held: Any) -> list[tuple[str, Any]]:
-    """What a container holds, each with its path."""
+    """The leaves of a container, each with its path."""
     pairs = jax.tree_util.tree_leaves_with_path(held, is_leaf=lambda each: isinstance(each, nnx.Variable))
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in pairs]
 
@@ -132,4 +132,4 @@ def _local_name(path: str, name: str) -> str:
 
 
 def _is_ref(held: Any) -> bool:
-    return type(held) is jax.Ref  # isinstance would ask what every array is in types of JAX
+    return type(held) is jax.Ref  # isinstance() is slow here: it asks JAX for the type of every array

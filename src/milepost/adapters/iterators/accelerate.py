@@ -1,4 +1,4 @@
-"""Loaders that Accelerate has prepared; without torchdata they have the methods for a state, and no state."""
+"""Loaders that Accelerate has prepared. Without torchdata they have the methods for a state, but no state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milepost.graph.adapter import register
 
 
 class AccelerateAdapter(TorchdataAdapter):
-    """Loaders of Accelerate, which stand for one of torchdata."""
+    """Loaders of Accelerate, which wrap one of torchdata."""
 
     def handles(self, kind: type) -> bool:
         return is_of(kind, "accelerate.data_loader") and self.methods(kind) is not None
@@ -18,7 +18,7 @@ class AccelerateAdapter(TorchdataAdapter):
     def remedy(self, obj: Any) -> str:
         return (
             "make the Accelerator with DataLoaderConfiguration(use_stateful_dataloader=True), which needs torchdata; or leave "
-            "the loader out of the checkpoint, and skip the batches that were trained on with accelerate.skip_first_batches()"
+            "the loader out of the checkpoint, and skip the batches of earlier runs with accelerate.skip_first_batches()"
         )
 
 

@@ -1,10 +1,10 @@
-"""Objects that say what state they are in: iterators over data, loaders, schedulers, of any library.
+"""Objects of any library that have a state of plain data: iterators, loaders, schedulers.
 
 An object is one of these if its class has ``state_dict`` and ``load_state_dict``, or ``get_state`` and ``set_state``, and no other
-adapter knows it. Nothing is imported to find out.
+adapter handles it. No library is imported to find out.
 
-Objects are asked for their state to save it, and before a restore that could fail after it. Else they are left in peace:
-a loader that is asked starts its workers.
+An object is asked for its state in a save, and in a restore before its state is replaced. It is not asked at other times, because
+a loader that is asked for its state starts its workers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StatefulAdapter(PackedAdapter):
     """Any object with ``state_dict`` and ``load_state_dict``, or ``get_state`` and ``set_state``."""
 
     def methods(self, kind: type) -> tuple[str, str] | None:
-        """The names of the methods that return and take the state; None if a class has none."""
+        """The names of the methods that return and set the state; None if a class has none."""
         return next((names for names in _PAIRS if all(callable(getattr(kind, name, None)) for name in names)), None)
 
     def handles(self, kind: type) -> bool:
@@ -36,12 +36,12 @@ class StatefulAdapter(PackedAdapter):
 
     def _method(self, obj: Any, number: int) -> str:
         methods = self.methods(type(obj))
-        assert methods is not None, "only objects that have them are handled"
+        assert methods is not None, "only objects with these methods are handled"
         return methods[number]
 
 
 def is_of(kind: type, *packages: str) -> bool:
-    """Whether a class, or one that it is derived from, is of one of these packages."""
+    """Whether a class, or a base class of it, is defined in one of these packages."""
     return any(base.__module__.startswith(packages) for base in kind.__mro__)
 
 

@@ -1,4 +1,4 @@
-"""Grain's iterators, which compare what objects look like, addresses included, when they take a state."""
+"""Grain's iterators, which take a state only if it has the same ``repr`` of each object, memory addresses included."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 def with_new_addresses(obj: Any, state: Any) -> Any:
-    """A saved state with addresses of this process; others than those of Grain are returned as they are.
+    """A saved state of Grain with the memory addresses of this process. Other states are returned unchanged.
 
     Args:
-        obj: The iterator that is to get the state, or an object that holds one.
-        state: What was saved.
+        obj: The iterator that will get the state, or an object that holds one.
+        state: The saved state.
     """
     if type(state) is not bytes or not _ADDRESS.search(state.decode(errors="replace")):
         return state

@@ -11,9 +11,9 @@ from milepost.adapters.iterators.pytorch import is_loader
 from milepost.graph.adapter import register
 
 _STARTING: Final = "_starting_state_dict"
-"""Where these data sets keep a state that was loaded, for every iterator of its epoch."""
+"""The attribute in which these data sets keep a loaded state, for every iterator of its epoch."""
 _loaded: Final[weakref.WeakKeyDictionary[Any, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
-"""The state that was restored, and the one that the data set had at that time."""
+"""For each data set: the restored state, and the state that the data set had then."""
 
 
 class HuggingFaceAdapter(StatefulAdapter):
@@ -25,7 +25,7 @@ class HuggingFaceAdapter(StatefulAdapter):
     def state(self, obj: Any) -> Any:
         if obj in _loaded:
             state, before = _loaded[obj]
-            if vars(obj).get("_state_dict") is before:  # an iterator would have made it another one
+            if vars(obj).get("_state_dict") is before:  # no iterator was made since: it would have replaced this
                 return state
         return super().state(obj)
 
@@ -33,14 +33,14 @@ class HuggingFaceAdapter(StatefulAdapter):
         super().load(obj, state)
         if _STARTING in vars(obj):
             _loaded[obj] = (state, vars(obj).get("_state_dict"))
-            # It takes a state of its own epoch only, and passes over any other without a word.
+            # A data set ignores a state of another epoch than its own.
             if isinstance(state, dict) and "epoch" in state and state["epoch"] != obj.epoch:
                 obj.set_epoch(state["epoch"])
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
         if _STARTING not in vars(obj):
             return super().before_assign(obj)
-        # A state is only noted for the next iterator, and asking for one would start an iterator.
+        # Loading only notes a state for the next iterator, and asking for the state would start an iterator.
         before, epoch = dict(vars(obj)), obj.epoch
 
         def undo() -> None:
@@ -60,10 +60,10 @@ def shuffles_in_a_buffer(data: Any) -> bool:
 
 
 def forget_start(obj: Any) -> None:
-    """Lets the next iterator of a data set of Hugging Face begin at the beginning, and not where it was restored."""
+    """Makes the next iterator of a Hugging Face data set start at the beginning, and not where it was restored."""
     parts: list[Any] = [obj, *([obj.dataset] if is_loader(obj) else [])]
     for data in parts:
-        if getattr(data, "__dict__", {}).get("_starting_state_dict") is not None:
+        if getattr(data, "__dict__", {}).get(_STARTING) is not None:
             data.load_state_dict(None)
 
 

@@ -16,13 +16,13 @@ from milepost.errors import MismatchError
 from milepost.graph.adapter import register
 
 _GENERATOR: Final = "generator"
-"""Name of the generator's state in a saved one, beside the loader's own names."""
+"""The name of the generator's state in a saved state, beside the loader's own names."""
 _NEXT: Final = ("next_iter_state", "_next_iter_state_dict")
-"""Where loaders keep a loaded state until the next iterator takes it."""
+"""The attributes in which loaders keep a loaded state until the next iterator takes it."""
 
 
 class TorchdataAdapter(StatefulAdapter):
-    """Loaders, and nodes of which graphs consist."""
+    """Loaders, and the nodes of graphs."""
 
     def methods(self, kind: type) -> tuple[str, str] | None:
         found = super().methods(kind)
@@ -38,7 +38,7 @@ class TorchdataAdapter(StatefulAdapter):
     def state(self, obj: Any) -> Any:
         attributes = getattr(obj, "__dict__", {})
         for name in _NEXT:
-            if attributes.get(name) is not None:  # no iterator has taken it yet, so the loader would not tell it
+            if attributes.get(name) is not None:  # no iterator has taken it yet, so state_dict() would lack it
                 return attributes[name]
         return _with_generator(obj, super().state(obj))
 
@@ -51,7 +51,7 @@ class TorchdataAdapter(StatefulAdapter):
         attributes = getattr(obj, "__dict__", {})
         if not any(name in attributes for name in _NEXT):
             return super().before_assign(obj)
-        # A state is only noted for the next iterator, and asking for one would start an iterator.
+        # Loading only notes a state for the next iterator, and asking for the state would start an iterator.
         before = dict(attributes)
 
         def undo() -> None:
@@ -62,19 +62,19 @@ class TorchdataAdapter(StatefulAdapter):
 
 
 def is_of_torchdata(obj: Any) -> bool:
-    """Whether it is a loader of torchdata."""
+    """Whether an object is a loader of torchdata."""
     return is_of(type(obj), "torchdata.")
 
 
 def is_graph_of_nodes(obj: Any) -> bool:
-    """Whether it is the ``Loader`` of a graph of torchdata's nodes, whose samplers tell no state of their generators."""
-    return any(base.__module__.startswith("torchdata.nodes") for base in type(obj).__mro__)
+    """Whether an object is the ``Loader`` of a graph of torchdata's nodes. Its samplers do not save their generators."""
+    return is_of(type(obj), "torchdata.nodes")
 
 
 def counts_twice(obj: Any) -> bool:
-    """Whether this is a loader of a data set that is iterated and has no state.
+    """Whether an object is a loader of an iterable data set that has no state.
 
-    Once restored, torchdata's counts the batches that it passed over a second time.
+    A restored loader of torchdata counts the batches that it skips there a second time.
     """
     if not is_loader(obj):
         return False
@@ -83,9 +83,12 @@ def counts_twice(obj: Any) -> bool:
 
 
 def start_afresh(obj: Any) -> bool:
-    """Lets the next iterator of torchdata's loader be that of a new pass, if nothing in the loader keeps a place of its own.
+    """Makes the next iterator of torchdata's loader start a new pass, if nothing in the loader keeps a position of its own.
 
-    A finished iterator that is restored first would draw from the generators of its samplers once more.
+    Otherwise the finished iterator would be restored first, and would draw from the generators of its samplers once more.
+
+    Returns:
+        Whether the next iterator starts a new pass.
     """
     parts = [getattr(obj, name, None) for name in ("dataset", "sampler", "batch_sampler")]
     if "next_iter_state" not in getattr(obj, "__dict__", {}) or any(hasattr(part, "state_dict") for part in parts):
@@ -97,10 +100,10 @@ def start_afresh(obj: Any) -> bool:
 
 
 def _must_match_workers(obj: Any, state: Any) -> None:
-    """Refuses a state for another number of workers now, where the loader would do so at its next iterator.
+    """Checks the number of workers now. The loader itself would check it when it makes its next iterator.
 
     Raises:
-        MismatchError: It was saved with another number.
+        MismatchError: The state was saved with another number of workers.
     """
     if "next_iter_state" not in getattr(obj, "__dict__", {}) or not isinstance(state, dict) or not state:
         return
@@ -108,7 +111,7 @@ def _must_match_workers(obj: Any, state: Any) -> None:
     saved = snapshot.get("_main_snapshot", {}).get("_num_workers", 0)
     if saved != obj.num_workers:
         raise MismatchError(
-            "this loader was saved with another number of workers; nothing was changed",
+            "this loader was saved with a different number of workers; nothing was changed",
             expected=f"num_workers={obj.num_workers}",
             found=f"num_workers={saved}",
             remedy=f"make the loader with num_workers={saved}",
@@ -116,19 +119,19 @@ def _must_match_workers(obj: Any, state: Any) -> None:
 
 
 def _keep_randomness(obj: Any) -> None:
-    """Lets a restored loader make its next iterator without drawing from random generators.
+    """Makes a restored loader create its next iterator without drawing from random generators.
 
-    Each iterator begins with a draw for the seed of its workers. The one that is continued has drawn before it was
-    saved, and with another draw, all that comes later would be other than in a run that went on.
+    Each new iterator draws the seed of its workers. The iterator that is continued drew its seed before it was saved. A second
+    draw would change all random numbers that follow.
     """
     attributes = getattr(obj, "__dict__", {})
     if attributes.get("next_iter_state") is not None and callable(getattr(obj, "_get_iterator", None)):
-        # Into the dict itself, and as a method, which copies and pickles as the class's own.
+        # Set in the dict itself, as a bound method, which is copied and pickled like the class's own.
         attributes["_get_iterator"] = types.MethodType(_get_iterator, obj)
 
 
 def _with_generator(obj: Any, state: Any) -> Any:
-    """Adds to a loader's state that of its generator, whose draws it does not repeat exactly by itself."""
+    """Adds the state of a loader's generator to the loader's state, which does not restore the generator exactly."""
     generator = getattr(obj, "generator", None)
     if "next_iter_state" not in getattr(obj, "__dict__", {}) or generator is None or not isinstance(state, dict):
         return state

@@ -1,7 +1,14 @@
 """JAX.
 
-What is here: `arrays` and abstract arrays, typed `keys` of random number generators, registered `pytrees`, `plain_kinds` in others' state,
-`processes` that run one program; `private` names of JAX that all of these use.
+==================  ==============================================================================
+`arrays`, `pieces`  arrays and abstract arrays; how the parts of an array on several devices are read
+`keys`              typed keys of random number generators
+`pytrees`           classes that are registered with `jax.tree_util`
+`refs`              mutable arrays
+`plain_kinds`       arrays and keys in the plain state of other objects
+`processes`         the processes that run one program
+`private`           the private names of JAX that the other files use
+==================  ==============================================================================
 """
 
 from milepost.adapters.jax import arrays as arrays

@@ -1,7 +1,7 @@
-"""JAX arrays, and abstract ones that a restore turns into arrays.
+"""JAX arrays, and abstract arrays, which a restore turns into arrays.
 
-An array cannot change, so one that is restored gets a successor, which is as the old one was in everything that compiled
-functions look at: element type, sharding, whether it is committed to its devices, and whether its type is weak.
+An array cannot change, so a restore replaces it by a successor. The successor has the same element type and sharding, is committed
+to its devices if the old array was, and has a weak type if the old array had. So nothing is compiled again for it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from milepost.graph.variable import own
 from milepost.tensor import DType, PiecewiseArray, TensorSpec
 
 _SMALL: Final = 64 << 10
-"""Bytes up to which it does not matter that an array is copied."""
+"""Arrays of up to so many bytes may be copied; the time does not matter."""
 _WIDE: Final = 8
-"""Bytes of the elements that JAX makes narrower unless it is told not to, and of complex ones that it does not."""
+"""Bytes of the smallest elements that JAX may make narrower by default."""
 
 
 class ArrayAdapter(Adapter):
@@ -59,7 +59,7 @@ class ArrayAdapter(Adapter):
 
 
 class TracerAdapter(Adapter):
-    """Arrays inside a function that is being traced, which have no values."""
+    """Arrays inside a function that is being traced. They have no values."""
 
     leaf = True
     functional = True
@@ -69,14 +69,14 @@ class TracerAdapter(Adapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         raise UntrackableError(
-            "this array is being traced: it has no value that could be saved or restored",
+            "this array is being traced, so it has no value to save or restore",
             found=f"{obj.aval.str_short()}, a {type(obj).__name__}",
             remedy="save and restore outside of jit, grad, vmap and scan",
         )
 
 
 class AbstractAdapter(Adapter):
-    """`jax.ShapeDtypeStruct`: an array to be, which takes no memory before it is restored."""
+    """`jax.ShapeDtypeStruct`: describes an array, and takes no memory before it is restored."""
 
     leaf = True
     functional = True
@@ -88,7 +88,7 @@ class AbstractAdapter(Adapter):
         return False
 
     def values(self, obj: Any) -> Sequence[Value]:
-        sharding = placement(obj)  # refused here if there is none, before anything changes
+        sharding = placement(obj)  # raises here if there is none, before anything changes
         source = partial(_no_value, obj)
         in_boxes = sharding is not None and len(sharding.device_set) > 1
         return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, source, in_boxes=in_boxes),)
@@ -102,11 +102,11 @@ class AbstractAdapter(Adapter):
 
 
 def placement(abstract: Any) -> Any:
-    """The sharding that an abstract array is to have; over the mesh in use, where its own is abstract too.
+    """The sharding of the array that an abstract array describes. An abstract mesh stands for the mesh in use.
 
     Raises:
-        UnsupportedError: Its mesh is abstract, and another mesh or none is in use; or no array of this shape can be sharded
-            so.
+        UnsupportedError: The mesh is abstract, and no mesh or a different one is in use; or an array of this shape cannot have
+            this sharding.
     """
     sharding = abstract.sharding
     if not isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):
@@ -144,7 +144,7 @@ def _that_fits(sharding: Any, abstract: Any) -> Any:
 
 
 def read(array: Any) -> Array | PiecewiseArray:
-    """The elements of a `jax.Array`; on CPU its own memory, which nobody can change.
+    """The elements of a `jax.Array`. On a CPU this is the array's own memory, which cannot change.
 
     Raises:
         UntrackableError: The array was deleted.
@@ -152,9 +152,9 @@ def read(array: Any) -> Array | PiecewiseArray:
     """
     if array.is_deleted():
         raise UntrackableError(
-            "this array has been deleted, as arrays are that were donated to a compiled function",
+            "this array has been deleted, as happens to arrays that are donated to a compiled function",
             found=array.aval.str_short(),
-            remedy="put the function's results where the checkpoint holds what went in, before saving",
+            remedy="replace the donated arrays in the checkpoint by the function's results before saving",
         )
     found = elements(array)
     if found is None:
@@ -168,34 +168,34 @@ def read(array: Any) -> Array | PiecewiseArray:
 
 
 def successor(old: Any, array: Array | StoredTensor) -> Any:
-    """A new `jax.Array` with other elements.
+    """Makes the array that replaces another one.
 
     Args:
-        old: The array it stands in for, from which it has its sharding, weak type and whether it is committed. Its elements
-            are not looked at: it may have been donated.
-        array: The elements, of the same element type and shape.
+        old: The array to replace. The new array has its sharding, and is committed and weakly typed if ``old`` is. The elements
+            of ``old`` are not read, because it may have been donated.
+        array: The new elements, of the same element type and shape.
     """
     sharding, committed = old.sharding, old.committed
     if len(sharding.device_set) > 1:
         with _width_of(old.dtype):
             return type(old)(old.aval, sharding, spread(array, sharding), committed=committed)
-    assert isinstance(array, np.ndarray), "what is on one device is not read in boxes"
+    assert isinstance(array, np.ndarray), "arrays on one device are not read in boxes"
     array = own(array)  # JAX may keep the memory
     with _width_of(old.dtype):
         if committed or array.nbytes > _SMALL:
             new = jax.device_put(array, sharding if committed else None)
         else:
-            new = jnp.asarray(array)  # copies, and takes half the time
+            new = jnp.asarray(array)  # copies, in half the time
         if not committed and new.sharding != sharding:
             new = jax.device_put(array, sharding)
     if new.committed == committed and new.weak_type == old.weak_type:
         return new
-    # No public function makes uncommitted arrays on other devices than the default, nor weakly typed ones of any shape.
+    # No public function makes an uncommitted array on another device than the default, or a weakly typed array of any shape.
     return type(old)(old.aval, sharding, [shard.data for shard in new.addressable_shards], committed=committed)
 
 
 def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
-    """Keeps JAX from making 64-bit elements narrower than a live array's are, however it is configured now."""
+    """Keeps JAX from making 64-bit elements narrower than those of the live array, however JAX is configured."""
     if dtype.itemsize < _WIDE or jax.config.jax_enable_x64:
         return contextlib.nullcontext()
     wide: contextlib.AbstractContextManager[Any] = jax.enable_x64(True)
@@ -204,7 +204,7 @@ def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
 
 def _no_value(obj: Any) -> Array:
     raise UntrackableError(
-        "an abstract array has no value to be saved",
+        "an abstract array has no value to save",
         found=str(obj),
         remedy="restore it first, or put an array in its place",
     )

@@ -1,4 +1,4 @@
-"""JAX's typed keys of random number generators: their words, and the name of the generator that they are for."""
+"""JAX's typed keys of random number generators. A key has two values: its words, and the name of its generator."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_key(obj: Any) -> bool:
 
 
 def _describe(obj: Any) -> tuple[Any, str]:
-    """Shape and type of the words of abstract keys, and the name of their generator."""
+    """Describes abstract keys: the shape and type of their words, and the name of their generator."""
     names = []
 
     def words(keys: Any) -> Any:
@@ -85,28 +85,33 @@ def _name(implementation: str) -> Value:
 
 
 def _any_words(data: Any) -> Shape:
-    """The shape of the words of keys, whatever generator they are for: another one is refused by its name, not its shape."""
+    """The shape of the words of keys for any generator, so that an error about another generator names it."""
     return (*data.shape[:-1], None)
 
 
 def _check(implementation: str, data: Any, arrays: Mapping[str, Array]) -> None:
-    """Raises if saved keys are not for the generator of the live ones, whose words are given.
+    """Checks that saved keys are for the generator of the live keys.
+
+    Args:
+        implementation: The live generator.
+        data: The words of the live keys, or their description.
+        arrays: The saved values.
 
     Raises:
-        MismatchError: They are for another one.
+        MismatchError: The saved keys are for another generator.
     """
     saved = arrays[IMPLEMENTATION].item().decode(errors="replace") if IMPLEMENTATION in arrays else implementation
     words = arrays[VARIABLE_VALUE].shape[-1]
     if saved != implementation:
         raise MismatchError(
-            "these keys were saved for another generator of random numbers",
+            "these keys were saved for another random number generator",
             expected=f"{implementation}, as the live key has it",
             found=f"{saved} in the checkpoint",
             remedy=f"make the live key with jax.random.key(seed, impl={saved!r})",
         )
     if words != data.shape[-1]:
         raise MismatchError(
-            "these keys were saved without the name of their generator of random numbers, and are not for the live one",
+            "these keys were saved without the name of their random number generator, and do not fit the live one",
             expected=f"{data.shape[-1]} words a key, as {implementation} of the live key has",
             found=f"{words} words a key in the checkpoint",
             remedy="make the live key with another impl, as jax.random.key(seed, impl='rbg') does, which has 4 words, "

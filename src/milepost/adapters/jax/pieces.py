@@ -1,7 +1,8 @@
-"""The elements of JAX's arrays, device by device: how they are written to files, and how they are read back.
+"""The elements of JAX's arrays, device by device: how a save reads them, and how a restore places them.
 
-Nothing is gathered. An array that is spread over devices is written from the memory of each, and each device gets its own
-box of a saved tensor. Nothing is kept in an array either, as `numpy.asarray` keeps what it has copied from a device.
+Nothing is gathered. An array that is spread over devices is written from the memory of each device. A restore gives each device
+its own box of the saved tensor. `numpy.asarray` would keep the copy that it makes of an array on a device; the functions here keep
+none.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ from milepost.tensor.pieces import Box
 _BITS: Final = 8
 """Bits of a byte."""
 _FETCHED: Final = 16 << 20
-"""Bytes that are fetched from a device at once, where a row has no more."""
+"""How many bytes are fetched from a device at once; a row that is longer is fetched whole."""
 
 
 def elements(array: Any) -> Array | PiecewiseArray | None:
-    """The elements of a `jax.Array`; None if this process has not all of them.
+    """The elements of a `jax.Array`, or None if this process does not have all of them.
 
-    On CPU they are the array's own memory, which nobody can change. What lies on other devices is fetched when it is
-    written.
+    On a CPU they are the array's own memory, which cannot change. Elements on other devices are fetched when they are written.
     """
     if array.is_fully_replicated and _has_memory_here(array):
         return np.asarray(array)
@@ -44,9 +44,9 @@ def elements(array: Any) -> Array | PiecewiseArray | None:
 
 
 def spread(stored: Array | StoredTensor, sharding: Any) -> list[Any]:
-    """Arrays on the devices of a sharding that this process has, each with its own box of a saved tensor.
+    """Makes the arrays of a sharding on the devices of this process, each with its own box of a saved tensor.
 
-    Replicas have one reading.
+    A box that several devices hold is read once.
     """
     shape = stored.shape
     read: dict[tuple[tuple[int, int], ...], Array] = {}
@@ -69,7 +69,7 @@ def _box(stored: Array | StoredTensor, ranges: tuple[tuple[int, int], ...]) -> A
 
 
 def _has_memory_here(array: Any) -> bool:
-    """Whether NumPy can look into the memory of an array, and so makes no copy of it."""
+    """Whether NumPy can read the memory of an array without a copy."""
     device = next(iter(array.sharding.device_set))
     return device.platform == "cpu" and not _is_packed(array.dtype)
 
@@ -83,7 +83,7 @@ def _is_packed(dtype: Any) -> bool:
 
 
 def _pieces(data: Any, start: tuple[int, ...]) -> Iterator[Piece]:
-    """The pieces of what one device has, none of which takes much memory."""
+    """The pieces of the array on one device. No piece takes much memory."""
     if _has_memory_here(data):
         yield Piece(start, data.shape, np.asarray(data))
         return
@@ -99,7 +99,7 @@ def _pieces(data: Any, start: tuple[int, ...]) -> Iterator[Piece]:
 
 
 class _Fetched:
-    """Rows of an array on a device, which are fetched when the first is asked for, and let go with the last.
+    """Rows of an array on a device. They are fetched when the first is read, and freed when the last is read.
 
     Args:
         data: The array, on one device.
@@ -127,7 +127,7 @@ class _Fetched:
 
     def _fetch(self) -> Array:
         if self._count is None:
-            # Another array of the same memory, so that the copy is not kept in this one.
+            # Another array of the same memory: the copy is kept in that one, and freed with it.
             again = jax.make_array_from_single_device_arrays(self._data.shape, self._data.sharding, [self._data])
         else:
             again = jax.lax.dynamic_slice_in_dim(self._data, self._first, self._count)

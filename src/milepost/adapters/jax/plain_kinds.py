@@ -1,4 +1,4 @@
-"""JAX's arrays and typed keys as parts of plain state; they come back on the default device."""
+"""JAX's arrays and typed keys as parts of plain state. A restore puts them on the default device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _gathered(array: Any) -> Array:
 
 
 def _array(plain: Array) -> Any:
-    with jax.enable_x64(True):  # else elements of 64 bits become narrower
+    with jax.enable_x64(True):  # otherwise elements of 64 bits become narrower
         return jnp.array(plain)
 
 

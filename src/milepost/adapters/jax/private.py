@@ -1,4 +1,4 @@
-"""Every private name of JAX that milepost uses, each with what for. Tried with the version in `milepost.adapters`."""
+"""Every private name of JAX that milepost uses, with its purpose. Tested with the version in `milepost.adapters`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from jax._src import distributed, tree_util
 
 PYTREE_TYPES: Final[Mapping[type, Any]] = tree_util._registry
-"""Every class that is registered as a node of trees; nothing public says whether objects of a type are nodes."""
+"""Every class that is registered as a node of trees. No public function tells whether objects of a class are nodes."""
 
 DISTRIBUTED: Final[Any] = distributed.global_state
-"""Client, number and count of processes, which JAX's public functions tell only after initializing its devices."""
+"""The client, the number of this process, and how many there are. JAX's public functions initialize the devices to tell these."""

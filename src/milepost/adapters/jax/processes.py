@@ -1,4 +1,4 @@
-"""The processes that `jax.distributed.initialize` connected."""
+"""The processes that `jax.distributed.initialize` has connected."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class _Counters:
 
 
 def jax_process_group() -> ProcessGroup | None:
-    """The group, if it is initialized and has more than one process.
+    """The group, or None if it is not initialized or has one process.
 
-    `jax.process_count` would initialize the devices, and wait for all processes to do the same.
+    `jax.process_count` is not asked, because it would initialize the devices and block until all processes do the same.
     """
     client, size = DISTRIBUTED.client, DISTRIBUTED.num_processes
     if client is None or size is None or size < 2:

@@ -1,6 +1,6 @@
 """Nodes of JAX's trees other than built-in containers: objects of every class that is registered with `jax.tree_util`.
 
-Their children are JAX's, under the names that JAX has for them; what else they hold is left alone.
+Their children are those that JAX knows, under JAX's names. Their other attributes are not saved.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class PytreeAdapter(Adapter):
                 "two children of a pytree node would have the same name in a checkpoint",
                 expected="keys that differ as text",
                 found=f"{', '.join(name for name, _ in pairs)}, in a {type(obj).__name__}",
+                remedy="register the class with other keys, such as jax.tree_util.GetAttrKey for each field",
             )
         return pairs
 
@@ -75,7 +76,7 @@ def _name(key: Any) -> str:
 
 
 def _leaves(obj: Any) -> Iterator[Any]:
-    """The leaves of a node. JAX's own function goes down by recursion, and not always recovers when that is too deep."""
+    """The leaves of a node. JAX's own function is recursive, and does not always recover from a tree that is too deep."""
     seen: dict[int, Any] = {}
     left = [obj]
     while left:
@@ -109,15 +110,14 @@ def _flatten_dict(obj: Any) -> tuple[Any, Any]:
 
 
 def _register_wrappers() -> None:
-    """Tells JAX what milepost's lists and dicts hold: they are no subclasses to it, but leaves."""
+    """Registers milepost's lists and dicts with JAX, which treats subclasses of list and dict as leaves."""
     for kind, flatten, make in (
         (ListWrapper, _flatten_list, lambda _, items: ListWrapper(items)),
         (DictWrapper, _flatten_dict, lambda keys, items: DictWrapper(zip(keys, items, strict=True))),
         (OrderedDictWrapper, _flatten_dict, lambda keys, items: OrderedDictWrapper(zip(keys, items, strict=True))),
     ):
-        if (
-            kind not in PYTREE_TYPES
-        ):  # JAX refuses a second time, as after an import of this package that failed later on
+        # JAX refuses a class that is registered already, as after an import of this package that failed further down.
+        if kind not in PYTREE_TYPES:
             jax.tree_util.register_pytree_with_keys(kind, flatten, make)
 
 

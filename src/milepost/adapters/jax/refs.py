@@ -1,4 +1,4 @@
-"""JAX's mutable arrays (`jax.new_ref`): objects of their own, which take new values where they are."""
+"""JAX's mutable arrays (`jax.new_ref`). A restore changes them in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type, regis
 
 
 class RefAdapter(Adapter):
-    """`jax.Ref`: what the array that it holds has."""
+    """`jax.Ref`: the values of the array that it holds."""
 
     leaf = True
 

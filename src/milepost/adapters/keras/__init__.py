@@ -1,9 +1,17 @@
-"""Keras 3, on every backend. Keras 2 implements TensorFlow's tracking, so its objects are those of that adapter.
+"""Keras 3, on every backend. Keras 2 implements TensorFlow's tracking, so TensorFlow's adapters handle its objects.
 
-What is here, by the question it answers: `backends`, how a variable's value is read and given on each backend;
-`variables`, in which states a variable may be; `attributes`, what an object holds; `layers`, `models`, `lookups`,
-`torch_modules`, `optimizers`, `collections`, the adapters; `hooks`, how values arrive late;
-`own_state`, what users' classes save by methods of their own.
+===============================  ==============================================================================
+`backends`                       how a variable's value is read and assigned on each backend
+`variables`                      in which states a variable can be
+`attributes`                     which attributes of an object are its children
+`layers`, `models`, `lookups`    adapters of layers and models
+`torch_modules`                  adapter of PyTorch modules in Keras layers
+`optimizers`, `collections`      adapters of optimizers, and of lists and dicts
+`hooks`                          how deferred values are restored
+`own_state`                      what users' classes save by methods of their own
+`random_state`                   the global seed generator
+`private`                        the private names of Keras that the other files use
+===============================  ==============================================================================
 """
 
 import keras as _keras

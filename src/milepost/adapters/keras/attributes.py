@@ -1,7 +1,6 @@
-"""What a Keras object holds: those of its attributes that are state, or may become it.
+"""The children of a Keras object: its attributes that are state, or that may hold state later.
 
-Keras' own lists of what it tracks have no names, so they are not edges; but what is in one of them and reachable by no
-attribute is found through them.
+Keras' own lists of what it tracks are children only if they hold an object that no attribute leads to.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from milepost.adapters.keras.private import InputLayer, KerasSaveable, SeedGener
 from milepost.graph.adapter import adapter_of_type
 
 OWN: Final = ("_trainable_variables", "_non_trainable_variables", "_layers", "_metrics", "_seed_generators")
-"""Lists in which an object keeps all that it tracks."""
+"""The lists in which an object keeps everything that it tracks."""
 _BOOKKEEPING: Final = frozenset(
     {
         *OWN,
@@ -66,9 +65,9 @@ _DEEPEST: Final = 8
 
 
 def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
-    """The attributes of a Keras object that are, or may become, edges.
+    """The attributes of a Keras object that are children, or may become children.
 
-    Containers without state are left out: should they get some in ``build``, it is given its saved values then.
+    Containers without state are left out. State that ``build`` adds to them is restored then.
     """
     own = vars(obj)
     covered: set[int] = set()
@@ -76,8 +75,8 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
         kind = type(value)
         if kind in _PLAIN or name in _BOOKKEEPING or name.startswith("_self_"):
             continue
-        # Arrays are settings in Keras. Members of sets have no names: of Keras' own sets they are in its lists, and walks
-        # complain of others.
+        # Arrays are settings in Keras. Members of sets have no names. Those of Keras' own sets are in its lists too, and a save
+        # reports other sets.
         if (isinstance(value, set) and kind is not set) or _is_array(kind):
             continue
         if isinstance(value, (list, tuple, dict)):
@@ -94,7 +93,7 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_state(value: Any) -> bool:
-    """Whether a value is, or may hold, state: no container, and no mere array."""
+    """Whether a value is an object that may hold state: not a container, and not an array."""
     if isinstance(value, (Variable, KerasSaveable, SeedGenerator)):
         return True
     if isinstance(value, (list, tuple, dict)) or _is_array(type(value)):
@@ -103,7 +102,7 @@ def is_state(value: Any) -> bool:
 
 
 def _is_array(kind: type) -> bool:
-    """Whether these are arrays or tensors, of any framework but TensorFlow, whose variables are state."""
+    """Whether objects of a class are arrays or tensors of another framework than TensorFlow, whose variables are state."""
     return issubclass(kind, (np.ndarray, np.generic)) or any(
         (base.__module__.partition(".")[0], base.__name__) in _ARRAYS for base in kind.__mro__
     )
@@ -111,7 +110,7 @@ def _is_array(kind: type) -> bool:
 
 def _pairs(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from list(own.items())
-    modules = own.get("_modules")  # where PyTorch puts attributes that are modules
+    modules = own.get("_modules")  # PyTorch keeps attributes that are modules here
     if modules:
         yield from list(modules.items())
 

@@ -1,7 +1,7 @@
-"""How the value of a Keras variable is read and given on each backend, wherever the program happens to be.
+"""How the value of a Keras variable is read and assigned on each backend, wherever the program runs.
 
-The program may be inside a ``tf.function``, a JAX trace, or a scope of Keras in which variables record their updates
-instead of changing; a restored value must reach the variable itself.
+The program may be inside a ``tf.function``, a JAX trace, or a scope of Keras in which variables record updates instead of changing.
+A restored value must be assigned to the variable itself, and at once.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ class Backend:
     """A backend whose values are arrays, such as Keras' ``numpy`` backend."""
 
     def read(self, value: Any) -> Array:
-        """A value as an array, without a copy where the backend has one."""
+        """A value as an array, without a copy where the backend allows it."""
         return np.asarray(value)
 
     def write(self, variable: Any, array: Array) -> None:
-        """Gives an initialised variable its value; ``array`` is of the variable's own dtype."""
+        """Assigns a value to an initialised variable; ``array`` has the variable's own dtype."""
         variable._direct_assign(keras.ops.convert_to_tensor(array, dtype=variable._dtype))
 
     def memory(self, value: Any) -> Array | None:
-        """Memory of the value that may be read into, or None."""
+        """The memory of a value, if a restore can read into it; otherwise None."""
         return None
 
     def eagerly(self) -> AbstractContextManager[Any]:
-        """A scope in which operations run at once, on real devices, even while something is traced."""
+        """A scope in which operations run at once, on real devices, even while a function is traced."""
         return nullcontext()
 
 
@@ -75,7 +75,7 @@ class Jax(Backend):
 
 
 class Torch(Backend):
-    """Values are `torch.nn.Parameter`; on the CPU they share their memory with arrays."""
+    """Values are `torch.nn.Parameter`. On a CPU, arrays share their memory."""
 
     def read(self, value: Any) -> Array:
         from milepost.adapters.torch import memory
@@ -103,4 +103,4 @@ class Torch(Backend):
 _BY_NAME = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}
 
 backend: Backend = _BY_NAME.get(keras.backend.backend(), Backend)()
-"""The one that Keras runs on."""
+"""The backend that Keras runs on."""

@@ -1,6 +1,6 @@
-"""The lists and dicts that Keras makes of those that are assigned to its objects.
+"""The lists and dicts into which Keras turns those that are assigned to its objects.
 
-While values wait on one, its class is another that gives them to what is added.
+While values are deferred for the members of one, it has a class whose methods restore the members that are added.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from milepost.graph.by_identity import ByIdentity
 from milepost.graph.native import DictAdapter, ListAdapter
 
 
-class WaitingList(TrackedList):  # type: ignore[misc]
-    """A list on which values wait."""
+class WatchedList(TrackedList):  # type: ignore[misc]  # which is untyped
+    """A list for whose members values are deferred."""
 
     def append(self, value: Any) -> None:
         super().append(admit(self, str(len(self)), value))
         _ask_holder(self)
-        _stop_waiting(self, TrackedList)
+        _stop_watching(self, TrackedList)
 
     def insert(self, index: Any, value: Any) -> None:
         super().insert(index, value)
@@ -39,46 +39,46 @@ class WaitingList(TrackedList):  # type: ignore[misc]
             self.append(value)
 
 
-class WaitingDict(TrackedDict):  # type: ignore[misc]
-    """A dict on which values wait."""
+class WatchedDict(TrackedDict):  # type: ignore[misc]  # which is untyped
+    """A dict for whose members values are deferred."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, admit(self, key, value) if isinstance(key, str) else value)
         _ask_holder(self)
-        _stop_waiting(self, TrackedDict)
+        _stop_watching(self, TrackedDict)
 
     def update(self, mapping: Any) -> None:
         for key, value in mapping.items():
             self[key] = value
 
 
-class WaitingOrderedDict(TrackedOrderedDict):  # type: ignore[misc]
-    """An ordered dict on which values wait."""
+class WatchedOrderedDict(TrackedOrderedDict):  # type: ignore[misc]  # which is untyped
+    """An ordered dict for whose members values are deferred."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, admit(self, key, value) if isinstance(key, str) else value)
         _ask_holder(self)
-        _stop_waiting(self, TrackedOrderedDict)
+        _stop_watching(self, TrackedOrderedDict)
 
     def update(self, mapping: Any) -> None:
         for key, value in mapping.items():
             self[key] = value
 
 
-_WAITING = {TrackedList: WaitingList, TrackedDict: WaitingDict, TrackedOrderedDict: WaitingOrderedDict}
+_WATCHED = {TrackedList: WatchedList, TrackedDict: WatchedDict, TrackedOrderedDict: WatchedOrderedDict}
 
 
 _holders: Final[ByIdentity[weakref.ref[Any]]] = ByIdentity()
-"""The holders of lists and dicts that were empty when values came to wait on these holders."""
+"""For lists and dicts that were empty when values were deferred for their holder: the holder."""
 
 
 def watch_empty(holder: Any) -> None:
-    """Has what is added to the empty lists and dicts of an object, which are no edges yet, find its values."""
+    """Watches the empty lists and dicts of an object, which are not children yet, so that members that are added are restored."""
     for value in list(vars(holder).values()):
         kind = type(value)
-        if (kind in _WAITING or kind in _WAITING.values()) and not value:
+        if (kind in _WATCHED or kind in _WATCHED.values()) and not value:
             _holders[value] = weakref.ref(holder)
-            value.__class__ = _WAITING.get(kind, kind)
+            value.__class__ = _WATCHED.get(kind, kind)
 
 
 def _holder_of(obj: Any) -> Any:
@@ -92,7 +92,7 @@ def _ask_holder(obj: Any) -> None:
         look_again(holder)
 
 
-def _stop_waiting(obj: Any, kind: type) -> None:
+def _stop_watching(obj: Any, kind: type) -> None:
     holder = _holder_of(obj)
     if not deferred_on(obj) and (holder is None or not deferred_on(holder)):
         _holders.pop(obj)
@@ -100,8 +100,8 @@ def _stop_waiting(obj: Any, kind: type) -> None:
 
 
 def _register_with_tree() -> None:
-    """Makes Keras' tree functions look into the waiting collections as into the others."""
-    for kind in _WAITING.values():
+    """Makes Keras' tree functions treat the watched classes as the others."""
+    for kind in _WATCHED.values():
         register_tree_node_class(kind)
 
 
@@ -115,7 +115,7 @@ class TrackedListAdapter(ListAdapter):
         return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
 
     def on_deferred(self, obj: Any) -> None:
-        obj.__class__ = _WAITING.get(type(obj), type(obj))
+        obj.__class__ = _WATCHED.get(type(obj), type(obj))
 
 
 class TrackedDictAdapter(DictAdapter):
@@ -128,7 +128,7 @@ class TrackedDictAdapter(DictAdapter):
         return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
 
     def on_deferred(self, obj: Any) -> None:
-        obj.__class__ = _WAITING.get(type(obj), type(obj))
+        obj.__class__ = _WATCHED.get(type(obj), type(obj))
 
 
 def _is_edge(value: Any) -> bool:

@@ -1,11 +1,11 @@
-"""How waiting values reach what Keras objects make late: layers in ``build`` and ``call``, optimizers, lazy metrics.
+"""How deferred values are restored into Keras objects that make their variables later: layers, optimizers, lazy metrics.
 
-While values wait on an object, some of its methods are wrapped, on this instance only and as Keras itself does with
-``build``. After ``build``, and before ``call``, the object is looked through for what values wait for. Keras swallows
-exceptions in the first, traced call of a model; what went wrong there goes wrong again, aloud, in the real call.
+While values are deferred for children of an object, some of its methods are wrapped, on this instance only, as Keras itself wraps
+``build``. After ``build`` and before ``call``, the children that the object has are restored. Keras swallows exceptions in the
+first, traced call of a model. A restore that fails there stays deferred, and raises its error in the real call.
 
-On TensorFlow, Keras resets compiled metrics first and makes them in the first step. What was reset before ``build`` is
-reset once more after it, or the old counts would be in the new result.
+On TensorFlow, Keras resets compiled metrics before it makes their variables in the first step. An object that was reset before
+``build`` is reset again after it. Otherwise its result would include the restored counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.keras.backends import backend
-from milepost.adapters.keras.own_state import give_own_state, is_own_state_waiting
+from milepost.adapters.keras.own_state import is_own_state_deferred, restore_own_state
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError
@@ -30,7 +30,12 @@ _RESET: Final = "reset_state"
 
 
 class _Wrapped(NamedTuple):
-    """What an object with wrapped methods had of its own under their names, and the models that wait until it is built."""
+    """What is known of an object with wrapped methods.
+
+    Attributes:
+        before: What its own dict held under the names of these methods.
+        models: Models that hold it, and of whose layers it is not known which have weights before it is built.
+    """
 
     before: dict[str, Any]
     models: list[weakref.ref[Any]]
@@ -41,7 +46,7 @@ _MISSING: Final = object()
 
 
 class HookedAdapter(Adapter):
-    """An adapter of objects that are told of new children by hooks."""
+    """An adapter of objects whose new children hooks find."""
 
     def on_deferred(self, obj: Any) -> None:
         hook(obj)
@@ -49,11 +54,11 @@ class HookedAdapter(Adapter):
 
 
 def hook(obj: Any, model: Any = None) -> None:
-    """Wraps the methods of an object on which values wait, or of a layer.
+    """Wraps the methods of an object for whose children values are deferred, or of a layer of such a model.
 
     Args:
         obj: The object.
-        model: A model on which values wait until it is known that this layer of it has weights.
+        model: A model for whose layers values are deferred until it is known which of them have weights. ``obj`` is one of these.
     """
     known = _wrapped.get(obj)
     if known is not None:
@@ -65,17 +70,17 @@ def hook(obj: Any, model: Any = None) -> None:
         method = getattr(obj, name, None)
         if callable(method):
             before[name] = vars(obj).get(name, _MISSING)
-            # Into the dict itself: Keras would track, and PyTorch would refuse.
+            # Set in the dict itself: Keras would track an attribute, and PyTorch would refuse it.
             vars(obj)[name] = _wrapper(weakref.ref(obj), name, method, resets)
     models = [] if model is None else [weakref.ref(model)]
     _wrapped[obj] = _Wrapped(before, models)
 
 
-def deliver(obj: Any) -> None:
-    """Gives an object's children what waits for them.
+def restore_deferred(obj: Any) -> None:
+    """Restores the deferred values of the children that an object has now.
 
     Raises:
-        MismatchError: A waiting value does not fit; it goes on waiting.
+        MismatchError: A value does not fit. It stays deferred.
     """
     if deferred_on(obj):
         try:
@@ -83,31 +88,38 @@ def deliver(obj: Any) -> None:
         except MilepostError as error:
             error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
             raise
-    give_own_state(obj)
+    restore_own_state(obj)
     known = _wrapped.get(obj)
     for reference in list(known.models) if known is not None else ():
         model = reference()
         if model is not None:
-            deliver(model)
-    if not deferred_on(obj) and not is_own_state_waiting(obj):
+            restore_deferred(model)
+    if not deferred_on(obj) and not is_own_state_deferred(obj):
         _unhook(obj)
 
 
 def _wrapper(
     reference: weakref.ref[Any], name: str, method: Callable[..., Any], resets: list[str]
 ) -> Callable[..., Any]:
-    """The method ``name`` of an object, whose ``resets`` are not empty once it was reset before ``build``."""
+    """Wraps a method of an object.
 
-    @functools.wraps(method)  # Keras looks at the signature, and at marks on the function
+    Args:
+        reference: The object.
+        name: The name of the method.
+        method: The method.
+        resets: Notes that the object was reset before ``build``; shared by the wrapped methods of one object.
+    """
+
+    @functools.wraps(method)  # Keras inspects the signature, and attributes of the function
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         obj: Any = reference()
         if name in _BEFORE:
-            deliver(obj)
+            restore_deferred(obj)
         result = method(*args, **kwargs)
         if name == _RESET:
             resets.append(name)
         elif name in _AFTER:
-            deliver(obj)
+            restore_deferred(obj)
             if resets:
                 with backend.eagerly():
                     obj.reset_state()

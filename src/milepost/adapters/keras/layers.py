@@ -1,7 +1,7 @@
 """Layers, metrics, losses, seed generators, learning-rate schedules: objects that hold state in attributes.
 
-An attribute such as ``_kernel``, which Keras 2 had as ``kernel``, has both names in checkpoints: either generation finds
-it, and keys read as one would guess.
+An attribute such as ``_kernel``, which is ``kernel`` in Keras 2, has both names in checkpoints. So both generations find it, and
+its key is the name that users expect.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _OLD_NAMES: Final = {
     "DepthwiseConv2D": {"kernel": "depthwise_kernel"},
     "Normalization": {"adapt_mean": "mean", "adapt_variance": "variance"},
 }
-"""For classes of layers, names of attributes that Keras 2 called otherwise, where no underscore makes the difference."""
-
-
+"""For classes of layers: attributes whose name in Keras 2 differs by more than an underscore."""
 _REMEDY: Final = "hold it in an attribute, or in a list or dict in an attribute"
 
 
@@ -62,7 +60,7 @@ class ObjectAdapter(AccountedAdapter):
         return attributes(obj)
 
     def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
-        # TensorFlow tracks no seed generators; those that are an argument of a checkpoint are no business of this.
+        # TensorFlow does not track seed generators in attributes.
         names = [name for name, value in attributes(obj) if isinstance(value, SeedGenerator)]
         return [*names, "_seed_generators"]
 
@@ -79,7 +77,7 @@ class LayerAdapter(ObjectAdapter):
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         if getattr(obj, "_jax_state_synced", True) is False:
-            obj.jax_state_sync()  # in the middle of fit() on JAX the trainer holds the values
+            obj.jax_state_sync()  # while fit() runs on JAX, the trainer holds the values
         found = list(attributes(obj))
         names = {name for name, _ in found}
         old_names = _old_names(type(obj))
@@ -108,13 +106,13 @@ class NormalizationAdapter(LayerAdapter):
 
 
 def account_of_variables(obj: Any) -> list[Accounted]:
-    """All that an object calls its variables, wherever it holds them."""
+    """Everything in an object's ``variables``, wherever the object holds it."""
     try:
         variables = list(getattr(obj, "variables", ()))
     except Exception:
         if getattr(obj, "built", True):
             raise
-        return []  # some cannot tell before they are built; Keras does not ask them either
+        return []  # some objects raise before they are built; Keras does not ask them either
     return [Accounted((each.name,), each, remedy=_REMEDY, anywhere=True) for each in variables]
 
 

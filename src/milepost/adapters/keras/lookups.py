@@ -1,6 +1,6 @@
-"""Preprocessing layers that hold a vocabulary or boundaries rather than variables.
+"""Preprocessing layers that hold a vocabulary or boundaries, and no variables.
 
-TensorFlow saves none of it, so these values are milepost's own.
+TensorFlow does not save these, so the object graph has them in a field that TensorFlow skips.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class VocabularyAdapter(LayerAdapter):
         return issubclass(kind, IndexLookup)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        # Setting a vocabulary makes another variable for the weights, so they are a value beside the vocabulary.
+        # Setting a vocabulary makes a new variable for the weights, so they are saved as a value beside the vocabulary.
         return [pair for pair in super().children(obj) if pair[0] != "idf_weights"]
 
     def values(self, obj: Any) -> Sequence[Value]:

@@ -1,4 +1,4 @@
-"""Sequential and functional models, whose layers have no attributes of their own.
+"""Sequential and functional models, whose layers are not attributes.
 
 ::
 
@@ -43,7 +43,7 @@ class LayeredModelAdapter(LayerAdapter):
 
 
 def _likely_has_weights(layer: Any) -> bool:
-    """Whether a layer that is not built makes weights when it is. Those of Keras' own that make none are built from the start."""
+    """Whether a layer that is not built will make weights in ``build``. Keras' own layers without weights are built at once."""
     return type(layer).build is not Layer.build or bool(layer._layers) or bool(layer.weights)
 
 

@@ -1,13 +1,13 @@
 """Optimizers: per-variable state in named lists, one element for each trainable variable.
 
-Which edges are written decides who can read them:
+The edges that are written decide which versions of Keras can read them:
 
-- the named lists (``_momentums``, ``_velocities``, ...), ``_iterations`` and ``_learning_rate`` are what Keras 3 and
-  Keras 2.11 and later agree on;
-- ``_variables``, a list of everything, has another order in each generation, so it holds only what TensorFlow reaches by
-  no other name: lists that are filled by ``append``, or assigned while tracking is off;
-- slot variables and hyperparameters are for older optimizers, and on request, because those of Keras 2.11 and later
-  refuse files that have them.
+- The named lists (``_momentums``, ``_velocities``, ...), ``_iterations`` and ``_learning_rate`` are common to Keras 3 and to Keras
+  2.11 and later.
+- ``_variables``, a list of all variables, has another order in each generation. So it holds only the variables that TensorFlow finds
+  under no other name: those in lists that are filled by ``append``, or assigned while tracking is off.
+- Slot variables and hyperparameters are for optimizers before Keras 2.11. They are written on request only, because later
+  optimizers refuse files that have them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OptimizerAdapter(AccountedAdapter):
         if others := of_another_class(obj, saved):
             warn_of_another_class(obj, others)
             return others
-        # Keras 2 numbers its flat list otherwise, and all of it has other names too.
+        # Keras 2 has another order in its flat list, and saves everything in it under other names too.
         return ("_variables",) if "_index_dict" in saved else ()
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
@@ -98,7 +98,7 @@ class LossScaleOptimizerAdapter(OptimizerAdapter):
         super().on_deferred(obj)
         positions = deferred_on(obj).get("dynamic_scale")
         if positions and not obj.built:
-            # It scales the first loss before it is built, and must do so by the number that it will divide by.
+            # It scales the first loss before it is built, and divides by the restored scale after that: both must be equal.
             scale = max(positions, key=lambda position: position.uid).peek()
             if scale is not None:
                 obj.initial_scale = float(scale)

@@ -1,11 +1,11 @@
-"""What users' own classes give to Keras' saving: ``save_own_variables`` and ``save_assets``, where a class defines them itself.
+"""State that users' classes save by ``save_own_variables`` and ``save_assets``, the methods of Keras' own saving.
 
-All that these methods write is one value of the object, a string that holds a NumPy archive (``.npz``, not compressed)::
+Everything that these methods write is one value of the object: a string that holds a NumPy archive (``.npz``, not compressed)::
 
     names     JSON: [["variable", key, element type] | ["asset", path in its directory, "uint8"], ...]
     0, 1, ... the arrays, in this order
 
-It goes back through ``load_own_variables`` and ``load_assets``, of an object that is not built yet after it was.
+A restore passes it to ``load_own_variables`` and ``load_assets``. If the object is not built yet, this is deferred until it is.
 """
 
 from __future__ import annotations
@@ -33,45 +33,45 @@ from milepost.tensor.dtype import STRING
 _NAME: Final = "own_state"
 _VARIABLE: Final = "variable"
 _ASSET: Final = "asset"
-_waiting: Final[ByIdentity[bytes]] = ByIdentity()
-"""What objects that are not built yet are to be given then."""
+_deferred: Final[ByIdentity[bytes]] = ByIdentity()
+"""The state of objects that are not built yet."""
 
 
 def own_state(obj: Any) -> Sequence[Value]:
-    """The value that holds what an object's own methods save, if its class has such methods."""
+    """The value that holds what an object's own methods save; none if its class has no such methods."""
     if not any(_is_own(type(obj), name) for name in ("save_own_variables", "save_assets")):
         return ()
     return (Value(_NAME, STRING, (), lambda: as_array(_saved(obj)), skipped_by_tensorflow=True),)
 
 
 def assign_own_state(obj: Any, arrays: Mapping[str, Array]) -> bool:
-    """Gives an object what its own methods saved.
+    """Restores the state that an object's own methods saved.
 
     Returns:
-        Whether it has to wait until the object is built.
+        Whether this is deferred until the object is built.
     """
     if _NAME not in arrays:
         return False
     data = arrays[_NAME].item()
     if getattr(obj, "built", True):
-        _waiting.pop(obj)
+        _deferred.pop(obj)
         _load(obj, data)
         return False
-    _waiting[obj] = data
+    _deferred[obj] = data
     return True
 
 
-def is_own_state_waiting(obj: Any) -> bool:
-    """Whether an object is to be given such state once it is built."""
-    return obj in _waiting
+def is_own_state_deferred(obj: Any) -> bool:
+    """Whether such state is deferred for an object until it is built."""
+    return obj in _deferred
 
 
-def give_own_state(obj: Any) -> None:
-    """Gives an object that is built now the state that has waited for that."""
-    data = _waiting.get(obj)
+def restore_own_state(obj: Any) -> None:
+    """Restores the deferred state of an object, if it is built now."""
+    data = _deferred.get(obj)
     if data is not None and obj.built:
         _load(obj, data)
-        _waiting.pop(obj)
+        _deferred.pop(obj)
 
 
 def _is_own(kind: type, method: str) -> bool:
@@ -81,7 +81,7 @@ def _is_own(kind: type, method: str) -> bool:
 
 
 def _saved(obj: Any) -> bytes:
-    data = _waiting.get(obj)
+    data = _deferred.get(obj)
     if data is not None:
         return data
     names: list[tuple[str, str, str]] = []
@@ -115,7 +115,7 @@ def _as_array(obj: Any, key: str, value: Any) -> Array:
     array: Array = np.asarray(keras.ops.convert_to_numpy(value) if keras.ops.is_tensor(value) else value)
     if array.dtype == object:
         raise UntrackableError(
-            "save_own_variables() puts something into its store that is no array",
+            "save_own_variables() puts something into its store that is not an array",
             expected="arrays, numbers and variables",
             found=f"{key!r}: a {type(value).__name__}, from a {type(obj).__name__}",
             remedy="save it in a variable, or as an array",
@@ -157,7 +157,7 @@ def _unpacked(data: bytes) -> list[tuple[str, str, Array]]:
             return found
     except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptCheckpointError(
-            "this is no state that a Keras object has saved",
+            "this is not the state of a Keras object",
             expected="an archive of arrays",
             found=str(error),
             remedy="restore another checkpoint",

@@ -1,4 +1,4 @@
-"""Every private name of Keras 3 that milepost imports, each with what for. Tried with the version in `milepost.adapters`."""
+"""Every private name of Keras 3 that milepost imports, with its purpose. Tested with the version in `milepost.adapters`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer as Loss
 from keras.src.optimizers.schedules.learning_rate_schedule import LearningRateSchedule as LearningRateSchedule
 from keras.src.random.seed_generator import SeedGenerator as SeedGenerator
 
-# The seeds of layers that were given none: a run of fit() that resumes draws as if it had not been interrupted.
+# The generator of the seeds of layers that were given none, so that a resumed run of fit() draws the same numbers.
 from keras.src.random.seed_generator import global_seed_generator as global_seed_generator
 from keras.src.saving.keras_saveable import KerasSaveable as KerasSaveable
 
-# How fit() reads data: what it must be given in place of data that is to be resumed.
+# The classes through which fit() reads data, for data that can be resumed.
 from keras.src.trainers.data_adapters import data_adapter_utils as data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
 
-# The lists and dicts that Keras makes of those that are assigned, and the functions that look into nested structures.
+# The lists and dicts into which Keras turns those that are assigned, and the registry of nested structures.
 from keras.src.tree import register_tree_node_class as register_tree_node_class
 from keras.src.utils import tracking as _tracking
 from keras.src.utils.torch_utils import TorchModuleWrapper as TorchModuleWrapper  # layers that hold modules
@@ -42,7 +42,7 @@ TrackedDict: Any = _tracking.TrackedDict
 TrackedOrderedDict: Any = getattr(_tracking, "TrackedOrderedDict", _tracking.TrackedDict)  # not in every Keras 3
 
 if keras.backend.backend() == "torch":
-    # Where new tensors are to be, when a value comes before its variable has one.
+    # The device for new tensors, when a value is restored before its variable has one.
     from keras.src.backend.torch.core import DEFAULT_DEVICE as DEFAULT_DEVICE
 
     # Batches for fit().
@@ -95,4 +95,4 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_get_jax_state": "the values of the variables as such a state",
     },
 }
-"""Private attributes of objects, by class and name, each with what for."""
+"""Private attributes of objects, by class and name, each with its purpose."""

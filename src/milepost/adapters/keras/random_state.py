@@ -1,4 +1,4 @@
-"""Keras' global seed generator, from which random functions that are given no seed take theirs."""
+"""Keras' global seed generator, which random functions use if they are given no seed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from milepost.adapters.keras.variables import value_of
 
 
 def global_state() -> dict[str, Any]:
-    """The state as plain data; empty where it was never used."""
+    """The state as plain data; empty if the generator was never used."""
     generator = get_global_attribute("global_seed_generator")
     return {} if generator is None else {"seed": value_of(generator.state).copy()}
 
 
 def set_global_state(state: Mapping[str, Any]) -> None:
-    """Puts back what `global_state` returned."""
+    """Sets the state that `global_state` returned."""
     variable = global_seed_generator().state
     with backend.eagerly():
         backend.write(variable, state["seed"].astype(value_of(variable).dtype))

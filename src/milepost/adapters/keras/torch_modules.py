@@ -1,6 +1,6 @@
-"""PyTorch modules inside Keras: their parameters are variables of Keras, but their buffers are not.
+"""PyTorch modules inside Keras layers. Keras has variables for their parameters, but not for their buffers.
 
-TensorFlow has no such thing, so the buffers are milepost's own values.
+The buffers are values of the layer, in a field of the object graph that TensorFlow skips.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TorchModuleAdapter(LayerAdapter):
 
 
 def _buffers(module: Any) -> Iterator[tuple[str, Any]]:
-    """The buffers that the module itself would save."""
+    """The buffers in the module's ``state_dict``."""
     parameters = {name for name, _ in module.named_parameters()}
     for name, tensor in module.state_dict(keep_vars=True).items():
         if name not in parameters:

@@ -1,7 +1,7 @@
-"""Keras variables, in every state that they can be in.
+"""Keras variables, in every state that they can have.
 
-A variable that is made while Keras traces a model has no value yet but an initializer, which makes its value later; it
-takes a saved value as the result of that. In the middle of ``fit`` on JAX it has neither: the trainer holds the state.
+A variable that is made while Keras traces a model has an initializer and no value. A restore replaces the initializer by one that
+returns the saved value. While ``fit`` runs on JAX, a variable has neither: the trainer holds its value.
 """
 
 from __future__ import annotations
@@ -76,7 +76,11 @@ class VariableAdapter(Adapter):
 
 
 def value_of(obj: Any) -> Array:
-    """The value of a variable, also of one that has none yet but a restored one to be made with."""
+    """The value of a variable. If it has none yet, this is the restored value that its initializer will return.
+
+    Raises:
+        UnsupportedError: The variable has no value and none was restored, or the trainer holds it.
+    """
     if obj._value is not None:
         return backend.read(obj._value)
     if isinstance(obj._initializer, Restored):
@@ -92,17 +96,27 @@ def value_of(obj: Any) -> Array:
 
 def _held_by_trainer(obj: Any) -> UnsupportedError:
     return UnsupportedError(
-        "while fit() runs on JAX, this variable is held by the trainer of its model",
+        "while fit() runs on JAX, the trainer of the model holds the value of this variable",
         key=obj.path,
-        remedy="put the model into the checkpoint too, or call model.jax_state_sync() before",
+        remedy="put the model into the checkpoint too, or call model.jax_state_sync() first",
     )
 
 
 def _exactly(array: Array, dtype: DType, key: str) -> Array:
-    """Converts between integers, or refuses to."""
+    """Converts an array to another integer type.
+
+    Raises:
+        MismatchError: An element does not fit into that type.
+    """
     converted = array.astype(dtype.numpy, copy=False)
     if converted is not array and not np.array_equal(converted, array):
-        raise MismatchError("a saved number does not fit into the live variable", key=key, expected=dtype, found=array)
+        raise MismatchError(
+            "a saved number does not fit into the live variable",
+            key=key,
+            expected=dtype,
+            found=array,
+            remedy="make the variable with a wider element type",
+        )
     return converted
 
 

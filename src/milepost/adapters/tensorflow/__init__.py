@@ -1,9 +1,20 @@
-"""TensorFlow's own objects, and whatever implements its tracking, as Keras 2 does.
+"""TensorFlow's own objects, and all others that implement its tracking, such as those of Keras 2.
 
-What is here, by the question it answers: `tensors`, how a tensor becomes an array and back; `variables`, how the value
-of a variable is read and given; `trackables` and `containers`, what an object holds; `serialization`, what values it
-has beside variables; `optimizers`, slot variables and flat lists; `layers`, other names; `hidden_state`, what TensorFlow
-passes over; `hooks`, how values arrive late; `kinds`, whose class is whose; `session`, variables of TensorFlow 1's graphs.
+============================  ==================================================================================
+`tensors`                     how a tensor becomes an array, and an array a tensor
+`variables`, `wrapped`        how the value of a variable is read and assigned, also of one that wraps another
+`trackables`, `containers`    the children of an object, of a list, dict or tuple
+`serialization`               values of objects that are not variables
+`optimizers`                  slot variables and flat lists
+`layers`                      the names of Keras 3
+`hidden_state`                state of Keras 2's layers that TensorFlow does not save
+`hooks`                       how deferred values are restored
+`kinds`                       whether a class belongs to Keras 2, Keras 3 or TensorFlow
+`session`                     variables of TensorFlow 1's graphs
+`tracing`                     saves inside a ``tf.function``
+`random_state`                the global random state
+`private`                     the private names of TensorFlow that the other files use
+============================  ==================================================================================
 """
 
 from typing import Final
@@ -42,7 +53,7 @@ _GENERAL_FIRST: Final = (
     VariableAdapter,
     ShardedVariableAdapter,
 )
-"""Those registered later are asked first, and know kinds of objects that earlier ones know in general."""
+"""In the order of registration. The last is asked first, so adapters of special kinds of objects follow general ones."""
 
 for _adapter in _GENERAL_FIRST:
     register(_adapter())

@@ -1,8 +1,8 @@
-"""Lists, dicts and tuples that TensorFlow makes of those that are assigned to its objects.
+"""The lists, dicts and tuples into which TensorFlow turns those that are assigned to its objects.
 
-TensorFlow notes what is added to one, and refuses to save it once members were replaced, moved or deleted. Then what
-it holds now is saved instead. Members of other libraries, which TensorFlow passes over in silence, are saved too: they are private,
-so that its checkpoints are not told.
+TensorFlow notes what is added to one, and refuses to save it after members were replaced, moved or deleted. milepost saves what
+it holds now. It also saves members of other libraries, which TensorFlow ignores, in a field of the object graph that TensorFlow
+skips.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _members(obj: Any) -> list[tuple[str, Any]]:
 
 
 def _of_others(members: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Members that TensorFlow does not track and other libraries do; arrays are settings."""
+    """Members of other libraries, which TensorFlow does not track. Arrays are settings, and not among them."""
     return [
         (name, member)
         for name, member in members

@@ -1,6 +1,6 @@
-"""State of Keras 2's layers that TensorFlow's tracking passes over: vocabularies, boundaries, states of recurrent layers, generators.
+"""State of Keras 2's layers that TensorFlow does not track: vocabularies, boundaries, states of recurrent layers, generators.
 
-TensorFlow saves none of it, so it is milepost's own: private, so that TensorFlow's assertions are not told of it.
+milepost saves it in a field of the object graph that TensorFlow skips, so that TensorFlow's assertions do not miss it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _FLOAT64: Final = DType.of("float64")
 _STATES: Final = "states-"
 _LEGACY: Final = "legacy_stateful"
 _LEGACY_GENERATOR: Final = Omission(
-    "its random numbers come from operations whose state TensorFlow does not tell, so a resumed run draws others",
+    "its random numbers come from operations whose state TensorFlow does not expose, so a resumed run draws different numbers",
     "call keras.backend.experimental.enable_tf_random_generator() before the layer is made",
     doubtful=True,
 )
 
 
 class RecurrentAdapter(LayerAdapter):
-    """Recurrent layers, whose states last from one batch to the next if they are ``stateful``."""
+    """Recurrent layers. If they are ``stateful``, they keep their states from one batch to the next."""
 
     def handles(self, kind: type) -> bool:
         return super().handles(kind) and is_keras_2(kind, "RNN")
@@ -64,7 +64,7 @@ class VocabularyAdapter(LayerAdapter):
         if words:
             tokens = [word.decode() if isinstance(word, bytes) else word for word in words]
             with tf.init_scope():
-                # The weights of words are a variable, which has values of its own.
+                # The weights of words are a variable, and so a child with a value of its own.
                 obj.set_vocabulary(tokens, False if obj.output_mode == "tf_idf" else None)
         return obj
 

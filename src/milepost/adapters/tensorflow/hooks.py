@@ -1,7 +1,7 @@
-"""How waiting values reach the children that TensorFlow's objects get late.
+"""How deferred values are restored into children that TensorFlow's objects get later.
 
-Every such object calls its own ``_handle_deferred_dependencies`` for a new child, which is where TensorFlow gives it
-its values, before anyone can use it. While values wait on an object, that method is wrapped, on this instance only.
+Every trackable object calls its own ``_handle_deferred_dependencies`` for a new child. There TensorFlow restores the child, before
+the program can use it. While values are deferred for an object, this method is wrapped, on this instance only.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _BUILD: Final = "build"
 
 
 class _Hook:
-    """Stands for a method of one object. A copy of the object gets the method itself, without what waits.
+    """Replaces a method of one object. A copy of the object gets the original method.
 
     Args:
         owner: The object.
-        name: Name of the method.
+        name: The name of the method.
 
     Attributes:
-        holders: Objects that values wait on: the owner, and those that delegate their tracking to it.
-        models: Models on which values wait until it is known which of their layers have weights, each with the layer of it that
-            the owner is, or is in.
+        holders: The objects for whose children values are deferred: the owner, and objects that delegate their tracking to it.
+        models: Models for whose layers values are deferred until it is known which of them have weights. Each comes with the
+            layer that the owner is, or belongs to.
     """
 
     def __init__(self, owner: Any, name: str) -> None:
@@ -64,7 +64,7 @@ class _Hook:
 
 
 class _ChildHook(_Hook):
-    """TensorFlow calls this when an object gets a new child."""
+    """An object calls this when it gets a new child."""
 
     def __call__(self, name: str, trackable: Any) -> None:
         self._original()(name, trackable)
@@ -72,13 +72,13 @@ class _ChildHook(_Hook):
             self._admit(name, trackable)
         except MilepostError as error:
             _forget_child(self._owner(), name)
-            # Keras, and functions that are traced, would raise another in its place.
+            # Keras and AutoGraph would replace an error without these attributes, which their own code sets too.
             error._keras_call_info_injected = error.ag_pass_through = True  # type: ignore[attr-defined]
             raise
 
 
 class _SlotHook(_Hook):
-    """Optimizers call this when they have made a slot variable."""
+    """An optimizer calls this when it has made a slot variable."""
 
     def __call__(self, slot_name: str, variable: Any, slot_variable: Any) -> None:
         self._original()(slot_name=slot_name, variable=variable, slot_variable=slot_variable)
@@ -86,7 +86,7 @@ class _SlotHook(_Hook):
 
 
 class _MemberHook(_Hook):
-    """Lists and dicts call this before they hold a new member; TensorFlow is not told of those of other libraries."""
+    """A list or dict calls this before it holds a new member. Members of other libraries reach no other hook."""
 
     def __call__(self, value: Any, name: Any) -> Any:
         value = self._original()(value=value, name=name)
@@ -96,7 +96,7 @@ class _MemberHook(_Hook):
 
 
 class _BuildHook(_Hook):
-    """Optimizers call this before their first step."""
+    """An optimizer calls this before its first step."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         self._original()(*args, **kwargs)
@@ -104,7 +104,7 @@ class _BuildHook(_Hook):
             if holder is not None:
                 look_again(holder)
                 if (adapter := adapter_of(holder)) is not None:
-                    adapter.on_restored(holder)  # what is computed from the saved values is made in the middle of this
+                    adapter.on_restored(holder)  # building has just made what is to be computed from the saved values
         _unhook(self._owner(), self.holders)
 
 
@@ -112,27 +112,32 @@ _KINDS: Final[Mapping[str, type[_Hook]]] = {_CHILD: _ChildHook, _SLOT: _SlotHook
 
 
 def hook(obj: Any) -> None:
-    """Wraps the methods of an object on which values wait."""
+    """Wraps the methods of an object for whose children values are deferred."""
     for installed in _installed(obj):
         if all(reference() is not obj for reference in installed.holders):
             installed.holders.append(weakref.ref(obj))
 
 
 def hook_until_built(layer: Any, model: Any) -> None:
-    """Has a model, on which values wait, looked through again when a layer of it gets its weights."""
+    """Restores deferred values of a model's layers when a layer has made its weights.
+
+    Args:
+        layer: The layer, which is not built yet.
+        model: The model, for whose layers values are deferred.
+    """
     for part in (layer, *layer.submodules):
         for installed in _installed(part):
             installed.models.append((weakref.ref(model), weakref.ref(layer)))
 
 
 def hook_build(optimizer: Any) -> None:
-    """Has an optimizer, on which values wait, looked through when it has made its variables."""
+    """Restores deferred values of an optimizer when it has made its variables."""
     for installed in _installed(optimizer, {_BUILD: _BuildHook}):
         installed.holders.append(weakref.ref(optimizer))
 
 
 def _installed(obj: Any, kinds: Mapping[str, type[_Hook]] = _KINDS) -> Iterator[_Hook]:
-    """The hooks of an object's methods, which stand for these from now on."""
+    """Installs hooks in the place of an object's methods, if there are none yet, and returns them."""
     owner = tracked_for(obj)
     for name, kind in kinds.items():
         if not hasattr(type(owner), name):
@@ -145,14 +150,14 @@ def _installed(obj: Any, kinds: Mapping[str, type[_Hook]] = _KINDS) -> Iterator[
 
 
 def tracked_for(obj: Any) -> Any:
-    """The object that does the tracking, as optimizers do for the loss scaling that is wrapped around them."""
+    """The object that does the tracking: the object itself, or one that it delegates to, as optimizers with loss scaling do."""
     while isinstance(obj, DelegatingTrackableMixin):
         obj = obj._trackable
     return obj
 
 
 def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
-    """Gives an object its own methods back once nothing waits any more."""
+    """Gives an object its own methods back when nothing is deferred any more."""
     if any((holder := reference()) is not None and deferred_on(holder) for reference in holders):
         return
     for name in (*_KINDS, _BUILD):
@@ -163,7 +168,7 @@ def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
 def _set(obj: Any, name: str, value: Any) -> None:
     try:
         object.__setattr__(obj, name, value)  # the object's own way would track it
-    except TypeError:  # a proxy, which keeps for itself what its class has too
+    except TypeError:  # a proxy, whose attributes cannot be set so
         setattr(obj, name, value)
 
 
@@ -179,7 +184,7 @@ def _method(owner: Any, name: str) -> Any:
 
 
 def _forget_child(owner: Any, name: str) -> None:
-    """Undoes what TensorFlow has noted of a child that its owner does not get."""
+    """Removes what TensorFlow has noted about a child that its owner will not hold."""
     if name not in owner._self_unconditional_dependency_names:
         references = owner._self_unconditional_checkpoint_dependencies
         references[:] = [reference for reference in references if reference.name != name]

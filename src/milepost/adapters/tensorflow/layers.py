@@ -1,4 +1,4 @@
-"""Layers of Keras 2, which read what Keras 3 has saved under other names."""
+"""Layers of Keras 2. They are matched with the names of Keras 3 too."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LayerAdapter(TrackableAdapter):
 
 
 class LayeredModelAdapter(LayerAdapter):
-    """Sequential and functional models, which do not know which layers have weights before these are built."""
+    """Sequential and functional models. Which layers have weights is known only when these are built."""
 
     def handles(self, kind: type) -> bool:
         return super().handles(kind) and is_keras_2(kind, "Functional")
@@ -86,14 +86,19 @@ class NormalizationAdapter(LayerAdapter):
 
 
 def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
-    """All that an object of Keras 2 calls its variables, wherever it holds them."""
+    """The variables in a list of an object of Keras 2, wherever the object holds them.
+
+    Args:
+        obj: The object.
+        attribute: The name of the list: ``weights`` or ``_variables``.
+    """
     try:
         variables = list(getattr(obj, attribute, ()))
     except Exception:
         if getattr(obj, "built", True):
             raise
-        return []  # models that are not built cannot tell
-    # Parts of a sharded variable are saved with the whole; what is no variable, by which Keras sets a vocabulary, holds none.
+        return []  # models that are not built raise
+    # The parts of a sharded variable are saved as one. The list of a layer with a vocabulary has a member that is no variable.
     return [
         Accounted((each.name,), each, remedy=_REMEDY, anywhere=True)
         for each in variables
@@ -102,6 +107,6 @@ def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
 
 
 def _draws(obj: Any) -> bool:
-    """Whether a layer ever draws from its random generator; recurrent layers without dropout have one, too."""
+    """Whether a layer draws from its random generator. Recurrent layers without dropout have one and do not."""
     rates = [getattr(obj, name) for name in ("rate", "dropout", "recurrent_dropout") if hasattr(obj, name)]
     return _GENERATOR in vars(obj) and (not rates or any(not isinstance(rate, (int, float)) or rate for rate in rates))

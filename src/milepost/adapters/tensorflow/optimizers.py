@@ -1,9 +1,9 @@
 """Optimizers of TensorFlow 1 and Keras 2.
 
-The oldest keep their state in slot variables. Those since Keras 2.11 keep it in lists with names, and once more in the
-flat list ``_variables``. Keras 3 has lists of the same names but orders the flat one otherwise, so that files with the
-flat list are for one generation only; it is left out where the named lists hold everything. What the oldest have saved in
-slot variables is given to these lists, where the class is the same.
+Optimizers before Keras 2.11 keep their state in slot variables. Later ones keep it in named lists, and also in the flat list
+``_variables``. The lists of Keras 3 have the same names, but its flat list has another order, so a file with the flat list fits one
+generation only. The flat list is left out if the named lists hold everything. Slot variables that an older optimizer of the same
+class has saved are restored into the lists.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class SlotOptimizerAdapter(TrackableAdapter):
     def unwanted(self, obj: Any, saved: Collection[str]) -> Collection[str]:
         if _ITERATIONS in saved and _OLD_ITERATIONS not in saved:
             warn(
-                f"an optimizer of Keras 2.11 or later was saved, of which the older live {type(obj).__name__} takes nothing: "
-                "restore into one of the newer optimizers, which tf_keras.optimizers has, or leave the optimizer out of what is "
+                f"the saved optimizer is of Keras 2.11 or later, so nothing of it is restored into the older live "
+                f"{type(obj).__name__}: restore into an optimizer of tf_keras.optimizers, or leave the optimizer out of what is "
                 "restored",
                 UnrestoredWarning,
             )
@@ -57,7 +57,7 @@ class SlotOptimizerAdapter(TrackableAdapter):
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
         with tf.init_scope():
             if not tf.executing_eagerly() or _is_variable_creation_watched():
-                return None  # made when the graph is, or by the optimizer itself; its value is given then
+                return None  # the graph or the optimizer makes it later, and it is restored then
             if isinstance(obj, tf.compat.v1.train.Optimizer):
                 return obj._zeros_slot(variable, name, obj._name)
             return obj.add_slot(variable, name)
@@ -73,9 +73,9 @@ class SlotOptimizerAdapter(TrackableAdapter):
 
 
 def _is_variable_creation_watched() -> bool:
-    """Whether somebody, such as a template, would take a slot variable that is made now for one of its own.
+    """Whether a scope, such as that of a template, would capture a slot variable that is made now as a variable of its own.
 
-    Scopes of strategies are meant for slot variables too.
+    Scopes of distribution strategies do not count, since they apply to slot variables too.
     """
     return bool(tf.compat.v1.get_default_graph()._variable_creator_stack) and not tf.distribute.has_strategy()
 
@@ -92,7 +92,7 @@ class ListOptimizerAdapter(TrackableAdapter):
         optimizer = tracked_for(obj)
         if any(hasattr(variable, "_sharded_container") for variable in optimizer._variables):
             return super().children(obj)
-        with tf.init_scope():  # what the optimizer itself returns is what it had when it was first asked
+        with tf.init_scope():  # the optimizer's own method returns what it held at the first call
             children: Mapping[str, Any] = AutoTrackable._trackable_children(optimizer, "checkpoint")
         named = [pair for pair in children.items() if pair[0] not in _FLAT]
         found = {id(each) for _, child in named for each in reachable(child)}
@@ -133,7 +133,7 @@ class ListOptimizerAdapter(TrackableAdapter):
         return None  # the optimizer makes it when it is built
 
     def on_restored(self, obj: Any) -> None:
-        # Nadam counts its steps twice, and multiplies its product again in each step in which the two differ.
+        # Nadam has a second counter of steps, which is not saved, and updates its product in each step in which the two differ.
         optimizer = tracked_for(obj)
         if hasattr(optimizer, _PRODUCTS) and tf.executing_eagerly():
             setattr(optimizer, _PRODUCTS, int(optimizer.iterations) + 1)

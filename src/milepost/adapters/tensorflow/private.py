@@ -1,4 +1,4 @@
-"""Every private name of TensorFlow that milepost imports, each with what for. Tried with the versions in `milepost.adapters`."""
+"""Every private name of TensorFlow that milepost imports, with its purpose. Tested with the versions in `milepost.adapters`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-# The names under which values are saved that are no variables, for what TensorFlow before 2.12 saved.
+# The names that TensorFlow before 2.12 has for values that are not variables.
 from tensorflow.python.checkpoint import saveable_compat as saveable_compat
 
 # The classes of iterators; those of NumPy are not in every version.
@@ -20,10 +20,10 @@ from tensorflow.python.eager import context as _context
 # The global generator, if there is one.
 from tensorflow.python.ops import stateful_random_ops as stateful_random_ops
 
-# Whether an object is saved by a saver of its own, into other files.
+# Whether an object has a saver of its own, which writes other files.
 from tensorflow.python.saved_model import registration as registration
 
-# What objects such as tables and iterators say that is to be saved of them.
+# The values that objects such as tables and iterators have for a saver.
 from tensorflow.python.training.saving import saveable_object as saveable_object
 from tensorflow.python.training.saving import saveable_object_util as saveable_object_util
 
@@ -42,20 +42,20 @@ ShardedVariable: Any = tf.__internal__.distribute.ShardedVariable
 
 
 def iterator_resource(iterator: Any) -> Any:
-    """What an iterator over a dataset is to TensorFlow's operations."""
+    """The resource of an iterator over a dataset, for TensorFlow's operations."""
     return iterator._iterator_resource
 
 
 ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "tf.Module": {
         "_trackable_children": "the named children of whatever is tracked",
-        "_gather_saveables_for_checkpoint": "what older classes say that is to be saved of them",
-        "_self_saveable_object_factories": "what TensorFlow before 2.12 calls for the values of an object",
+        "_gather_saveables_for_checkpoint": "the values of objects of older classes",
+        "_self_saveable_object_factories": "the functions that TensorFlow before 2.12 calls for the values of an object",
         "_self_unconditional_checkpoint_dependencies": "the list that names children",
         "_self_unconditional_dependency_names": "whether a name is in it",
     },
     "list of a tf.Module": {
-        "_track_value": "gives a list, dict or tuple what is added to it",
+        "_track_value": "a list, dict or tuple calls it for a new member",
     },
     "DelegatingTrackableMixin": {
         "_trackable": "the object that a delegating one stands for",
@@ -81,7 +81,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "eager context": {
         "_seed": "the seed of all operations",
-        "_rng": "the generator that gives operations their seeds",
+        "_rng": "the generator of the operations' seeds",
         "_set_global_seed": "sets the seed, and forgets what operations have counted",
     },
     "tf.compat.v1.train.AdamOptimizer": {
@@ -103,7 +103,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_iterator_resource": "the resource, in which another pass is begun",
     },
 }
-"""Private attributes of objects, by class and name, each with what for."""
+"""Private attributes of objects, by class and name, each with its purpose."""
 
 KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "Model": {

@@ -1,7 +1,7 @@
-"""TensorFlow's random state as a whole: the seed of ``tf.random.set_seed`` and what follows from it, and the global generator.
+"""TensorFlow's global random state: the seed of ``tf.random.set_seed`` with the sequence that follows, and the global generator.
 
-With a seed, each operation that runs eagerly gets a seed of its own from a generator of Python's, so that generator is the
-state. Operations that were given a seed, and those inside a ``tf.function``, keep counters that TensorFlow does not tell.
+If a seed is set, each operation that runs eagerly gets a seed from a random generator of Python. The state of that generator is
+saved. Operations with a seed of their own, and operations inside a ``tf.function``, have counters that TensorFlow does not expose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milepost.adapters.tensorflow.private import eager_context, stateful_random_
 
 
 def global_state() -> dict[str, Any]:
-    """The state as plain data; empty where no seed was set and the global generator was never used."""
+    """The state as plain data; empty if no seed was set and the global generator was never used."""
     state: dict[str, Any] = {}
     context = eager_context.context()
     if context._seed is not None:
@@ -31,10 +31,10 @@ def global_state() -> dict[str, Any]:
 
 
 def set_global_state(state: Mapping[str, Any]) -> None:
-    """Puts back what `global_state` returned."""
+    """Sets the state that `global_state` returned."""
     if "seed" in state:
         context = eager_context.context()
-        context._set_global_seed(state["seed"])  # forgets the counters of all operations, too
+        context._set_global_seed(state["seed"])  # also resets the counters of all operations
         set_python_state(context._rng, state["operations"])
     if "generator" in state:
         saved = state["generator"]

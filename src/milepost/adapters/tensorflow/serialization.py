@@ -1,7 +1,7 @@
-"""Values that objects have beside variables: states of iterators, contents of tables, and what users' own classes have.
+"""Values of objects that are not variables: states of iterators, contents of tables, values of users' own classes.
 
-Three protocols of TensorFlow say what they are: ``serialize`` and ``deserialize`` of `tf.train.experimental.PythonState`;
-``_serialize_to_tensors`` and ``_restore_from_tensors``; and, older, ``_gather_saveables_for_checkpoint``.
+TensorFlow has three protocols for them: ``serialize`` and ``deserialize`` of `tf.train.experimental.PythonState`;
+``_serialize_to_tensors`` and ``_restore_from_tensors``; and the older ``_gather_saveables_for_checkpoint``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _VARIANT: Final = DType.of("variant")
 _STATE: Final = "_STATE"
 _ITERATORS: Final = (IteratorBase, NumpyIterator)
 _STATELESS: Final = (
-    "a data set whose functions have no state of their own: no from_generator, numpy_function or py_function, and random "
-    "numbers by tf.random.stateless_uniform and the like, with seeds from tf.data.Dataset.random"
+    "a data set whose functions have no state: no from_generator, numpy_function or py_function, and random numbers from "
+    "functions such as tf.random.stateless_uniform, with seeds from tf.data.Dataset.random"
 )
 
 
 def registered_saver(obj: Any) -> str:
-    """Name of the saver that was registered for an object instead of these protocols, or nothing."""
+    """The name of the saver that is registered for an object in the place of these protocols; empty if none is."""
     name: str | None = registration.get_registered_saver_name(obj)
     return name or ""
 
@@ -58,7 +58,7 @@ def values(obj: Any) -> Sequence[Value]:
 
 
 def assign(obj: Any, arrays: Mapping[str, Array]) -> None:
-    """Gives an object its values back."""
+    """Assigns its saved values to an object."""
     if isinstance(obj, PythonState):
         obj.deserialize(arrays["py_state"].item())
         return
@@ -81,7 +81,7 @@ def assign(obj: Any, arrays: Mapping[str, Array]) -> None:
 
 def _serialized(obj: Any) -> Sequence[Value]:
     listed = _listed(obj)
-    if isinstance(obj, _ITERATORS):  # what one holds may be large, so it is made only to be saved
+    if isinstance(obj, _ITERATORS):  # the state may be large, so it is computed only in a save
 
         def state() -> Array:
             with _eagerly(obj):
@@ -93,13 +93,13 @@ def _serialized(obj: Any) -> Sequence[Value]:
 
 
 def _listed(obj: Any) -> str:
-    """The one name under which the object graph lists all tensors of an object, if it is so; theirs begin with it."""
+    """The name under which the object graph lists all tensors of an object, and with which their names begin; empty if none."""
     name: str | None = saveable_compat.get_saveable_name(obj)
     return name or ""
 
 
 def _saveables(obj: Any) -> Iterator[tuple[str, Any]]:
-    """Pairs of the name that is listed and what is saved under it; its tensors have names that begin so."""
+    """Pairs of a listed name and the object that saves the tensors under it. The names of these tensors begin with the listed name."""
     if getattr(type(obj), "_gather_saveables_for_checkpoint", None) is Trackable._gather_saveables_for_checkpoint:
         factories: Mapping[str, Any] = getattr(obj, "_self_saveable_object_factories", {})
     else:
@@ -120,6 +120,7 @@ def _value(name: str, tensor: Any, listed: str) -> Value:
                 key=name,
                 found=", ".join(map(repr, tensor)),
                 expected="a tensor",
+                remedy="return one tensor for each name in _serialize_to_tensors()",
             )
         tensor = tensor[""]
     if isinstance(tensor, saveable_object.SaveSpec):
@@ -145,7 +146,7 @@ def _read(tensor: Any) -> Array:
 
 @contextmanager
 def _eagerly(obj: Any) -> Iterator[None]:
-    """Runs TensorFlow's code at once, wherever the program is, and says of which object its errors are."""
+    """Runs TensorFlow's operations at once, also inside a traced function, and names the object in their errors."""
     try:
         with tf.init_scope():
             yield

@@ -1,14 +1,14 @@
-"""Variables of TensorFlow 1's graphs, whose values only a session knows.
+"""Variables of TensorFlow 1's graphs, whose values are in a session.
 
-A graph that a session runs may be frozen, so no operation is added to it: a value is read through the tensor that the
-variable has anyway, and given by running its initializer with the value fed in place of the initial one. All variables
-are read in one run, and all are assigned in one, unless they share their initial value.
+The graph of a session may be frozen, so no operation is added to it. A value is read through the tensor that the variable has
+already. It is assigned by running the variable's initializer with the saved value fed in the place of the initial value. All
+variables are read in one run of the session, and all are assigned in one, unless they share an initial value.
 
-A restore without a session is postponed: the value stays beside its variable until `restore` gives it to a session, as
-often as it is asked to.
+A restore without a session is postponed. The value is kept beside its variable, and `restore` assigns it in a session, as often as
+it is called.
 
-Objects that say with tensors of a graph what they hold (`milepost.adapters.tensorflow.serialization`) are read by running
-these tensors, and restored by running the operations that they make for it.
+Other objects that have tensors of a graph as values (`milepost.adapters.tensorflow.serialization`) are read by running these
+tensors. They are restored by running operations that are made for it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ class _Use:
     Args:
         session: The session.
         values: What `read` returns, by the identity of the variable.
+
+    Attributes:
+        assigned: Variables to assign when the use ends, each with its value.
+        operations: Operations to run after that.
     """
 
     def __init__(self, session: Any, values: dict[int, Array]) -> None:
@@ -47,18 +51,18 @@ class _Use:
 
 _current: Final[ContextVar[_Use | None]] = ContextVar("session_in_use", default=None)
 _postponed: Final[ByIdentity[Array]] = ByIdentity()
-"""Values of variables that were restored without a session."""
+"""The values of variables that were restored without a session."""
 _postponed_operations: Final[ByIdentity[Any]] = ByIdentity()
-"""Operations that restore objects of graphs, likewise."""
+"""The operations that restore other objects of graphs."""
 
 
 @contextmanager
 def use(session: Any, objects: Iterable[Any] = ()) -> Iterator[None]:
-    """Saves and restores within take values of graph variables from a session, and give them to it at the end.
+    """A scope in which saves read the variables of a graph from a session, and restores assign them in it when the scope ends.
 
     Args:
         session: A `tf.compat.v1.Session`.
-        objects: Everything that will be saved; what is no graph variable is left alone.
+        objects: All objects that will be saved. Those that are not variables of a graph are ignored.
 
     Raises:
         UnsupportedError: One of them has no value in this session.
@@ -77,7 +81,7 @@ def use(session: Any, objects: Iterable[Any] = ()) -> Iterator[None]:
 
 @contextmanager
 def given(variables: Sequence[Any], arrays: Sequence[Array]) -> Iterator[None]:
-    """Saves within take these values of graph variables, where an operation of the graph writes and has no session."""
+    """A scope in which saves use these values of graph variables, for an operation of the graph that writes without a session."""
     token = _current.set(_use_of(None, variables, arrays))
     try:
         yield
@@ -90,7 +94,7 @@ def _use_of(session: Any, variables: Sequence[Any], arrays: Sequence[Array]) -> 
 
 
 def read(variable: Any) -> Array:
-    """The value of a graph variable: what `use` has read of it, or what it is in the default session.
+    """The value of a graph variable, from the present `use`, or from the default session if there is none.
 
     Raises:
         UnsupportedError: There is no session, or the variable has no value in it.
@@ -99,13 +103,17 @@ def read(variable: Any) -> Array:
     if scope is None:
         return _values(_default_session(variable), [variable])[0]
     if id(variable) not in scope.values:
-        # Nothing is overwritten before everything is checked, so a restore needs no present values to go back to.
-        raise UnsupportedError("this variable was not announced to be read", key=variable.op.name)
+        # A restore asks for present values too, and does without them: in a session it assigns only after everything was checked.
+        raise UnsupportedError(
+            "this variable of a graph is not among those that are saved with the session",
+            key=variable.op.name,
+            remedy="attach it to an object of the checkpoint before the save, and not during it",
+        )
     return scope.values[id(variable)]
 
 
 def assign(variable: Any, array: Array) -> None:
-    """Gives a graph variable its value when `use` ends; else now, if there is a default session, and in `restore`."""
+    """Assigns a graph variable when the present `use` ends. Without one: now, if there is a default session, and in `restore`."""
     scope = _current.get()
     if scope is not None:
         scope.assigned.append((variable, array))
@@ -117,14 +125,14 @@ def assign(variable: Any, array: Array) -> None:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether this is a variable or a tensor of a graph, so that only a session knows its value."""
+    """Whether this is a variable or a tensor of a graph, whose value is in a session."""
     if isinstance(value, tf.Variable):
         return is_of_session(unwrapped(value))
     return tf.is_tensor(value) and hasattr(value, "graph")
 
 
 def evaluate(value: Any) -> Array:
-    """The value of a tensor or variable of a graph, in the session of `use` or in the default session.
+    """The value of a tensor or variable of a graph, in the session of the present `use` or in the default session.
 
     Raises:
         UnsupportedError: There is no session, or a variable has no value in it.
@@ -141,7 +149,7 @@ def evaluate(value: Any) -> Array:
 
 
 def run_in_session(obj: Any, operation: Any) -> None:
-    """Runs the operation that restores an object of a graph: when `use` ends; else as `assign` does."""
+    """Runs the operation that restores an object of a graph, at the times at which `assign` assigns."""
     scope = _current.get()
     if scope is not None:
         scope.operations.append(operation)
@@ -153,11 +161,11 @@ def run_in_session(obj: Any, operation: Any) -> None:
 
 
 def restore(objects: Iterable[Any], session: Any = None) -> None:
-    """Gives variables the values that were postponed, and runs the operations that were.
+    """Assigns the postponed values of variables, and runs the postponed operations.
 
     Args:
-        objects: The variables, and other objects of graphs; what is of no graph is left alone.
-        session: The session that gets them, or None for the default session.
+        objects: The variables, and other objects of graphs. All others are ignored.
+        session: The session, or None for the default session.
 
     Raises:
         UnsupportedError: There is no session.
@@ -173,14 +181,14 @@ def restore(objects: Iterable[Any], session: Any = None) -> None:
 
 
 def initialize(objects: Iterable[Any], session: Any = None) -> None:
-    """Runs the initializers of all variables that no restore has a value for; otherwise as `restore`."""
+    """Runs the initializers of all variables that have no postponed value. Arguments and errors are those of `restore`."""
     fresh = [variable for variable in graph_variables(objects) if variable not in _postponed]
     if fresh:
         (session or _default_session(fresh[0])).run([variable.initializer for variable in fresh])
 
 
 def write_meta_graph(session: Any, path: str, *, strip_default_attrs: bool, save_debug_info: bool) -> None:
-    """Writes the graph of a session in TensorFlow's own format, from which it can be rebuilt and looked at."""
+    """Writes the graph of a session as a ``MetaGraphDef``, from which TensorFlow can build it again."""
     with session.graph.as_default():
         tf.compat.v1.train.export_meta_graph(
             path, strip_default_attrs=strip_default_attrs, save_debug_info=save_debug_info
@@ -188,7 +196,7 @@ def write_meta_graph(session: Any, path: str, *, strip_default_attrs: bool, save
 
 
 def graph_variables(objects: Iterable[Any]) -> list[Any]:
-    """Those of the objects that are variables of graphs, and the parts of those that are in parts."""
+    """The variables of graphs among some objects. Those of a sharded variable are its parts."""
     parts = [part for obj in objects for part in (obj.variables if isinstance(obj, ShardedVariable) else (obj,))]
     variables = [unwrapped(part) for part in parts if isinstance(part, tf.Variable)]
     return [variable for variable in variables if is_of_session(variable)]
@@ -230,12 +238,12 @@ def _assign(session: Any, assigned: Sequence[_Assigned]) -> None:
 
 
 def _replicas(variable: Any) -> Sequence[Any]:
-    """The variable itself, or what a distribution strategy has made of it."""
+    """The variable itself, or its replicas if a distribution strategy has made some."""
     if not isinstance(variable, tf.distribute.DistributedValues):
         return (variable,)
     if variable.synchronization is tf.VariableSynchronization.ON_READ and len(variable.values) > 1:
         raise UnsupportedError(
-            "this variable has another value in each replica, and its graph may be frozen",
+            "this variable has a different value in each replica, and its graph may be frozen",
             key=variable.op.name,
             expected="a variable whose replicas are equal",
             remedy="train with one replica, or eagerly",
@@ -253,8 +261,8 @@ def _default_session(variable: Any | None) -> Any:
     session = tf.compat.v1.get_default_session()
     if session is None:
         raise UnsupportedError(
-            "what belongs to a graph has its value in a session",
+            "variables and tensors of a graph have their values in a session, and there is none",
             key=None if variable is None else variable.op.name,
-            remedy="create a session, and give it as in save(session, path), or do it within `with tf.compat.v1.Session():`",
+            remedy="pass a session, as in save(session, path), or make the call within `with tf.compat.v1.Session():`",
         )
     return session

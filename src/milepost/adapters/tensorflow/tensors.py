@@ -1,4 +1,4 @@
-"""Tensors as arrays and back. A variant tensor becomes an array of serialized elements, which nobody looks into."""
+"""Converts tensors to arrays and back. A variant tensor becomes an array of serialized elements."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def dtype_of(tensor: Any) -> DType:
 
 
 def to_array(tensor: Any) -> Array:
-    """The value of an eager tensor, without a copy where it is in this machine's memory.
+    """The value of an eager tensor, without a copy if it is in the machine's main memory.
 
-    The array shares the tensor's buffer. TensorFlow does not write to a buffer that somebody else holds: variables get
-    another one when they change, so the array stays as it is.
+    The array shares the tensor's buffer. TensorFlow does not write to a shared buffer: a variable that changes gets a new one. So
+    the array does not change.
     """
     dtype = dtype_of(tensor)
     if dtype.name == "variant":
@@ -35,7 +35,9 @@ def to_array(tensor: Any) -> Array:
     if dtype.is_bytes:
         return np.asarray(tensor.numpy(), object)
     array: Array = np.asarray(tensor)
-    return array if array.dtype == dtype.numpy else array.view(dtype.numpy)  # quantised types are plain integers there
+    return (
+        array if array.dtype == dtype.numpy else array.view(dtype.numpy)
+    )  # TensorFlow has plain integers for quantised types
 
 
 def from_array(array: Array, dtype: DType) -> Any:
@@ -54,7 +56,7 @@ def from_array(array: Array, dtype: DType) -> Any:
 
 
 def _split(content: bytes, count: int) -> list[bytes]:
-    """The elements of a list that TensorFlow has encoded as all lengths, as varints, and then all bytes.
+    """The elements of a list that TensorFlow has encoded: all lengths as varints, followed by all bytes.
 
     Source: TensorFlow 2.21, ``tensorflow/core/platform/tensor_coding.cc``, ``NewStringListEncoder``.
     """

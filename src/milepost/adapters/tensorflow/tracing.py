@@ -1,4 +1,4 @@
-"""Writing a checkpoint whenever a traced function runs."""
+"""Writes a checkpoint in each run of a traced function."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from milepost.storage.paths import plain_path
 
 
 def write_in_every_run(write: Callable[[Any], str], path: Any, objects: Iterable[Any]) -> Any:
-    """Adds an operation to the function that is being traced, which writes a checkpoint.
+    """Adds an operation that writes a checkpoint to the function that is being traced.
 
-    It comes after the operations that have changed the variables before, and before those that change them later.
+    The operation runs after the operations before it that change the variables, and before those after it.
 
     Args:
-        write: Writes a checkpoint under a path; called in every run of the function.
-        path: The path, or a tensor of it.
-        objects: Everything that is saved.
+        write: Writes a checkpoint under a path. It is called in every run of the function.
+        path: The path, or a tensor that holds it.
+        objects: All objects that are saved.
 
     Returns:
         A tensor of the path.
 
     Raises:
-        UnsupportedError: The function is traced for each replica of a strategy, or there are reference variables.
+        UnsupportedError: The function runs in each replica of a strategy, or one of the objects is a reference variable.
     """
     if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
         raise UnsupportedError(
@@ -39,7 +39,7 @@ def write_in_every_run(write: Callable[[Any], str], path: Any, objects: Iterable
     for variable in variables:
         if not hasattr(variable, "handle"):
             raise UnsupportedError(
-                "a tf.function cannot read this variable, so none can write it",
+                "a tf.function cannot read this variable, so it cannot write it to a checkpoint",
                 key=variable.op.name,
                 expected="a resource variable",
                 found="a reference variable",
@@ -54,7 +54,7 @@ def write_in_every_run(write: Callable[[Any], str], path: Any, objects: Iterable
             return write(tensor)
 
     prefix = path if tf.is_tensor(path) else tf.constant(plain_path(path))
-    # The handles are what tells TensorFlow which variables are read. Those of a graph are read here, for the session.
+    # By the handles TensorFlow knows which variables are read. Variables of a graph are read here, in the session that runs it.
     read = [variable.read_value() for variable in variables]
     written = tf.py_function(run, [prefix, *handles, *read], tf.string)
     return tf.ensure_shape(written, ())

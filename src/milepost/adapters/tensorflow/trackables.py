@@ -1,4 +1,4 @@
-"""Whatever implements TensorFlow's tracking: `tf.Module`, `tf.train.Checkpoint`, iterators, tables, objects of Keras 2."""
+"""Objects that implement TensorFlow's tracking: `tf.Module`, `tf.train.Checkpoint`, iterators, tables, objects of Keras 2."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONTAINERS: Final = (list, dict, set, frozenset, deque)
 
 
 class TrackableAdapter(SlotAdapter):
-    """Objects that name their children and values by TensorFlow's own methods."""
+    """Objects whose children and values TensorFlow's own methods return."""
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, Trackable) and not issubclass(kind, tf.Variable) and not is_of_keras_3(kind)
@@ -40,7 +40,7 @@ class TrackableAdapter(SlotAdapter):
         return Omission(reason) if saver else None
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        with tf.init_scope():  # what some objects list depends on whether a function is being traced
+        with tf.init_scope():  # some objects return other children while a function is traced
             try:
                 children: Mapping[str, Any] = obj._trackable_children("checkpoint")
             except ValueError as error:
@@ -48,7 +48,7 @@ class TrackableAdapter(SlotAdapter):
         return [*children.items(), *_untracked(obj)]
 
     def account(self, obj: Any) -> Iterable[Accounted]:
-        # Whatever is listed is a child. What no adapter knows is refused, unless it is named for having a saver of its own.
+        # A trackable child without an adapter fails the save. One that has a saver of its own has its own omission.
         return [
             Accounted((name,), child, anywhere=True)
             for name, child in self.children(obj)
@@ -71,16 +71,16 @@ class TrackableAdapter(SlotAdapter):
 
 
 def _is_of_others(value: Any) -> bool:
-    """Whether TensorFlow does not track a value, and another library does; arrays are settings."""
+    """Whether a value is an object of another library, which TensorFlow does not track. Arrays are settings, and do not count."""
     if isinstance(value, (Trackable, np.ndarray, np.generic, *_CONTAINERS, tuple)):
         return False
     return adapter_of_type(type(value)) is not None
 
 
 def _untracked(obj: Any) -> list[tuple[str, Any]]:
-    """Attributes that TensorFlow passes over in silence: objects of others, and containers that it does not know.
+    """Attributes that TensorFlow does not track: objects of other libraries, and containers that it does not know.
 
-    The former are saved, as TensorFlow's own checkpoints are not told; walks complain of the latter.
+    The objects are saved, in a field that TensorFlow skips. A save reports the containers.
     """
     try:
         own = vars(obj)

@@ -1,4 +1,4 @@
-"""`tf.Variable` in all its kinds: resource, reference, distributed, sharded, and Keras 2's that cast themselves."""
+"""`tf.Variable` of every kind: resource, reference, distributed and sharded variables, and Keras 2's casting variables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class VariableAdapter(Adapter):
 
 
 class ShardedVariableAdapter(Adapter):
-    """A variable in parts, which are slices of its first dimension; it is saved as one tensor."""
+    """A variable whose parts are slices of its first dimension. It is saved as one tensor."""
 
     leaf = True
 
@@ -77,13 +77,13 @@ def _assign(variable: Any, array: Array) -> None:
     if is_of_session(variable):
         session.assign(variable, array)
         return
-    # Values come in the middle of tracing, too: they are assigned once, now, and no operation is recorded.
+    # A value may be restored while a function is traced. It is assigned now, once, and not recorded as an operation.
     with tf.init_scope():
         tensor = from_array(array, dtype_of(variable))
         if not isinstance(variable, tf.distribute.DistributedValues):
             variable.assign(tensor)
             return
-        # Each replica for itself, because this may run in one of them.
+        # Each replica is assigned by itself, because this code may run in one of them.
         if _is_summed(variable):
             tensor = tf.cast(tensor / len(variable.values), variable.dtype)
         for part in variable.values:

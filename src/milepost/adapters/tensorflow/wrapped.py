@@ -1,4 +1,4 @@
-"""What is inside of a variable that something else has wrapped, and whether only a session knows its value."""
+"""The variable inside one that Keras or a strategy has wrapped, and whether its value is in a session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def unwrapped(variable: Any) -> Any:
-    """The variable itself, where Keras has wrapped it to read as another type, or a strategy to be updated elsewhere."""
+    """The variable inside one that Keras has wrapped to cast it, or a strategy to aggregate its updates."""
     while True:
         if hasattr(variable, "true_dtype") and hasattr(variable, "_variable"):
             variable = variable._variable
@@ -19,6 +19,6 @@ def unwrapped(variable: Any) -> Any:
 
 
 def is_of_session(variable: Any) -> bool:
-    """Whether the variable belongs to a graph, so that only a session knows its value."""
+    """Whether the variable belongs to a graph, so that its value is in a session."""
     first = getattr(variable, "_primary", variable)
     return bool(getattr(first, "_in_graph_mode", not hasattr(first, "handle")))

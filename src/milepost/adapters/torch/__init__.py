@@ -1,10 +1,18 @@
 """PyTorch.
 
-What is here, by the question it answers: `memory`, how tensors and arrays share memory; `tensors`, in which states a
-tensor may be; `modules`, what a module holds; `hooks`, how values arrive late; `optimizers`, `param_groups`,
-`schedulers`, `generators`, the adapters of these; `gradients`, whether a step has used them; `views`, parts of objects that are no objects of their own;
-`plain_kinds`, `plain_tensors` and `plain_parts`, what may be in the state of others; `processes`, who else runs the same program; `private`, the names of
-PyTorch that are not public and are used by all of these.
+===============================================  ==================================================================
+`tensors`, `memory`, `layouts`                   tensors: their states, how arrays share their memory, their strides
+`modules`, `accounts`                            the children of a module, and its ``state_dict``
+`optimizers`, `param_groups`, `schedulers`       adapters of optimizers and schedulers
+`generators`                                     adapter of random generators
+`hooks`, `steps`                                 how deferred values are restored: in calls of modules, before steps
+`gradients`                                      whether a step has used the gradients
+`views`                                          parts of objects that are not objects of their own
+`unsaved`, `refused`, `sharded`, `shared_parts`  what cannot be saved, or only as a whole
+`plain_kinds`, `plain_tensors`, `plain_parts`    values of PyTorch in the plain state of other objects
+`processes`                                      the processes that run one program
+`private`                                        the private names of PyTorch that the other files use
+===============================================  ==================================================================
 """
 
 from milepost.adapters.torch import generators as generators

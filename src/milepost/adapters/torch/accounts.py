@@ -1,8 +1,8 @@
-"""What modules have in their ``state_dict`` beside what they have registered.
+"""The entries of a module's ``state_dict`` that are not registered parameters and buffers.
 
-A class may override ``state_dict`` or ``_save_to_state_dict``, and hooks may be registered for it. What such a module adds to
-its account, or tells otherwise than it is registered, is one part of plain state, under the name ``state_dict``. It is
-given back through the module's own ``load_state_dict``, together with the rest of the account as it is then.
+A class can override ``state_dict`` or ``_save_to_state_dict``, and hooks can change what these return. The entries that such a
+module adds, or whose values differ from the registered ones, are saved together as plain state, under the name ``state_dict``. A
+restore passes them to the module's own ``load_state_dict``, together with the other entries as they are then.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, UntrackableError
 
 STATE_DICT: Final = "state_dict"
-"""Name of the edge to what a module or an optimizer tells of itself in its own way."""
+"""The name of the edge to the entries that a module or an optimizer saves by code of its own."""
 EXTRA_STATE: Final = "_extra_state"
 _WRAPPERS: Final = {
     "torch.nn.parallel.data_parallel.DataParallel": "module",
     "torch.nn.parallel.distributed.DistributedDataParallel": "module",
     "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
 }
-"""Classes by name, for some of their modules take long to import, and the attribute with the module inside."""
+"""Classes, by name because some of their modules take long to import, each with the attribute that holds the module inside."""
 
 
 class _Registered(NamedTuple):
@@ -48,10 +48,10 @@ def unwrapped(module: Any) -> Any:
 
 
 def persistent_buffers(module: Any) -> Iterator[tuple[str, Any]]:
-    """The buffers of a module itself that its ``state_dict`` has."""
-    passing = getattr(module, "_non_persistent_buffers_set", ())
+    """The buffers of a module itself that are in its ``state_dict``."""
+    not_persistent = getattr(module, "_non_persistent_buffers_set", ())
     for name, buffer in module._buffers.items():
-        if name not in passing:
+        if name not in not_persistent:
             yield name, buffer
 
 
@@ -60,8 +60,8 @@ def has_extra_state(module: Any) -> bool:
     return type(module).get_extra_state is not torch.nn.Module.get_extra_state
 
 
-def tells_otherwise(module: Any) -> bool:
-    """Whether the ``state_dict`` of a module may hold something else than what is registered."""
+def overrides_saving(module: Any) -> bool:
+    """Whether the ``state_dict`` of a module may hold something else than its registered parameters and buffers."""
     kind = type(module)
     return bool(
         kind.state_dict is not torch.nn.Module.state_dict
@@ -73,15 +73,15 @@ def tells_otherwise(module: Any) -> bool:
 
 
 def account_of(module: Any) -> Mapping[str, Any]:
-    """What a module tells of itself and all modules in it, by dotted names.
+    """The ``state_dict`` of a module.
 
     Raises:
-        UntrackableError: Its ``state_dict`` fails.
+        UntrackableError: Its ``state_dict`` method raises an error.
     """
     try:
         try:
             account: Mapping[str, Any] = module.state_dict(keep_vars=True)
-        except TypeError:  # a class of its own may take no arguments
+        except TypeError:  # an overridden method may take no arguments
             account = module.state_dict()
     except MilepostError:
         raise
@@ -94,24 +94,24 @@ def state_dict_fails(obj: Any, error: Exception) -> UntrackableError:
     """The error for a module or an optimizer whose ``state_dict`` raises."""
     name = type(obj).__name__
     return UntrackableError(
-        f"the state_dict() of this {name} fails, so it is not known what belongs to its state",
+        f"state_dict() of this {name} fails, so its state is not known",
         found=f"{type(error).__name__}: {error}",
-        remedy=f"save when {name}.state_dict() can be called; see what its class or its hooks do there",
+        remedy=f"save when {name}.state_dict() can be called; look at what its class and its hooks do in that call",
     )
 
 
 def own_state(module: Any) -> dict[str, Any]:
-    """The part of a module's account that neither it nor a module in it has registered, by dotted names."""
+    """The entries of a module's ``state_dict`` that neither it nor a module in it has registered, by their dotted names."""
     registered = {key: found.tensor for key, found in _registered(module, "", ())}
     others = {
         f"{prefix}{key}"
         for prefix, _, inner in _modules(module, "", ())
-        if inner is not module and tells_otherwise(inner)
+        if inner is not module and overrides_saving(inner)
         for key in own_state(inner)
     }
     known = {id(tensor) for tensor in registered.values()}
     return {
-        # As `state_dict()` has it, which was asked for the very parameters here.
+        # Detached, as in a plain call of state_dict().
         key: value.detach() if isinstance(value, torch.Tensor) and id(value) in known else value
         for key, value in account_of(module).items()
         if key not in others
@@ -120,12 +120,12 @@ def own_state(module: Any) -> dict[str, Any]:
 
 
 def accounted(module: Any) -> Iterator[tuple[Sequence[str], Any]]:
-    """Each part of a module's account, with the names of the edges that lead to it."""
+    """The entries of a module's ``state_dict``, each with the names of the edges that lead to it."""
     registered = dict(_registered(module, "", ()))
     own = {
         f"{prefix}{key}": (*steps, STATE_DICT)
         for prefix, steps, inner in _modules(module, "", ())
-        if tells_otherwise(inner)
+        if overrides_saving(inner)
         for key in own_state(inner)
     }
     for key, value in account_of(module).items():
@@ -136,31 +136,31 @@ def accounted(module: Any) -> Iterator[tuple[Sequence[str], Any]]:
 
 
 def own_part(module: Any) -> Part:
-    """The part of a module that `own_state` is."""
+    """What `own_state` returns, as a part of the module."""
     return Part(module, own_state, _load, f"the state_dict() of a {type(module).__name__}")
 
 
-def loads_otherwise(module: Any) -> bool:
-    """Whether something else than copying may follow when the state of a module is loaded."""
+def overrides_loading(module: Any) -> bool:
+    """Whether loading the state of a module may do something else than copy values."""
     kind = type(module)
     return bool(
         kind.load_state_dict is not torch.nn.Module.load_state_dict
-        or _is_foreign(kind._load_from_state_dict)
+        or _is_overridden(kind._load_from_state_dict)
         or "load_state_dict" in vars(module)
         or getattr(module, "_load_state_dict_post_hooks", None)
     )
 
 
 def load_again(module: Any) -> None:
-    """Lets a module load what it holds already, so that what its class or its hooks do then is done."""
+    """Makes a module load the values that it holds already, so that its class and its hooks do what they do on loading."""
     members = list(module.modules())
     if any(deferred_on(each) for each in members):
         return
     if any(isinstance(each, UninitializedTensorMixin) for each in (*module.parameters(), *module.buffers())):
         return
     kept = {}
-    if any(tells_otherwise(each) for each in members):
-        # Telling may write into what was just restored.
+    if any(overrides_saving(each) for each in members):
+        # The code that saves may write into the restored tensors.
         kept = {
             key: (found.tensor, found.tensor.detach().clone())
             for key, found in _registered(module, "", ())
@@ -182,7 +182,7 @@ def _load(module: Any, state: Mapping[str, Any]) -> None:
     module.load_state_dict(account)
 
 
-def _is_foreign(method: Any) -> bool:
+def _is_overridden(method: Any) -> bool:
     return method is not load_from_state_dict and not str(getattr(method, "__module__", "")).startswith("torch.")
 
 
@@ -195,7 +195,7 @@ def _wrapped_attribute(kind: type) -> str | None:
 
 
 def _modules(module: Any, prefix: str, steps: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """A module and all in it: the prefix of its names in the account, the edges that lead to it, and it."""
+    """A module and all modules in it: for each the prefix of its names in the ``state_dict``, the edges that lead to it, and itself."""
     yield prefix, steps, module
     wrapped = _wrapped_attribute(type(module))
     for name, child in module._modules.items():

@@ -1,4 +1,4 @@
-"""`torch.Generator`: its state is one value, of as many bytes as its device needs."""
+"""`torch.Generator`. Its state is one value; the number of bytes depends on the device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GeneratorAdapter(Adapter):
             obj.set_state(torch.from_numpy(arrays[VARIABLE_VALUE].copy()))
         except RuntimeError as error:
             raise MismatchError(
-                "this state is not one of a generator on this device",
+                "this is not the state of a generator on this device",
                 expected=f"a state of a generator on {obj.device}",
                 found=str(error).splitlines()[0],
                 remedy="make the generator on the device that it was saved from",

@@ -1,8 +1,9 @@
 """Gradients that no step has used yet, as between two batches whose gradients are accumulated.
 
-PyTorch saves no gradients, and after a step they have done their work. So a save names those alone that were added to since the
-last step of their optimizer. That takes a hook after each step, which is installed when a `Checkpoint` gets the optimizer. It
-looks at one gradient of each group: its identity, and how often it and its parameter were changed in place.
+PyTorch does not save gradients, and after a step they are not needed. So a save reports only gradients that were changed since the
+last step of their optimizer. To know these, a hook runs after each step. It is installed when a `Checkpoint` gets the optimizer, or
+by the first save. It notes facts about one gradient of each group: its identity, and how often it and its parameter were changed
+in place.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class _Mark(NamedTuple):
 _used: Final[weakref.WeakKeyDictionary[Any, list[_Mark | None]]] = weakref.WeakKeyDictionary()
 
 
-def take_as_used(optimizer: Any) -> None:
-    """Takes note that the gradients that are there now have been used, and of each later step of the optimizer."""
+def mark_as_used(optimizer: Any) -> None:
+    """Notes that the present gradients have been used, and installs the hook that does so after each step."""
     if not has_hooks(optimizer):
         return
     _used[optimizer] = _marks(optimizer)
@@ -37,12 +38,12 @@ def take_as_used(optimizer: Any) -> None:
 
 
 def is_watched(optimizer: Any) -> bool:
-    """Whether steps of this optimizer are taken note of."""
+    """Whether the hook is installed for an optimizer."""
     return optimizer in _used
 
 
 def unused_gradients(optimizer: Any) -> Omission | None:
-    """Why a save at this moment loses gradients, if it does."""
+    """Why a save at this moment would lose gradients; None if it would not, or if the optimizer is not watched."""
     marks = _marks(optimizer)
     used = _used.get(optimizer, marks)
     if len(used) != len(marks):
@@ -54,12 +55,12 @@ def unused_gradients(optimizer: Any) -> Omission | None:
     count = sum(bool(each.grad.detach().to_dense().any()) for each in parameters)
     if not count:
         return None
-    reason = f"the gradients of {count} parameters, to which was added since the optimizer's last step"
+    reason = f"the gradients of {count} parameters, which were changed since the optimizer's last step"
     return Omission(reason, _REMEDY, doubtful=True)
 
 
 def _is_new(now: _Mark | None, then: _Mark | None) -> bool:
-    """Whether a gradient was changed, and no step that nobody was told of has changed its parameter."""
+    """Whether a gradient was changed since the last step. If its parameter was changed too, a step without the hook has used it."""
     if now is None or (then is not None and now.parameter_changed != then.parameter_changed):
         return False
     return then is None or now[:2] != then[:2]

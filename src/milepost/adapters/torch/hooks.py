@@ -1,13 +1,13 @@
-"""How waiting values reach what modules make late.
+"""How deferred values are restored into parameters, buffers and modules that a module gets later.
 
-While values wait on any module, PyTorch's own hooks tell of every parameter, buffer and module that is registered, before
-it is put in place. Lazy modules register before and make their parameters in the first call: those values are given
-after that, and before ``forward``; the numbers that the initialization drew are put back, for nothing came of them.
+While values are deferred for any module, PyTorch's global registration hooks are installed. They are called for each parameter,
+buffer and module before it is registered. Lazy modules register their parameters at once and initialize them in the first call.
+These parameters are restored after that, and before ``forward``. The state of the random generators is restored too, because the
+drawn numbers are not used.
 
-A parameter may be initialized after it was registered, which would overwrite what it was given. In the first call after
-the restore, operations in place on such a parameter do nothing; before that call, it is given its value once more; and
-where neither is possible, as in compiled calls, the call ends with an error. PyTorch calls no hook when Ctrl-C ends a
-call, so calls are made by way of `_Call`.
+A program may initialize a parameter after it was registered, which would overwrite the restored value. In the first call after the
+restore, in-place operations on such a parameter do nothing. Before that call, the value is assigned again. If neither is possible,
+as in compiled calls, the call ends with an error. PyTorch calls no hook if Ctrl-C ends a call, so `_Call` makes the calls.
 """
 
 from __future__ import annotations
@@ -26,20 +26,30 @@ from milepost.errors import UnmatchedError
 from milepost.graph.adapter import adapter_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_pending: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
-"""Modules on which values wait."""
+_watched: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
+"""Modules for whose children values are deferred, and what was installed for each."""
 _containers: Final[weakref.WeakKeyDictionary[torch.nn.Module, int]] = weakref.WeakKeyDictionary()
-"""Those of them that are never called, as lists of modules are, and how many members they had when last seen."""
+"""Those of them that are never called, such as lists of modules, and how many members each had when it was last looked at."""
 _unverified: Final[weakref.WeakKeyDictionary[torch.nn.Module, list[_Given]]] = weakref.WeakKeyDictionary()
-"""Modules with tensors that got their values when they were registered and may be initialized after that."""
+"""Modules with tensors that were restored when they were registered, and that may be initialized after that."""
 _modes: Final[list[_KeepRestored]] = []
-"""What is active in the first calls that are running, the innermost last."""
+"""The modes of the first calls that are running, the innermost last."""
 _global_hooks: Final[list[Any]] = []
+"""Handles of the global registration hooks."""
 _call_hooks: Final[list[Any]] = []
-"""Global hooks too, for containers only: PyTorch warns of them when modules are compiled."""
+"""Handles of the global hooks of calls. They are installed for containers only, because PyTorch warns of them in compiled modules."""
 
 
 class _Given(NamedTuple):
+    """A tensor that was restored when it was registered.
+
+    Attributes:
+        name: Its name in the module.
+        tensor: The tensor.
+        version: How often it had been changed in place then.
+        position: The saved value.
+    """
+
     name: str
     tensor: weakref.ref[torch.Tensor]
     version: int
@@ -50,12 +60,12 @@ class _Watch:
     """What was installed for one module.
 
     Attributes:
-        wrappers: Modules that run this one otherwise, on which the same values wait.
-        handles: Its hooks.
+        wrappers: Modules that wrap this one, for which the same values are deferred.
+        handles: The handles of its hooks.
         called: Whether it has been called since.
-        mode: What is active in its first call.
-        random: The state of random generators before lazy parameters were initialized.
-        kept: What a lazy module held before, with copies, for its initialization resets all of it.
+        mode: The mode of its first call, while that runs.
+        random: The random generators, with their states before lazy parameters were initialized.
+        kept: The tensors that a lazy module held before, with copies, because its initialization resets all of them.
     """
 
     def __init__(self) -> None:
@@ -68,7 +78,7 @@ class _Watch:
 
 
 class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untyped
-    """Makes operations in place on parameters that were just restored, or on views of their memory, do nothing."""
+    """Makes in-place operations on parameters that were just restored, and on views of their memory, do nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,9 +109,9 @@ def _is_in_place(func: Any) -> bool:
 
 
 class _Call:
-    """Calls a watched module, and ends what is active in its first call however that ends.
+    """Calls a watched module, and ends the mode of its first call however the call ends.
 
-    It stands where PyTorch has the compiled form of a module, which is never pickled or copied.
+    It is set in the place of a module's compiled form, because that is never pickled or copied.
 
     Attributes:
         former: The compiled form, if there is one.
@@ -117,7 +127,7 @@ class _Call:
         try:
             return (self.former or module._call_impl)(*args, **kwargs)
         finally:
-            if module in _pending:
+            if module in _watched:
                 _leave(module)
 
 
@@ -126,11 +136,11 @@ _NO_VALUES: Final = frozenset({"requires_grad_", "retain_grad_", "share_memory_"
 
 
 def watch_module(obj: Any, module: Any) -> None:
-    """Watches a module on which values have begun to wait.
+    """Installs hooks for a module for whose children values are deferred.
 
     Args:
-        obj: The module that they wait on.
-        module: The same, or the module that it wraps, which will get the children.
+        obj: The module.
+        module: The same module, or the one that it wraps, which will get the children.
     """
     if obj is not module:
         for name, positions in deferred_on(obj).items():
@@ -138,9 +148,9 @@ def watch_module(obj: Any, module: Any) -> None:
             for position in positions:
                 if position not in present:
                     defer(module, name, position)
-    watch = _pending.get(module)
+    watch = _watched.get(module)
     if watch is None:
-        watch = _pending[module] = _Watch()
+        watch = _watched[module] = _Watch()
         _add_hooks(module, watch)
     if _is_lazy(module):
         made = [each for each in _own(module) if not isinstance(each, UninitializedTensorMixin)]
@@ -189,14 +199,14 @@ def _add_hooks(module: Any, watch: _Watch) -> None:
 
 
 def _untraced(function: _F) -> _F:
-    """Makes compilers leave their graph for a call, for what it does is not theirs to record."""
+    """Makes compilers leave their graph for a call of a function, so that they do not record what it does."""
     hidden: _F = hide_from_compilers(function)
     return hidden
 
 
-# The test comes first and by itself: compilers follow it at no cost, and leave only where there is something to do.
+# The test is a function of its own. Compilers trace it at no cost, and leave their graph only if there is something to do.
 def _on_registration(module: Any, name: str, child: Any) -> Any:
-    if module in _pending:
+    if module in _watched:
         return _admit(module, name, child)
     return None
 
@@ -205,7 +215,7 @@ def _on_registration(module: Any, name: str, child: Any) -> Any:
 def _admit(module: Any, name: str, child: Any) -> Any:
     if child is None or name not in deferred_on(module):
         return None
-    watch = _pending[module]
+    watch = _watched[module]
     position = max(deferred_on(module)[name], key=lambda each: each.uid)
     successor = admit(module, name, child)
     if isinstance(successor, torch.Tensor):
@@ -221,7 +231,15 @@ def _admit(module: Any, name: str, child: Any) -> Any:
 
 
 def _overwritten(module: Any, kind: type[Any] = torch.Tensor) -> list[str]:
-    """Gives tensors that were initialized after they got their values these once more, and returns their names."""
+    """Assigns their values again to tensors that were initialized after they were restored.
+
+    Args:
+        module: The module.
+        kind: The class of the tensors that count.
+
+    Returns:
+        The names of these tensors.
+    """
     names = []
     for given in _unverified.pop(module, ()):
         tensor = given.tensor()
@@ -236,17 +254,17 @@ def _overwritten(module: Any, kind: type[Any] = torch.Tensor) -> list[str]:
 
 @_untraced
 def _before_initialization(module: Any, arguments: Any) -> None:
-    watch = _pending.get(module)
+    watch = _watched.get(module)
     if watch is not None:
         watch.random = [(generator, generator.get_state()) for generator in _generators()]
 
 
 @_untraced
 def _after_initialization(module: Any, arguments: Any) -> None:
-    watch = _pending.get(module)
+    watch = _watched.get(module)
     if watch is None:
         return
-    deliver(module)
+    _restore_deferred(module)
     with torch.no_grad():
         for tensor, value in watch.kept:
             tensor.copy_(value)
@@ -260,10 +278,10 @@ def _after_initialization(module: Any, arguments: Any) -> None:
 def _before_any_call(module: Any, arguments: Any) -> None:
     if not torch.compiler.is_compiling():
         for container, size in list(_containers.items()):
-            # Inserting into a list registers nothing.
+            # A module that is inserted into a list is not registered, so the length tells.
             if len(container._modules) != size:
                 _containers[container] = len(container._modules)
-                deliver(container)
+                _restore_deferred(container)
             if container in _unverified:
                 _overwritten(container)
                 _release(container)
@@ -288,8 +306,8 @@ def _before_call(module: Any, arguments: Any) -> None:
 @_untraced
 def _begin_call(module: Any) -> None:
     _overwritten(module)
-    deliver(module)
-    watch = _pending.get(module)
+    _restore_deferred(module)
+    watch = _watched.get(module)
     if watch is not None and not watch.called:
         watch.called = True
         mode = _KeepRestored()
@@ -301,7 +319,7 @@ def _begin_call(module: Any) -> None:
 @_untraced
 def _begin_compiled_call(module: Any) -> None:
     _overwritten(module)
-    deliver(module)
+    _restore_deferred(module)
 
 
 def _after_call(module: Any, arguments: Any, output: Any) -> None:
@@ -312,16 +330,16 @@ def _after_call(module: Any, arguments: Any, output: Any) -> None:
 @_untraced
 def _end_call(module: Any) -> None:
     _leave(module)
-    lost = _overwritten(module, torch.nn.Parameter)  # a call may change buffers for good reasons
-    late = [name for name in deferred_on(module) if _is_made(module._parameters.get(name))]
-    if late:
-        deliver(module)
+    lost = _overwritten(module, torch.nn.Parameter)  # calls change buffers on purpose
+    missed = [name for name in deferred_on(module) if _is_made(module._parameters.get(name))]
+    if missed:
+        _restore_deferred(module)
     _release(module)
-    if late:
+    if missed:
         raise UnmatchedError(
-            "parameters were made in a call before they could be restored, and its result is therefore wrong",
-            key=", ".join(late),
-            remedy="call the module again, for the restored values are in place now; or call it once before the restore",
+            "this call made parameters and used them before they could be restored, so its result is wrong",
+            key=", ".join(missed),
+            remedy="call the module again: the restored values are in place now; or call it once before the restore",
         )
     if lost:
         raise _lost("in a compiled call", lost)
@@ -329,9 +347,9 @@ def _end_call(module: Any) -> None:
 
 def _lost(where: str, names: Iterable[str]) -> UnmatchedError:
     return UnmatchedError(
-        f"parameters were initialized after they had been restored, {where}, whose result is therefore wrong",
+        f"parameters were initialized after they had been restored, {where}, so its result is wrong",
         key=", ".join(names),
-        remedy="initialize a tensor before it becomes an attribute; its restored value is in place again",
+        remedy="call the module again: the restored values are in place now; initialize tensors before they become attributes",
     )
 
 
@@ -340,8 +358,8 @@ def _is_made(parameter: Any) -> bool:
 
 
 def _leave(module: Any) -> None:
-    """Ends what is active in the first call of a module."""
-    watch = _pending.get(module)
+    """Ends the mode of the first call of a module."""
+    watch = _watched.get(module)
     if watch is not None:
         _end_mode(watch)
 
@@ -353,10 +371,10 @@ def _end_mode(watch: _Watch) -> None:
         mode.__exit__(None, None, None)
 
 
-def deliver(module: Any) -> None:
-    """Gives what waits on a module to what it holds by now."""
+def _restore_deferred(module: Any) -> None:
+    """Restores the deferred values of the children that a module has now."""
     look_again(module)
-    watch = _pending.get(module)
+    watch = _watched.get(module)
     if watch is not None:
         for wrapper in watch.wrappers:
             look_again(wrapper)
@@ -365,11 +383,11 @@ def deliver(module: Any) -> None:
 
 
 def _release(module: Any) -> None:
-    """Takes the hooks away from a module that nothing waits on any more, and those of PyTorch after the last."""
+    """Removes the hooks of a module if nothing is deferred for it any more, and the global hooks with those of the last module."""
     if deferred_on(module) or module in _unverified:
         return
     _containers.pop(module, None)
-    watch = _pending.pop(module, None)
+    watch = _watched.pop(module, None)
     if watch is not None:
         _end_mode(watch)
         for handle in watch.handles:
@@ -379,13 +397,13 @@ def _release(module: Any) -> None:
             del vars(module)["_compiled_call_impl"]
             if call.former is not None:
                 vars(module)["_compiled_call_impl"] = call.former
-    for installed, needed in ((_global_hooks, _pending), (_call_hooks, _containers)):
+    for installed, needed in ((_global_hooks, _watched), (_call_hooks, _containers)):
         while installed and not needed:
             installed.pop().remove()
 
 
 def _generators() -> list[torch.Generator]:
-    """PyTorch's own generators, of the devices that are in use."""
+    """PyTorch's default generators, of the devices that are in use."""
     generators = [torch.default_generator]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         generators += torch.cuda.default_generators

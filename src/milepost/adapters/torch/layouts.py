@@ -1,12 +1,12 @@
-"""Strides of tensors that are not in the usual order, as the factors of a decomposition or convolutions in ``channels_last``.
+"""Strides of tensors that are not contiguous, such as the factors of a decomposition or convolutions in ``channels_last``.
 
-Libraries of linear algebra round otherwise in another order, so a training that goes on bit for bit needs them. They are
-saved beside the value, which itself is in the usual order, where TensorFlow does not look::
+Libraries of linear algebra round differently in another order, so a run that resumes bit for bit needs the strides. They are saved
+beside the value, which is contiguous in the file, in a field of the object graph that TensorFlow skips::
 
     net/weight/.OPTIMIZER_SLOT/optimizer/Q/.ATTRIBUTES/strides      int64, in elements, one for each dimension
 
-Tensors that a restore makes get them: the state of optimizers, and what was on the meta device in the usual order. Tensors that
-have memory already keep their own.
+A restore uses them for tensors that it makes: the state of optimizers, and contiguous tensors on the meta device. Tensors that have
+memory already keep their own strides.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from milepost.graph.by_identity import ByIdentity
 
 STRIDES: Final = "strides"
 _MOST_UNUSED: Final = 4
-"""How many times the memory of its elements a tensor with gaps may take; one of more gaps is made without any."""
+"""A tensor with gaps may take so many times the memory of its elements. With larger gaps, it is made without any."""
 _kept: Final[ByIdentity[bool]] = ByIdentity()
-"""Tensors whose strides are saved or restored whatever they are."""
+"""Tensors whose strides are always saved and restored."""
 
 
 def strides_to_save(tensor: torch.Tensor) -> Array | None:
-    """The strides of a tensor, or None if they are the usual ones."""
+    """The strides of a tensor, or None if it is contiguous and `keep_layout` was not called for it."""
     usual = tensor.is_contiguous() and (1 not in tensor.shape or tensor.stride() == _usual(tuple(tensor.shape)))
     if (usual or not tensor.numel()) and not is_kept(tensor):
         return None
@@ -36,14 +36,14 @@ def strides_to_save(tensor: torch.Tensor) -> Array | None:
 
 
 def unlike_layout(value: torch.Tensor, variable: torch.Tensor) -> bool:
-    """Whether a value would be made with other strides if these were not saved, since it is made like its variable."""
+    """Whether a restore would give a value other strides if they were not saved, since it makes the value like its variable."""
     if value.shape != variable.shape or variable.is_contiguous() or not value.is_contiguous():
         return False
     return bool(torch.empty_like(variable, device="meta").stride() != value.stride())
 
 
 def keep_layout(tensor: torch.Tensor) -> None:
-    """Has the strides of a tensor saved, and restored into it."""
+    """From now on the strides of this tensor are saved, and restored into it."""
     _kept[tensor] = True
 
 
@@ -53,21 +53,21 @@ def is_kept(tensor: torch.Tensor) -> bool:
 
 
 def empty_with_strides(like: torch.Tensor, device: torch.device, strides: Array) -> torch.Tensor:
-    """A tensor of the type and shape of another, whose elements can be written, with saved strides.
+    """Makes a tensor with saved strides, whose elements can be written.
 
     Args:
-        like: The other.
-        device: Where it is to be.
+        like: A tensor of the same element type and shape.
+        device: The device of the new tensor.
         strides: What `strides_to_save` returned.
 
     Raises:
-        CorruptCheckpointError: These are no strides of such a tensor.
+        CorruptCheckpointError: These are not the strides of such a tensor.
     """
     shape = tuple(like.shape)
     steps = strides.tolist() if strides.ndim == 1 and strides.dtype == np.int64 else None
     if steps is None or len(steps) != len(shape) or any(step < 0 for step in steps):
         raise CorruptCheckpointError(
-            "these are no strides of a tensor",
+            "these are not the strides of a tensor of this shape",
             expected=f"{len(shape)} numbers that are not negative",
             found=f"{strides.dtype} of shape {strides.shape}: {strides.reshape(-1)[:10].tolist()}",
             remedy="restore another checkpoint",
@@ -83,7 +83,7 @@ def _usual(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _dense(shape: tuple[int, ...], steps: list[int]) -> list[int]:
-    """Strides in the same order without gaps."""
+    """Strides of the same order of dimensions, without gaps."""
     dense, step = [0] * len(shape), 1
     for axis in sorted(range(len(shape)), key=lambda axis: (steps[axis], -axis)):
         dense[axis] = step
@@ -92,7 +92,7 @@ def _dense(shape: tuple[int, ...], steps: list[int]) -> list[int]:
 
 
 def _overlaps(shape: tuple[int, ...], steps: list[int]) -> bool:
-    """Whether two elements may stand in one place; so too for some strange strides of which none do."""
+    """Whether two elements may share memory. This is also true for some unusual strides for which none do."""
     end = 0
     for step, size in sorted((step, size) for step, size in zip(steps, shape, strict=True) if size > 1):
         if step <= end:

@@ -1,7 +1,7 @@
-"""Tensors as arrays that share their memory, and the way back.
+"""Converts tensors to arrays that share their memory, and back.
 
-Most element types have a NumPy type of the same bits, if need be from ml_dtypes. Those that TensorFlow's files have no
-number for are saved as bytes, under a local name that says what they are::
+Most element types have a NumPy type with the same bits, some of them in ml_dtypes. Types that TensorFlow's files have no number
+for are saved as bytes, and the local name is the name of the type::
 
     bfloat16, float8_*, int2, int4, ...   VARIABLE_VALUE, as ml_dtypes has them
     float8_e8m0fnu, bits8, int3, ...      the type's name; uint8 of the same shape
@@ -23,7 +23,7 @@ from milepost.tensor import DType
 
 _UINT8: Final = DType.of("uint8")
 _BUILT_IN: Final = 1
-"""What NumPy says of its own types, which PyTorch knows too."""
+"""``numpy.dtype.isbuiltin`` of NumPy's own types, which PyTorch converts."""
 
 
 class Stored(NamedTuple):
@@ -32,7 +32,7 @@ class Stored(NamedTuple):
     Attributes:
         name: Local name of the value.
         dtype: Element type of the value.
-        trailing: The dimension that is added to the tensor's.
+        trailing: The dimension that the value has in addition to the tensor's.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Stored(NamedTuple):
 
 @functools.cache
 def stored_as(dtype: torch.dtype) -> Stored:
-    """How tensors of this element type are stored."""
+    """How tensors of an element type are stored."""
     name = str(dtype).removeprefix("torch.")
     try:
         return Stored(VARIABLE_VALUE, DType.of(name))
@@ -51,12 +51,12 @@ def stored_as(dtype: torch.dtype) -> Stored:
 
 
 def stored_shape(tensor: torch.Tensor) -> Shape:
-    """Shape of the value that a tensor is stored as."""
+    """The shape of the stored value of a tensor."""
     return (*tensor.shape, *stored_as(tensor.dtype).trailing)
 
 
 def as_array(tensor: torch.Tensor) -> Array:
-    """The value of a tensor; its own memory where that is the processor's and its layout has an equal in NumPy."""
+    """The value of a tensor. The array shares the tensor's memory if that is on the CPU and NumPy has its layout."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
@@ -73,7 +73,7 @@ def as_array(tensor: torch.Tensor) -> Array:
 
 
 def memory(tensor: torch.Tensor) -> Array | None:
-    """Memory of a tensor that a saved value can be read straight into, or None."""
+    """The memory of a tensor, if a restore can read a saved value into it; otherwise None."""
     if (
         tensor.device.type != "cpu"
         or tensor.layout is not torch.strided
@@ -87,11 +87,11 @@ def memory(tensor: torch.Tensor) -> Array | None:
 
 
 def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """The tensor that an array is the stored value of; of the array's memory, which must be writable.
+    """The tensor whose stored value is an array. The tensor shares the array's memory, which must be writable.
 
     Args:
         array: A value as `as_array` returns it.
-        dtype: The tensor's element type; the array's own by default.
+        dtype: The tensor's element type; by default that of the array.
 
     Raises:
         UnsupportedError: PyTorch has no such element type.
@@ -124,7 +124,7 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 
 
 def saved_dtype(name: str, dtype: DType) -> torch.dtype | None:
-    """The element type of the tensor that was saved as a value of this local name and type; None if it was no tensor."""
+    """The element type of the tensor that was saved as a value of this local name and type; None if it was not a tensor."""
     if name == VARIABLE_VALUE:
         return torch_dtype(dtype)
     found = getattr(torch, name, None)
@@ -134,7 +134,7 @@ def saved_dtype(name: str, dtype: DType) -> torch.dtype | None:
 
 
 def write(tensor: torch.Tensor, array: Array) -> None:
-    """Gives a tensor a value, whatever its device and strides.
+    """Assigns a value to a tensor on any device and with any strides.
 
     Args:
         tensor: The tensor.
@@ -150,7 +150,7 @@ def write(tensor: torch.Tensor, array: Array) -> None:
 
 
 def changed(tensor: Any) -> None:
-    """Tells automatic differentiation that the memory of a tensor was written to, past it."""
+    """Tells automatic differentiation that the memory of a tensor was written to without it."""
     if not tensor.is_inference():
         torch.autograd.graph.increment_version(tensor)
 

@@ -1,7 +1,7 @@
-"""PyTorch modules: what their ``state_dict`` holds, under the names it is held by, and trackable objects in attributes.
+"""PyTorch modules: the entries of their ``state_dict``, under the same names, and trackable objects in attributes.
 
-What a module's own ``state_dict`` holds beside what is registered is in `accounts`. Wrappers that run a module otherwise (``DataParallel``, ``DistributedDataParallel``, ``torch.compile``) have the edges of
-the module that they wrap, so that files fit either.
+`accounts` handles entries that are not registered. Wrappers of modules (``DataParallel``, ``DistributedDataParallel``,
+``torch.compile``) have the edges of the module that they wrap, so that a file fits a module with and without them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from milepost.adapters.torch.accounts import (
     accounted,
     has_extra_state,
     load_again,
-    loads_otherwise,
+    overrides_loading,
+    overrides_saving,
     own_part,
     own_state,
     persistent_buffers,
-    tells_otherwise,
     unwrapped,
 )
-from milepost.adapters.torch.forgotten import Forgotten
 from milepost.adapters.torch.hooks import watch_module
 from milepost.adapters.torch.private import UninitializedTensorMixin
 from milepost.adapters.torch.sharded import has_sharded, sharded_omission
+from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of_type, register
@@ -38,10 +38,8 @@ from milepost.graph.omissions import Accounted, Omission
 _OWN: Final = frozenset(vars(torch.nn.Module()))
 _SETTINGS: Final = (torch.Tensor, np.ndarray, np.generic)
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None), torch.dtype})
-
-
-_named_already: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-"""Modules of whose buffers one was warned when the module around them was settled."""
+_warned_of: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+"""Modules with buffers on the meta device, of which the restore of the module around them has warned."""
 
 
 class ModuleAdapter(Adapter):
@@ -60,10 +58,10 @@ class ModuleAdapter(Adapter):
         module = unwrapped(obj)
         sharded = sharded_omission(module)
         if sharded is not None:
-            yield STATE_DICT, Forgotten(sharded)
+            yield STATE_DICT, Unsaved(sharded)
             return
-        # First, since telling may change what is registered.
-        own = tells_otherwise(module) and own_state(module)
+        # Asked first, because the code that saves may change what is registered.
+        own = overrides_saving(module) and own_state(module)
         yield from registered(module)
         if has_extra_state(module):
             yield EXTRA_STATE, view_of(module, EXTRA_STATE, lambda: _extra_state(module))
@@ -85,23 +83,23 @@ class ModuleAdapter(Adapter):
         return obj
 
     def exchanged(self, obj: Any) -> Collection[str]:
-        return [name for name, _ in unwrapped(obj)._buffers.items()]  # a scripted module has no dict
+        return [name for name, _ in unwrapped(obj)._buffers.items()]  # in a scripted module, this is not a dict
 
     def on_restored(self, obj: Any) -> None:
         module = unwrapped(obj)
-        if loads_otherwise(module) and not has_sharded(module):
+        if overrides_loading(module) and not has_sharded(module):
             load_again(module)
-        if module in _named_already:
-            _named_already.discard(module)
+        if module in _warned_of:
+            _warned_of.discard(module)
         else:
-            _name_buffers_without_memory(module)
+            _warn_of_meta_buffers(module)
 
     def on_deferred(self, obj: Any) -> None:
         watch_module(obj, unwrapped(obj))
 
 
 def registered(module: Any) -> Iterator[tuple[str, Any]]:
-    """A module's parameters, persistent buffers and submodules, without those that are not made yet."""
+    """A module's parameters, persistent buffers and submodules, without those that have no value yet."""
     for name, parameter in module._parameters.items():
         if parameter is not None and not isinstance(parameter, UninitializedTensorMixin):
             yield name, parameter
@@ -113,23 +111,23 @@ def registered(module: Any) -> Iterator[tuple[str, Any]]:
             yield name, child
 
 
-def _name_buffers_without_memory(module: Any) -> None:
-    """Warns of buffers that no checkpoint holds and that are on the meta device still.
+def _warn_of_meta_buffers(module: Any) -> None:
+    """Warns of buffers that are not saved and are still on the meta device.
 
-    Modules inside are looked at too if they have no other state, for then a checkpoint may not know of them.
+    Modules inside that have no other state are included, because a checkpoint may not hold anything of them.
     """
     for name in getattr(module, "_non_persistent_buffers_set", ()):
         buffer = module._buffers[name]
         if buffer is not None and buffer.is_meta and not isinstance(buffer, UninitializedTensorMixin):
             warn(
-                f"the buffer {name!r} of a {type(module).__name__} is on the meta device still: it is not persistent, "
-                "so it was not saved; give it its value before the module is called",
+                f"the buffer {name!r} of a {type(module).__name__} is still on the meta device: it is not persistent, "
+                "so it was not saved; assign its value before the module is called",
                 UnrestoredWarning,
             )
     for child in module._modules.values():
         if child is not None and not _has_state(child):
-            _name_buffers_without_memory(child)
-            _named_already.add(child)
+            _warn_of_meta_buffers(child)
+            _warned_of.add(child)
 
 
 def _has_state(module: Any) -> bool:
@@ -153,7 +151,7 @@ def _extra_state(module: Any) -> Part:
 
 
 def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
-    """Attributes that PyTorch does not know, as generators and milepost's own objects; tensors there are settings."""
+    """Attributes that PyTorch does not save, such as generators and milepost's own objects. Tensors there are settings."""
     for name, value in list(vars(module).items()):
         if name.startswith("_") or name in _OWN or type(value) in _PLAIN or isinstance(value, _SETTINGS):
             continue
@@ -162,10 +160,10 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
             if held is not None:
                 yield (
                     name,
-                    Forgotten(
+                    Unsaved(
                         Omission(
-                            f"PyTorch does not look into a {type(value).__name__} in an attribute, and this one holds a "
-                            f"{type(held).__name__} that it does not know",
+                            f"PyTorch does not save the members of a {type(value).__name__} in an attribute, and this one holds "
+                            f"a {type(held).__name__} that is registered nowhere",
                             "use ModuleList, ModuleDict, ParameterList or ParameterDict",
                             doubtful=True,
                         )
@@ -176,7 +174,7 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _unregistered(module: Any, container: Any) -> Any:
-    """A module or parameter in a plain container that PyTorch does not know of, or None."""
+    """A module or parameter in a plain container that is not registered anywhere in a module, or None."""
     members = container.values() if isinstance(container, dict) else container
     found = [each for each in members if isinstance(each, (torch.nn.Module, torch.nn.Parameter))]
     if not found:

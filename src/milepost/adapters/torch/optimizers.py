@@ -6,12 +6,11 @@
     net/weight/.OPTIMIZER_SLOT/optimizer/func_evals/.ATTRIBUTES/py_state         other state
     optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE                       see `param_groups`
 
-State does not exist before the first step. Restoring makes it, with the types, shapes and strides that were saved, which
-need not be the parameter's. State that exists is restored in place if it has these.
+State does not exist before the first step. A restore makes it, with the saved types, shapes and strides, which may differ from the
+parameter's. State that exists is restored in place if it has the same type, shape and strides.
 
-An optimizer whose class or hooks write its ``state_dict`` otherwise than `torch.optim.Optimizer` does is saved by that
-account alone, as plain state; so is one whose state can be written in no other way, as where one tensor is in several
-parts of it::
+Some optimizers are saved by their ``state_dict`` alone, as plain state: those whose class or hooks change it, and those whose
+state cannot be divided, because one tensor is in several parts of it::
 
     optimizer/state_dict/.ATTRIBUTES/py_state
 """
@@ -25,8 +24,7 @@ import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
-from milepost.adapters.torch.forgotten import Forgotten
-from milepost.adapters.torch.gradients import is_watched, take_as_used, unused_gradients
+from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
 from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
 from milepost.adapters.torch.memory import saved_dtype, stored_as, stored_shape
 from milepost.adapters.torch.param_groups import ParamGroups, remember
@@ -35,6 +33,7 @@ from milepost.adapters.torch.sharded import sharded_omission
 from milepost.adapters.torch.shared_parts import shares_between_parts
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
+from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, forget_view, view_of
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, MismatchError
@@ -46,12 +45,12 @@ from milepost.tensor import TensorSpec
 
 _GROUPS: Final = "param_groups"
 _COMMON: Final = "state"
-_TOLD_WHOLE: Final = "told whole"
-"""Of the view that says whether the state of an optimizer, as it was last seen, can only be written as a whole."""
+_SAVED_WHOLE: Final = "saved whole"
+"""The key of the view that holds whether the state of an optimizer could only be saved as a whole when it was last looked at."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _PLAIN: Final = torch.optim.Optimizer
 _WRAPPERS: Final = {"accelerate.optimizer.AcceleratedOptimizer": "optimizer"}
-"""Classes by name that step otherwise and have no state, and the attribute with the optimizer inside."""
+"""Classes, by name, that wrap an optimizer and have no state of their own, each with the attribute that holds the optimizer."""
 _SAVING: Final = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
 _LOADING: Final = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 
@@ -66,7 +65,7 @@ class OptimizerAdapter(Adapter):
 
     def account(self, obj: Any) -> Iterable[Accounted]:
         obj = unwrapped(obj)
-        if _tells_otherwise(obj):
+        if _is_saved_whole(obj):
             return
         for parameter, state in obj.state.items():
             if isinstance(parameter, torch.Tensor):
@@ -84,20 +83,20 @@ class OptimizerAdapter(Adapter):
         obj = unwrapped(obj)
         sharded = sharded_omission(obj)
         if sharded is not None:
-            yield STATE_DICT, Forgotten(sharded)
+            yield STATE_DICT, Unsaved(sharded)
             return
-        remembered: dict[str, bool] = view_of(obj, _TOLD_WHOLE, dict)
-        remembered["is"] = _is_told_whole(obj)
-        told = _tells_otherwise(obj)
-        if told:
-            yield STATE_DICT, _whole(obj)
+        remembered: dict[str, bool] = view_of(obj, _SAVED_WHOLE, dict)
+        remembered["is"] = _needs_whole_state(obj)
+        is_whole = _is_saved_whole(obj)
+        if is_whole:
+            yield STATE_DICT, _whole_state(obj)
         else:
             yield _GROUPS, view_of(obj, _GROUPS, lambda: ParamGroups(obj))
             if not all(isinstance(key, torch.Tensor) for key in obj.state):
                 yield _COMMON, _common(obj)
         for name, value in list(vars(obj).items()):
-            # Optimizers inside optimizers, unless they are in the account; tensors and numbers there are settings.
-            if name in _OWN or name.startswith("_") or (told and isinstance(value, torch.optim.Optimizer)):
+            # Optimizers inside an optimizer, unless its state_dict holds them. Tensors and numbers in attributes are settings.
+            if name in _OWN or name.startswith("_") or (is_whole and isinstance(value, torch.optim.Optimizer)):
                 continue
             if _is_state(value):
                 yield name, value
@@ -110,10 +109,10 @@ class OptimizerAdapter(Adapter):
         optimizer = unwrapped(obj)
         yield _COMMON, _common(optimizer)
         if STATE_DICT in saved:
-            yield STATE_DICT, _whole(optimizer)
+            yield STATE_DICT, _whole_state(optimizer)
 
     def has_slots(self, obj: Any) -> bool:
-        return not _tells_otherwise(unwrapped(obj))
+        return not _is_saved_whole(unwrapped(obj))
 
     def slot_names(self, obj: Any) -> Sequence[str]:
         names: dict[str, None] = {}
@@ -124,7 +123,7 @@ class OptimizerAdapter(Adapter):
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
         obj = unwrapped(obj)
-        # Asking `state` for what it lacks would make it.
+        # Reading a missing key of `state` would add it.
         if not isinstance(variable, torch.Tensor) or variable not in obj.state or name not in obj.state[variable]:
             return None
         value = obj.state[variable][name]
@@ -146,9 +145,9 @@ class OptimizerAdapter(Adapter):
         dtype = saved_dtype(local_name, spec.dtype)
         if others or dtype is None:
             raise MismatchError(
-                "this state was a tensor of a class of its own, which only the optimizer can make",
-                expected="a tensor in the state of the optimizer",
-                found=f"none, and one in the checkpoint that is made of {', '.join(sorted(saved))}",
+                "the saved state is a tensor of a special class, which only the optimizer can make",
+                expected="a tensor in the state of the live optimizer",
+                found=f"none there, and in the checkpoint one that consists of {', '.join(sorted(saved))}",
                 remedy="let the optimizer take one step before the restore",
             )
         shape = spec.shape[: len(spec.shape) - len(stored_as(dtype).trailing)]
@@ -209,17 +208,16 @@ class OptimizerAdapter(Adapter):
 
     def on_restored(self, obj: Any) -> None:
         inside = unwrapped(obj)
-        if _loads_otherwise(inside) and not _tells_otherwise(inside) and not deferred_on(obj):
+        if _overrides_loading(inside) and not _is_saved_whole(inside) and not deferred_on(obj):
             _load_again(inside)
         remember(inside)
-        take_as_used(inside)
+        mark_as_used(inside)
 
     def on_attached(self, obj: Any) -> None:
         if not is_watched(unwrapped(obj)):
-            take_as_used(unwrapped(obj))
+            mark_as_used(unwrapped(obj))
 
     def unfinished(self, obj: Any) -> Omission | None:
-        self.on_attached(obj)
         return unused_gradients(unwrapped(obj))
 
     def on_deferred(self, obj: Any) -> None:
@@ -227,7 +225,7 @@ class OptimizerAdapter(Adapter):
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """The optimizer inside all wrappers that have no state of their own."""
+    """The optimizer inside all wrappers."""
     while True:
         names = (f"{base.__module__}.{base.__qualname__}" for base in type(optimizer).__mro__)
         attribute = next((_WRAPPERS[name] for name in names if name in _WRAPPERS), None)
@@ -236,19 +234,19 @@ def unwrapped(optimizer: Any) -> Any:
         optimizer = vars(optimizer)[attribute]
 
 
-def _tells_otherwise(optimizer: Any) -> bool:
-    """Whether the ``state_dict`` of an optimizer may hold something else than its state and its groups."""
+def _is_saved_whole(optimizer: Any) -> bool:
+    """Whether an optimizer is saved by its ``state_dict``, because that may hold something else than its state and its groups."""
     own = vars(optimizer)
     if type(optimizer).state_dict is not _PLAIN.state_dict or STATE_DICT in own:
         return True
     if any(own.get(name) for name in _SAVING):
         return True
-    remembered: dict[str, bool] = view_of(optimizer, _TOLD_WHOLE, dict)
+    remembered: dict[str, bool] = view_of(optimizer, _SAVED_WHOLE, dict)
     return remembered.get("is", False)
 
 
-def _is_told_whole(optimizer: Any) -> bool:
-    """Whether its state, as it is now, is none of slot variables and hyperparameters alone."""
+def _needs_whole_state(optimizer: Any) -> bool:
+    """Whether the present state of an optimizer cannot be divided into slot variables and hyperparameters."""
     if any(
         type(state) is not dict or not all(type(name) is str for name in state)
         for key, state in optimizer.state.items()
@@ -258,8 +256,8 @@ def _is_told_whole(optimizer: Any) -> bool:
     return shares_between_parts(optimizer)
 
 
-def _loads_otherwise(optimizer: Any) -> bool:
-    """Whether something else than copying may follow when the state of an optimizer is loaded."""
+def _overrides_loading(optimizer: Any) -> bool:
+    """Whether loading the state of an optimizer may do something else than copy values."""
     own = vars(optimizer)
     if type(optimizer).load_state_dict is not _PLAIN.load_state_dict or "load_state_dict" in own:
         return True
@@ -267,9 +265,9 @@ def _loads_otherwise(optimizer: Any) -> bool:
 
 
 def _load_again(optimizer: Any) -> None:
-    """Lets an optimizer load what it holds already, so that what its class or its hooks do then is done.
+    """Makes an optimizer load the state that it holds already, so that its class and its hooks do what they do on loading.
 
-    What was restored stays as it is: loading may give it the parameters' element type.
+    The restored state is put back afterwards, because loading may convert it to the parameters' element type.
     """
     states = {parameter: dict(state) for parameter, state in optimizer.state.items() if isinstance(state, dict)}
     groups = [dict(group) for group in optimizer.param_groups]
@@ -280,14 +278,16 @@ def _load_again(optimizer: Any) -> None:
         group.update(settings)
 
 
-def _whole(optimizer: Any) -> Part:
+def _whole_state(optimizer: Any) -> Part:
     name = f"the state_dict() of a {type(optimizer).__name__}"
     return view_of(
-        optimizer, STATE_DICT, lambda: Part(optimizer, _told, lambda owner, state: owner.load_state_dict(state), name)
+        optimizer,
+        STATE_DICT,
+        lambda: Part(optimizer, _state_dict_of, lambda owner, state: owner.load_state_dict(state), name),
     )
 
 
-def _told(optimizer: Any) -> Any:
+def _state_dict_of(optimizer: Any) -> Any:
     try:
         return optimizer.state_dict()
     except MilepostError:
@@ -297,14 +297,14 @@ def _told(optimizer: Any) -> Any:
 
 
 def _remedy(parameter: Any) -> str:
-    """What to do where a parameter cannot be saved itself, and so its state cannot either."""
+    """The remedy if a parameter cannot be saved, and therefore its state cannot be saved either; empty otherwise."""
     adapter = adapter_of_type(type(parameter))
     omission = adapter.omission(parameter) if adapter is not None else None
     return omission.remedy if omission is not None else ""
 
 
 def _changes_kinds(optimizer: Any) -> bool:
-    """Whether what is a number in one step may be a tensor in the next."""
+    """Whether state that is a number after one step may be a tensor after the next."""
     return isinstance(optimizer, torch.optim.LBFGS)
 
 
@@ -319,7 +319,7 @@ def _part(optimizer: Any, parameter: Any, name: str) -> Part:
 
 
 def _group_of(optimizer: Any, parameter: Any) -> Any:
-    """The group of a parameter, or None if it is not one of this optimizer's."""
+    """The group of a parameter, or None if the optimizer does not train it."""
     now = [(id(group), *map(id, group["params"][-1:]), len(group["params"])) for group in optimizer.param_groups]
     index: dict[str, Any] = view_of(optimizer, "group of parameter", dict)
     if index.get("of") != now:

@@ -2,13 +2,14 @@
 
 ::
 
-    optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE       a number, or a tensor; for a tensor, py_state says so
+    optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE       a number, or a tensor, which has a py_state too
     optimizer/param_groups/0/betas/.ATTRIBUTES/VARIABLE_VALUE    a tuple of floats, as a vector
     optimizer/param_groups/0/.../.ATTRIBUTES/py_state            anything else, such as None
 
-Which implementation computes a step (``fused``, ``foreach``, ``capturable``, ``differentiable``) is the program's choice
-and no state. A hyperparameter comes back as what it was saved as. Where both are tensors of one type and shape, the present one
-is restored in place, for compiled steps hold it; and so is a tensor that the program gave the optimizer, from a number.
+The implementation of a step (``fused``, ``foreach``, ``capturable``, ``differentiable``) is a choice of the program, and is not
+saved. A hyperparameter is restored with its saved type, number or tensor. A tensor is restored in place if the saved one has its
+element type and shape, because compiled steps refer to it. A tensor that the program passed to the optimizer is also restored in
+place from a saved number.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ParamGroup:
         return group
 
     def hyperparameter(self, name: str) -> Hyperparameter:
-        """The hyperparameter of this name, whether the group has it yet or not."""
+        """The hyperparameter of this name, also if the group does not have it yet."""
         return view_of(self, name, lambda: Hyperparameter(self, name))
 
 
@@ -97,7 +98,7 @@ class Hyperparameter:
 
     @property
     def is_given(self) -> bool:
-        """Whether it is what the program made the optimizer with, and not what a step has made of that."""
+        """Whether the program passed this value to the optimizer, and no step has replaced it."""
         group = self._group()
         if group is None:
             return False
@@ -134,14 +135,14 @@ class ParamGroupAdapter(Adapter):
                 yield name, obj.hyperparameter(name)
 
     def stand_ins(self, obj: ParamGroup, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
-        # Schedulers add some when they are made.
+        # Schedulers add hyperparameters when they are made.
         for name in saved:
             if name not in obj.settings:
                 yield name, obj.hyperparameter(name)
 
 
 class HyperparameterAdapter(Adapter):
-    """`Hyperparameter`: takes a number for a tensor and the other way round."""
+    """`Hyperparameter`. A saved number can be restored into a tensor, and a saved tensor into a number."""
 
     open_ended = True
 
@@ -172,7 +173,7 @@ class HyperparameterAdapter(Adapter):
         array = arrays[VARIABLE_VALUE]
         if array.ndim > 1 or array.dtype.kind not in "biuf":
             raise MismatchError(
-                "this is no value for a hyperparameter",
+                "this is not the value of a hyperparameter",
                 expected="a number, or several",
                 found=f"{DType.of(array)} of shape {array.shape}",
                 remedy="restore into an optimizer of the kind that was saved",
@@ -188,7 +189,7 @@ class HyperparameterAdapter(Adapter):
 
 
 def remember(optimizer: Any) -> None:
-    """Keeps the hyperparameters as they are now until the next step, for a scheduler that is made before that."""
+    """Keeps copies of the hyperparameters until the next step, for `recall`."""
     if not has_hooks(optimizer):
         return
     kept = [
@@ -201,7 +202,7 @@ def remember(optimizer: Any) -> None:
 
 
 def recall(optimizer: Any) -> None:
-    """Gives an optimizer back what a restore gave it, which the making of a scheduler has changed."""
+    """Restores the hyperparameters that `remember` has kept, after a new scheduler has changed them."""
     holder: dict[str, Any] = view_of(optimizer, "hyperparameters", dict)
     kept: list[dict[str, Any]] = holder.get("kept", [])
     for group, settings in zip(optimizer.param_groups, kept, strict=False):
@@ -242,7 +243,7 @@ def _packed(value: Any) -> Mapping[str, Array]:
 
 
 def _into(present: Any, value: Any) -> Any:
-    """A saved value, in the memory of tensors that are there already where it has any."""
+    """A saved value, written into the tensors that are there already where they fit."""
     if isinstance(value, torch.Tensor):
         if isinstance(present, torch.Tensor) and _alike(present, value):
             with torch.no_grad():

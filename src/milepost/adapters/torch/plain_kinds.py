@@ -1,4 +1,4 @@
-"""PyTorch's small values, beside tensors, as parts of plain state: sizes, element types, devices."""
+"""Sizes, element types and devices of PyTorch as parts of plain state."""
 
 from __future__ import annotations
 

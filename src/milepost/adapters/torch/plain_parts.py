@@ -1,4 +1,4 @@
-"""Quantized and sparse tensors as parts of plain state: by the tensors that they are made of.
+"""Quantized and sparse tensors as parts of plain state. Each is saved as the tensors that it consists of.
 
 ::
 
@@ -20,7 +20,7 @@ from milepost.adapters.torch.private import per_channel_tensor, per_tensor_tenso
 from milepost.plain_state.kinds import register_kind
 
 _QUANTIZED: Final = (torch.qint8, torch.quint8, torch.qint32)
-"""Those whose integers are numbers of their own in memory, and not several in one byte."""
+"""The quantized types with one element in each byte or more; of the others, several elements share a byte."""
 _PER_TENSOR: Final = torch.per_tensor_affine
 _PER_CHANNEL: Final = torch.per_channel_affine
 _BY_ROWS: Final = (torch.sparse_csr, torch.sparse_bsr)
@@ -59,7 +59,7 @@ def _sparse_members(value: torch.Tensor) -> dict[str, Any]:
     value = value.detach()
     members: dict[str, Any] = {"layout": str(value.layout).removeprefix("torch."), "shape": list(value.shape)}
     if value.layout is torch.sparse_coo:
-        # Its own accessors refuse a tensor whose indices may occur twice.
+        # The public accessors refuse a tensor in which an index may occur twice.
         return {**members, "parts": [value._indices(), value._values()], "is_coalesced": value.is_coalesced()}
     if value.layout in _BY_ROWS:
         return {**members, "parts": [value.crow_indices(), value.col_indices(), value.values()]}

@@ -1,16 +1,16 @@
-"""Tensors as parts of plain state: with their strides, and those that lie in one memory in one memory again.
+"""Tensors as parts of plain state. Their strides are saved, and tensors that share memory share it again after a restore.
 
 ::
 
-    in the usual order       {"!": "torch", "value": an array}
-    otherwise                {"!": "torch.strided", "value": {"strides": [1, 3], "value": an array}}
-    of a type of PyTorch's   {"!": "torch.strided", "value": {"strides": [1], "value": an array, "dtype": "complex32"}}
+    contiguous               {"!": "torch", "value": an array}
+    with other strides       {"!": "torch.strided", "value": {"strides": [1, 3], "value": an array}}
+    of a type without number {"!": "torch.strided", "value": {"strides": [1], "value": an array, "dtype": "complex32"}}
     in another's memory      {"!": "torch.view", "value": {"of": a tensor, "dtype": "float32", "offset": 2, "shape": [2],
                               "strides": [1]}}
     a parameter, or a leaf   {"!": "torch.gradient", "value": {"parameter": true, "required": true, "value": a tensor}}
 
-The tensor that a view is ``of`` is shared (`milepost.plain_state.sharing`) between all that lie in its memory: one of them, if
-it covers all of it, or else a vector made of it. A type of PyTorch's is one that files have no number for (`memory`).
+The tensor that a view is ``of`` is shared (`milepost.plain_state.sharing`) by all tensors in its memory. It is one of them if that
+covers all of the memory, and otherwise a vector that does. Files have no number for some element types of PyTorch (`memory`).
 Quantized and sparse tensors are in `plain_parts`.
 """
 
@@ -36,15 +36,15 @@ _ALIGNED: Final = 16
 
 
 class View(NamedTuple):
-    """A tensor in the memory of another; sizes are in elements.
+    """A tensor in the memory of another.
 
     Attributes:
-        of: The other.
-        dtype: Element type.
-        offset: Where it begins.
+        of: The other tensor.
+        dtype: Its element type.
+        offset: Where it begins, in elements.
         shape: Its shape.
-        strides: Its strides.
-        gradient: What `_gradient_of` says of it.
+        strides: Its strides, in elements.
+        gradient: What `_gradient_of` returns for it.
     """
 
     of: torch.Tensor
@@ -55,12 +55,12 @@ class View(NamedTuple):
     gradient: dict[str, bool] | None
 
     def owners(self) -> tuple[torch.Tensor]:
-        """What it lies in."""
+        """The tensors in whose memory it is."""
         return (self.of,)
 
 
 class _Piece(NamedTuple):
-    """The bytes in a storage between the first and the last element of a tensor."""
+    """The bytes in a storage from the first to the last element of a tensor."""
 
     start: int
     stop: int
@@ -68,7 +68,7 @@ class _Piece(NamedTuple):
 
 
 def overlapping(tensors: Sequence[Any]) -> dict[int, View]:
-    """The tensors among these that lie in the memory of others, by identity, as views."""
+    """The views for those of some tensors that are in the memory of others, by the identity of the tensor."""
     storages: dict[Any, list[_Piece]] = {}
     for tensor in tensors:
         if not is_plain(tensor):
@@ -89,7 +89,7 @@ def overlapping(tensors: Sequence[Any]) -> dict[int, View]:
 
 
 def _touching(pieces: list[_Piece]) -> Iterator[list[_Piece]]:
-    """Those of several pieces of a storage that overlap, together."""
+    """Groups pieces of a storage that overlap."""
     together: list[_Piece] = []
     stop = 0
     for piece in sorted(pieces, key=lambda each: each[:2]):
@@ -139,7 +139,7 @@ def _from_view_members(members: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _gradient_of(tensor: torch.Tensor) -> dict[str, bool] | None:
-    """Whether a tensor is a parameter and whether it requires a gradient; None if neither, or if it is computed."""
+    """Whether a tensor is a parameter, and whether it requires a gradient; None if neither, or if it was computed from others."""
     is_parameter = type(tensor) is torch.nn.Parameter
     if not is_parameter and not (tensor.requires_grad and tensor.is_leaf):
         return None
@@ -153,7 +153,7 @@ def _with_gradient(tensor: torch.Tensor, gradient: Mapping[str, bool]) -> torch.
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is a tensor whose elements lie in memory as its strides say, and no object of another class."""
+    """Whether a value is a strided tensor with values, of one of PyTorch's own two classes."""
     return (
         type(value) in _PLAIN
         and value.layout is torch.strided

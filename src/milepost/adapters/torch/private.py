@@ -1,4 +1,4 @@
-"""Every private name of PyTorch that milepost imports, each with what for. Tried with the version in `milepost.adapters`."""
+"""Every private name of PyTorch that milepost imports, with its purpose. Tested with the version in `milepost.adapters`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import torch
 
-# Hooks that tell of every parameter, buffer and module before it is put in place.
+# Hooks that are called for every parameter, buffer and module before it is registered.
 from torch.nn.modules import module as registration
 
-# What parameters and buffers of lazy modules are before the first call.
+# The class of parameters and buffers of lazy modules before the first call.
 from torch.nn.parameter import UninitializedTensorMixin
 
-# Whether a tensor is one of others, as distributed and quantized ones are.
+# Whether a tensor consists of others, as distributed and quantized tensors do.
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 __all__ = [
@@ -31,25 +31,25 @@ __all__ = [
 ]
 
 swap_tensors: Callable[[Any, Any], None] = torch._C._swap_tensor_impl
-"""Makes a tensor on the meta device a real one that stays the same object; the public function refuses tensors with weak references."""
+"""Turns a tensor on the meta device into a real one, without changing its identity. The public function refuses weakly referenced ones."""
 
 hide_from_compilers: Callable[..., Any] = torch._disable_dynamo
 """Keeps compilers out of a hook without importing them, as `torch.compiler.disable` would."""
 
 save_to_state_dict: Final[Any] = torch.nn.Module._save_to_state_dict
-"""What a class overrides that writes more than its parameters and buffers."""
+"""Overridden by classes that save more than their parameters and buffers."""
 
 load_from_state_dict: Final[Any] = torch.nn.Module._load_from_state_dict
-"""What a class overrides that reads more, or otherwise."""
+"""Overridden by classes that load more, or in another way."""
 
 per_tensor_tensor: Callable[..., torch.Tensor] = torch._make_per_tensor_quantized_tensor
-"""Makes a quantized tensor of its integers; the public function rounds numbers to get them."""
+"""Makes a quantized tensor from its integers; the public function takes real numbers and rounds them."""
 
 per_channel_tensor: Callable[..., torch.Tensor] = torch._make_per_channel_quantized_tensor
-"""The same with a scale for each channel."""
+"""The same, with a scale for each channel."""
 
 default_store: Callable[[], Any] | None = None
-"""The store by which the processes of the default group met; returns None where it has none, as with MPI."""
+"""Returns the store of the default process group; None if it has none, as with MPI."""
 
 if torch.distributed.is_available():
     from torch.distributed.distributed_c10d import _get_default_store
@@ -62,7 +62,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_buffers": "buffers",
         "_modules": "modules inside",
         "_non_persistent_buffers_set": "buffers that a state_dict leaves out",
-        "_compiled_call_impl": "what a compiled module is called by, in place of `_call_impl`",
+        "_compiled_call_impl": "the call of a compiled module, in the place of `_call_impl`",
         "_call_impl": "a call with its hooks",
         "_save_to_state_dict": "whether a class writes what is no parameter or buffer",
         "_load_from_state_dict": "whether a class does something else than to copy",
@@ -78,10 +78,10 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "torch.optim.Optimizer": {
         "_optimizer_step_pre_hooks": "whether a hook before the step is there already",
         "_optimizer_step_post_hooks": "whether a hook after the step is there already",
-        "_optimizer_state_dict_pre_hooks": "whether hooks change the optimizer before it tells its state",
-        "_optimizer_state_dict_post_hooks": "whether hooks change what it tells",
+        "_optimizer_state_dict_pre_hooks": "whether hooks change the optimizer before it is saved",
+        "_optimizer_state_dict_post_hooks": "whether hooks change what is saved",
         "_optimizer_load_state_dict_pre_hooks": "whether hooks change what it loads",
         "_optimizer_load_state_dict_post_hooks": "whether something is done after loading",
     },
 }
-"""Private attributes of objects, by class and name, each with what for."""
+"""Private attributes of objects, by class and name, each with its purpose."""

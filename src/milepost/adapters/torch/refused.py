@@ -1,4 +1,4 @@
-"""Tensors that cannot be saved, with the reason and what to do."""
+"""Which tensors cannot be saved, with the reason and a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.graph.omissions import Omission
 
 
 def refusal_of(tensor: Any) -> Omission | None:
-    """Why a tensor can be saved nowhere, or None if it can be saved, if need be in parts."""
+    """Why a tensor cannot be saved at all; None if it can be saved, as a whole or in parts."""
     if isinstance(tensor, UninitializedTensorMixin):
         return Omission("a lazy parameter that has no shape yet", "call the module once before it is saved")
     if hasattr(tensor, "device_mesh"):
@@ -21,13 +21,14 @@ def refusal_of(tensor: Any) -> Omission | None:
     kind = type(tensor)
     if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not is_traceable_wrapper_subclass(tensor):
         return Omission(
-            f"a {kind.__name__}, a tensor that does not say what it is made of", "hold what it is made of instead"
+            f"a {kind.__name__}, a tensor class without __tensor_flatten__()",
+            "hold the tensors that it consists of instead",
         )
     return None
 
 
 def leaf_refusal_of(tensor: Any) -> Omission | None:
-    """Why a tensor cannot be an object of a checkpoint, or None if it can be one."""
+    """Why a tensor cannot be saved as an object of its own; None if it can."""
     refusal = refusal_of(tensor)
     if refusal is not None:
         return refusal

@@ -1,7 +1,7 @@
-"""Learning-rate schedulers of PyTorch: their ``state_dict``, and what making one does to its optimizer.
+"""Learning-rate schedulers of PyTorch: their ``state_dict``, and the learning rates of their optimizer.
 
-A scheduler that is made changes the optimizer's learning rates. If the optimizer was restored before, and the scheduler is
-restored after it was made, the optimizer gets its own back.
+A new scheduler changes the optimizer's learning rates. If the optimizer was restored before the scheduler was made, it gets the
+restored rates back when the scheduler is restored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from milepost.graph.adapter import register
 
 
 class SchedulerAdapter(StatefulAdapter):
-    """`torch.optim.lr_scheduler.LRScheduler` and its like."""
+    """`torch.optim.lr_scheduler.LRScheduler` and classes derived from it."""
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.optim.lr_scheduler.LRScheduler)

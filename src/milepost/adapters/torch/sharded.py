@@ -1,6 +1,6 @@
-"""Modules and optimizers of which each process holds a part: they are refused, since one process writes a checkpoint.
+"""Modules and optimizers of which each process holds a part. They are refused, because one process writes a checkpoint.
 
-They are known by the names of their classes, for their modules take long to import.
+They are recognised by the names of their classes, because the classes take long to import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MODULE: Final = Omission(
 )
 _OPTIMIZER: Final = Omission(
     "each process holds a part of this optimizer's state, and a checkpoint would hold the part of one",
-    "train with the optimizer that it is made of, under DistributedDataParallel",
+    "use the optimizer that it wraps, with DistributedDataParallel",
 )
 _CLASSES: Final = {
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": _MODULE,
@@ -29,7 +29,7 @@ _known: Final[weakref.WeakKeyDictionary[type, Omission | None]] = weakref.WeakKe
 
 
 def sharded_omission(obj: Any) -> Omission | None:
-    """Why a module or an optimizer is refused, or None if it is whole."""
+    """Why a module or an optimizer is refused; None if it is not sharded."""
     return _known_omission(type(obj))
 
 
@@ -41,5 +41,5 @@ def _known_omission(kind: type) -> Omission | None:
 
 
 def has_sharded(module: Any) -> bool:
-    """Whether a module, or one in it, is sharded; nobody but all processes together may ask it for its state then."""
+    """Whether a module, or one in it, is sharded. Its ``state_dict`` is a collective operation then, and must not be called."""
     return any(_known_omission(type(each)) is not None for each in module.modules())

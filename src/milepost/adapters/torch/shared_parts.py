@@ -1,7 +1,7 @@
-"""State of an optimizer of which a part stands in several places that a checkpoint would write apart.
+"""Whether an optimizer's state has objects in several places that a checkpoint would write separately.
 
-A tensor that is the state of several parameters is one slot variable. A tensor that is in a list or dict as well, or that lies in
-the memory of another, is kept one only if the state is written as a whole.
+A tensor that is the state of several parameters is one slot variable. A tensor that is also in a list or dict, or that shares the
+memory of another, stays shared only if the state is saved as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milepost.plain_state.sharing import inside
 
 
 def shares_between_parts(optimizer: Any) -> bool:
-    """Whether something stands both in one part of an optimizer's state and in another, other than as a slot variable."""
+    """Whether an object is in several parts of an optimizer's state, in other places than as a slot variable."""
     slots: dict[int, Any] = {}
     others: list[Any] = []
     for state in optimizer.state.values():
@@ -47,14 +47,14 @@ def shares_between_parts(optimizer: Any) -> bool:
 
 
 def _below(part: Any) -> Iterator[Any]:
-    """All that can be changed in a part, itself included."""
-    waiting, seen = [part], set()
-    while waiting:
-        value = waiting.pop()
+    """All mutable objects in a part, itself included."""
+    pending, seen = [part], set()
+    while pending:
+        value = pending.pop()
         within = inside(value)
         if within is not None and id(value) not in seen:
             seen.add(id(value))
-            waiting.extend(within)
+            pending.extend(within)
         if isinstance(value, torch.Tensor) or (within is not None and not isinstance(value, (tuple, frozenset))):
             yield value
 

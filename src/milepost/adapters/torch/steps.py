@@ -1,6 +1,6 @@
-"""What happens right before an optimizer's next step: what waits on it and has come by now is given its values.
+"""Restores the deferred values of an optimizer right before its next step.
 
-A hook stays once it is installed, for PyTorch's dict of them must not change while they are called.
+A hook stays installed, because PyTorch's dict of hooks must not change while they are called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from milepost.deferred.table import deferred_on
 
 
 def watch_step(optimizer: Any, holder: Any) -> None:
-    """Looks at an object again before each step, for as long as anything waits on it.
+    """Before each step, restores the deferred values of the children that an object has then, until nothing is deferred for it.
 
     Args:
         optimizer: The optimizer.
@@ -28,12 +28,17 @@ def watch_step(optimizer: Any, holder: Any) -> None:
 
 
 def has_hooks(optimizer: Any) -> bool:
-    """Whether hooks can be installed; wrappers often leave out what PyTorch's own class initializes."""
+    """Whether hooks can be installed. Wrappers often do not initialize what PyTorch's own class does."""
     return hasattr(optimizer, "_optimizer_step_pre_hooks")
 
 
 def before_step(optimizer: Any, hook: Callable[..., None]) -> None:
-    """Installs a hook, a function of a module, so that the optimizer can still be pickled; once only, if it has hooks."""
+    """Installs a hook, unless it is installed already or the optimizer has no hooks.
+
+    Args:
+        optimizer: The optimizer.
+        hook: A function of a module, so that the optimizer can still be pickled.
+    """
     if has_hooks(optimizer) and hook not in optimizer._optimizer_step_pre_hooks.values():
         optimizer.register_step_pre_hook(hook)
 

@@ -1,7 +1,7 @@
 """PyTorch tensors as values: parameters, buffers, slot variables, and tensors in attributes.
 
-A tensor on the processor is restored in its own memory. One on the meta device has none; it gets some, and stays the
-same object, so that optimizers and tied modules keep it.
+A tensor on the CPU is restored in its own memory. A tensor on the meta device has no memory. A restore gives it some and keeps its
+identity, so that optimizers and tied modules keep it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INT64: Final = DType.of("int64")
 
 
 class TensorAdapter(Adapter):
-    """`torch.Tensor`, `torch.nn.Parameter`, and subclasses that are made of several tensors."""
+    """`torch.Tensor`, `torch.nn.Parameter`, and subclasses that consist of several tensors."""
 
     leaf = True
     hints = frozenset({STRIDES})
@@ -89,14 +89,14 @@ class TensorAdapter(Adapter):
             if array is None:
                 continue
             if part.device.type == "cpu" and array.__array_interface__["data"][0] == part.data_ptr():
-                changed(part)  # it has been read into this very memory
+                changed(part)  # the value has been read into this memory
             else:
                 write(part, array)
         return obj
 
 
 def _parts(tensor: Any, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """The plain tensors that a tensor is made of, with their names; one without a name if it is plain itself."""
+    """The plain tensors that a tensor consists of, with their names. A plain tensor is its only part, and has no name."""
     if not is_traceable_wrapper_subclass(tensor):
         yield prefix, tensor
         return
@@ -123,7 +123,7 @@ def _no_value(tensor: torch.Tensor) -> Array:
 
 
 def home_of(tensor: torch.Tensor) -> torch.device:
-    """The device that a tensor's restored value will be on."""
+    """The device of a tensor after a restore."""
     if not tensor.is_meta:
         return tensor.device
     default = torch.get_default_device()
@@ -137,13 +137,13 @@ def _materialised(tensor: torch.Tensor, array: Array, strides: Array | None) -> 
     elif not value.is_contiguous(memory_format=torch.preserve_format) or value.stride() != tensor.stride():
         value = torch.empty_strided(tensor.shape, tensor.stride(), dtype=value.dtype, device=value.device).copy_(value)
     value.requires_grad_(tensor.requires_grad)
-    # Exchanges what is inside; class, attributes and weak references stay with the object.
+    # Swaps the contents. The class, the attributes and weak references stay with the object.
     swap_tensors(tensor, value)
     return tensor
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether one element of memory stands for many, as in what `expand` returns; such a tensor cannot be written."""
+    """Whether several elements share memory, as in a result of `expand`. Such a tensor cannot be written."""
     return any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 

@@ -1,7 +1,7 @@
-"""Parts of PyTorch objects that are no objects of their own: hyperparameters, extra state, counters of optimizers.
+"""Parts of PyTorch objects that are not objects of their own: hyperparameters, extra state, counters of optimizers.
 
-A view stands for such a part in the object graph. There is one of each as long as its owner lives, so that it can be
-remembered what was restored.
+A view represents such a part in the object graph. There is one view of each part as long as its owner lives, because restores
+remember objects by identity.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ _views: Final[ByIdentity[dict[Hashable, Any]]] = ByIdentity()
 
 
 def view_of(owner: Any, key: Hashable, make: Callable[[], _T]) -> _T:
-    """The view of a part of an object, made when it is first asked for."""
+    """The view of a part of an object. It is made in the first call.
+
+    Args:
+        owner: The object.
+        key: Which part.
+        make: Makes the view.
+    """
     views = _views.get(owner)
     if views is None:
         views = _views[owner] = {}
@@ -33,7 +39,7 @@ def view_of(owner: Any, key: Hashable, make: Callable[[], _T]) -> _T:
 
 
 def forget_view(owner: Any, key: Hashable) -> None:
-    """Drops a view, because its part is gone."""
+    """Forgets a view, because its part is gone."""
     (_views.get(owner) or {}).pop(key, None)
 
 
@@ -43,8 +49,8 @@ class Part:
     Args:
         owner: The object.
         get: Returns the part, given the owner.
-        put: Replaces the part, given the owner and its new value.
-        name: What to call it in errors.
+        put: Replaces the part, given the owner and the new value.
+        name: The name of the part in errors.
     """
 
     __slots__ = ("__weakref__", "_owner", "get", "name", "put")
@@ -62,7 +68,7 @@ class Part:
 
 
 class PartAdapter(PackedAdapter):
-    """`Part`: plain state; takes a tensor that was saved as such, too."""
+    """`Part`: plain state. It can also be restored from a tensor that was saved as such."""
 
     turn = 0
 
@@ -81,7 +87,7 @@ class PartAdapter(PackedAdapter):
     def assign(self, obj: Part, arrays: Mapping[str, Array]) -> Part:
         array = arrays.get(VARIABLE_VALUE)
         if array is None:
-            return super().assign(obj, arrays)  # type: ignore[no-any-return]
+            return super().assign(obj, arrays)  # type: ignore[no-any-return]  # it is this very part
         self.load(obj, as_tensor(array.copy()))
         return obj
 

@@ -22,7 +22,11 @@ class Completeness:
         return None
 
     def unfinished(self, obj: Any) -> Omission | None:
-        """Why a save at this very moment would lose something, although ``obj`` itself is saved; not asked of leaves."""
+        """Why a save at this moment would lose something, although ``obj`` itself is saved. It must change nothing.
+
+        It is not called for leaves. An adapter overrides it if objects have state between two steps that their framework does not
+        save, such as gradients that are being accumulated. What it needs to know is noted from `DeferredChildren.on_attached` on.
+        """
         return None
 
     def account(self, obj: Any) -> Iterable[Accounted]:

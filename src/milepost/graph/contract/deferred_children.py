@@ -15,7 +15,11 @@ class DeferredChildren:
     """
 
     def on_attached(self, obj: Any) -> None:
-        """Called when ``obj`` becomes an attribute of a `Checkpoint` or `Module`; for what must be watched from then on."""
+        """Called when ``obj`` becomes an attribute of a `Checkpoint` or `Module`, and by each save that holds it.
+
+        It begins to watch what must be watched from then on. It is called again by each save, because objects deeper in the
+        graph, such as members of a list, are not attributes of these.
+        """
 
     def on_deferred(self, obj: Any) -> None:
         """Called for each value that is deferred for a child or a slot variable of ``obj``.

@@ -16,8 +16,10 @@ class Matching:
     """Set where objects take whatever tensors were saved for them, of any name, shape and type."""
 
     hints: frozenset[str] = frozenset()
-    """Names of saved values that `assign` takes beside those of `values`, unless these are read straight into memory. They may
-    be there or not, and nothing is missing or left over for it."""
+    """Names of saved values that `assign` takes in addition to those of `values`, such as the strides of a tensor.
+
+    They are optional: without them nothing is missing, and nothing is left over if `assign` is not called, because the values were
+    read straight into memory."""
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
         """Other names that edges of a saved node may have, each with the name of the child it means."""
@@ -44,5 +46,8 @@ class Matching:
         return ()
 
     def exchanged(self, obj: Any) -> Collection[str]:
-        """Names of children for which the object puts others as it runs; each counts as the one that was restored."""
+        """Names of children that the object replaces by others as it runs, such as buffers.
+
+        A report counts the present child as the one that was restored.
+        """
         return ()

@@ -38,7 +38,11 @@ class Slots:
         return None
 
     def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
-        """Whether a slot variable that exists can take what was saved; if not, `make_slot` puts another in its place."""
+        """Whether an existing slot variable can take the saved values; if not, `make_slot` replaces it.
+
+        An adapter overrides it if slot variables have another shape or element type than their variable, so that those of an
+        earlier run may differ from those that are there. Arguments are those of `make_slot`.
+        """
         return True
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
@@ -53,22 +57,27 @@ class Slots:
         return None
 
     def before_make_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
-        """Called before `make_slot`; what it returns takes back what that does."""
+        """Called before `make_slot`. Returns a function that undoes what that does.
+
+        An adapter that overrides `slot_fits` overrides it too, because the slot variable that was replaced must come back.
+        """
         return lambda: self.drop_slot(obj, variable, name)
 
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
         """Removes what `make_slot` made, because the restore that called it failed, or only looked."""
 
     def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
-        """Makes the slot variable of another variable this one's too, for they were one when they were saved.
+        """Makes the slot variable of another variable the one of this variable too, because one was saved for both.
+
+        An adapter overrides it if two variables of the framework may have one slot variable.
 
         Args:
             obj: The optimizer.
             variable: The variable.
             name: The slot's name.
-            slot: The other's.
+            slot: The slot variable of the other variable.
 
         Returns:
-            What undoes that, or None if it was not done.
+            A function that undoes it, or None if this optimizer does not train ``variable``.
         """
         return None

@@ -1,4 +1,4 @@
-"""State that is not saved, in the place where it would be, with the reason."""
+"""A stand-in for state that cannot be saved, by which a save reports it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from milepost.graph.adapter import Adapter, register
 from milepost.graph.omissions import Omission
 
 
-class Forgotten:
+class Unsaved:
     """Stands for state that is not saved.
 
     Attributes:
-        omission: Why not.
+        omission: Why it is not saved.
     """
 
     __slots__ = ("omission",)
@@ -19,17 +19,17 @@ class Forgotten:
         self.omission = omission
 
 
-class ForgottenAdapter(Adapter):
-    """`Forgotten`."""
+class UnsavedAdapter(Adapter):
+    """`Unsaved`."""
 
     def handles(self, kind: type) -> bool:
-        return kind is Forgotten
+        return kind is Unsaved
 
-    def tracks(self, obj: Forgotten) -> bool:
+    def tracks(self, obj: Unsaved) -> bool:
         return False
 
-    def omission(self, obj: Forgotten) -> Omission | None:
+    def omission(self, obj: Unsaved) -> Omission | None:
         return obj.omission
 
 
-register(ForgottenAdapter())
+register(UnsavedAdapter())

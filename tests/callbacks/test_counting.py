@@ -3,7 +3,7 @@
 import pytest
 
 import milepost
-from tests.callbacks.runs import Interrupted, X, Y, trainer, weights  # noqa: F401 - a fixture
+from tests.callbacks.runs import Interrupted, Trainer, X, Y, trainer, weights  # noqa: F401 - a fixture
 
 
 class Unsized:
@@ -34,6 +34,59 @@ def test_steps_that_do_not_divide_an_epoch(trainer, tmp_path, kind):  # noqa: F8
     data = callback.resumable(dataset(trainer.keras)) if kind == "dataset" else None
     trainer.fit(trainer.model(steps_per_execution=3), callback, data=data, epochs=2)
     assert saved(callback) == [(1, 4), (2, 8)]
+
+
+def unknown_length(keras, batches):
+    return dataset(keras).unbatch().filter(lambda x, y: x[0] >= 0).batch(32 // batches)
+
+
+@pytest.fixture
+def keras_3():
+    """Keras 3 on TensorFlow: it alone groups steps over data of unknown length and does not tell how many there were."""
+    found = Trainer("keras")
+    if not found.is_keras_3 or found.keras.backend.backend() != "tensorflow":
+        pytest.skip("the other trainers refuse this, or read one batch at a time")
+    return found
+
+
+class TestStepsBeyondTheEndOfDataOfUnknownLength:
+    @pytest.mark.parametrize("wrapped", [True, False])
+    def test_are_not_counted(self, keras_3, tmp_path, wrapped):
+        callback = keras_3.callback(tmp_path, max_to_keep=None)
+        data = unknown_length(keras_3.keras, 4)
+        data = callback.resumable(data) if wrapped else data
+        keras_3.fit(keras_3.model(steps_per_execution=3), callback, data=data, epochs=2)
+        assert saved(callback) == [(1, 4), (2, 8)]
+
+    def test_are_not_counted_with_accumulated_gradients(self, keras_3, tmp_path):
+        callback, model = keras_3.callback(tmp_path, max_to_keep=None), keras_3.model()
+        optimizer = keras_3.keras.optimizers.SGD(0.01, gradient_accumulation_steps=2)
+        model.compile(optimizer=optimizer, loss="mse", steps_per_execution=3)
+        keras_3.fit(model, callback, data=callback.resumable(unknown_length(keras_3.keras, 4)), epochs=2)
+        assert saved(callback) == [(1, 4), (2, 8)]
+
+    @pytest.mark.parametrize("step", [2, 3, 5])
+    def test_are_not_resumed(self, keras_3, tmp_path, step):
+        def run(directory, *others):
+            model, callback = (
+                keras_3.model(steps_per_execution=3),
+                keras_3.callback(tmp_path / directory, every_steps=1),
+            )
+            data = callback.resumable(unknown_length(keras_3.keras, 4))
+            history = keras_3.fit(model, callback, *others, data=data, epochs=3)
+            return history.history, weights(model), saved(callback)
+
+        begun = []
+
+        def count(batch):
+            begun.append(batch)
+            if len(begun) == step:
+                raise Interrupted
+
+        expected = run("whole")
+        with pytest.raises(Interrupted):
+            run("parts", keras_3.on("on_train_batch_begin", count))
+        assert run("parts") == expected
 
 
 def test_parts_of_a_pass(trainer, tmp_path):  # noqa: F811

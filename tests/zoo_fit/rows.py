@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.zoo_fit.cells import Cell
+from tests.zoo_fit.cells import IN_A_ROW, Cell
 from tests.zoo_fit.data import BATCHES, DATA, EPOCHS
 from tests.zoo_fit.models import MODELS
 from tests.zoo_fit.others import OTHERS
@@ -15,7 +15,9 @@ from tests.zoo_fit.run import Plan, Stop
 from tests.zoo_fit.trainers import TRAINERS, is_installed
 
 SECTIONS = ("data", "callbacks", "models", "saves", "interruptions")
-Check = Callable[[str, tuple[Any, Any], Path], dict[str, Any]]
+Check = Callable[[str, tuple[Any, Any], Path, bool], dict[str, Any]]
+Starts = Callable[[int], Iterable[int]]
+"""At which of so many saves of a run a row of resumes begins."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Row:
     Attributes:
         section: One of `SECTIONS`.
         name: What is tried.
-        check: Tries it: called with the trainer, its packages and a directory.
+        check: Tries it: called with the trainer, its packages, a directory, and whether it is tried everywhere, or only
+            where a test of the suite has time for it.
         needs: Packages without which it cannot be tried.
         trainers: Those that can do it.
         said: A sentence of ``docs/keras_fit.md`` which says that it is inexact.
@@ -50,10 +53,23 @@ class Row:
 
 _KERAS_3 = tuple(name for name, trainer in TRAINERS.items() if trainer.package == "keras")
 _PLAN = Plan(model="linear", validation=False)
-_THOROUGH = "torch"
-"""Every place is tried with the quickest trainer; with the others those about the ends of the first two epochs."""
-_EVERYWHERE = tuple(range(0, EPOCHS * (BATCHES + 1), 3))
-_ABOUT_ENDS = (BATCHES - 1, 2 * BATCHES)
+_QUICKEST = "torch"
+
+
+def _every_place(count: int) -> Iterable[int]:
+    """Each save is resumed by one of three resumes in a row."""
+    return range(0, count, IN_A_ROW)
+
+
+def _whole_epoch_and_ends(count: int) -> Iterable[int]:
+    """Each save of the first epoch is resumed, and then the last within an epoch, that at its end and the one after it."""
+    ends = range(BATCHES - 1, count, BATCHES + 1)
+    return [start for start in (0, *ends) if start < count]
+
+
+def _about_an_end(count: int) -> Iterable[int]:
+    """The last save within the second epoch, that at its end and the one after it are resumed."""
+    return [min(2 * BATCHES, max(count - 2, 0))]
 
 
 def rows() -> Iterator[Row]:
@@ -61,7 +77,7 @@ def rows() -> Iterator[Row]:
     for name, data in DATA.items():
         check = _between_epochs(replace(_PLAN, data=name, options={}))
         if data.resumable:
-            check = _both(_resumed(replace(_PLAN, data=name), fewer=_ABOUT_ENDS[1:]), check)
+            check = _both(_resumed(replace(_PLAN, data=name)), check)
         yield Row("data", name, check, data.needs, said=data.said)
     for name, others in OTHERS.items():
         trainers = _KERAS_3 if others.keras3 else tuple(TRAINERS)
@@ -74,28 +90,36 @@ def rows() -> Iterator[Row]:
                 if name == "none" and not last:
                     continue
                 title = f"{name}, {data_name.partition(',')[0]}, {where}"
-                yield Row("callbacks", title, _resumed(plan, _ABOUT_ENDS, _ABOUT_ENDS[:1]), (), trainers, others.said)
+                yield Row("callbacks", title, _resumed(plan, _whole_epoch_and_ends), (), trainers, others.said)
     for name in MODELS[1:]:
         yield Row("models", name, _resumed(replace(_PLAN, model=name)))
     yield from _saves()
     yield from _interruptions()
 
 
-def _resumed(plan: Plan, starts: tuple[int, ...] = _EVERYWHERE, fewer: tuple[int, ...] = _ABOUT_ENDS) -> Check:
-    def check(trainer: str, packages: tuple[Any, Any], directory: Path) -> dict[str, Any]:
-        return Cell(trainer, packages, plan, directory).resumed(starts if trainer == _THOROUGH else fewer)
+def _resumed(plan: Plan, starts: Starts = _every_place) -> Check:
+    def check(trainer: str, packages: tuple[Any, Any], directory: Path, everywhere: bool) -> dict[str, Any]:
+        return Cell(trainer, packages, plan, directory).resumed(starts if everywhere else _about_an_end)
 
     return check
 
 
 def _between_epochs(plan: Plan) -> Check:
-    return _resumed(plan, (0,), (0,))
+    def check(trainer: str, packages: tuple[Any, Any], directory: Path, everywhere: bool) -> dict[str, Any]:
+        return Cell(trainer, packages, plan, directory).resumed(_every_place)
+
+    return check
 
 
 def _both(first: Check, second: Check) -> Check:
-    def check(trainer: str, packages: tuple[Any, Any], directory: Path) -> dict[str, Any]:
-        found = first(trainer, packages, directory / "first")
-        return found if found["verdict"] != "equal" else second(trainer, packages, directory / "second")
+    """Tries two things; the second with one trainer only, if it is not tried everywhere."""
+
+    def check(trainer: str, packages: tuple[Any, Any], directory: Path, everywhere: bool) -> dict[str, Any]:
+        found = first(trainer, packages, directory / "first", everywhere)
+        if found["verdict"] != "equal" or not (everywhere or trainer == _QUICKEST):
+            return found
+        other = second(trainer, packages, directory / "second", everywhere)
+        return other if other["verdict"] != "equal" else {**found, "resumes": found["resumes"] + other["resumes"]}
 
     return check
 
@@ -185,8 +209,13 @@ def _interruptions() -> Iterator[Row]:
 
 
 def _interrupted(plan: Plan, stops: list[list[Stop]]) -> Check:
-    def check(trainer: str, packages: tuple[Any, Any], directory: Path) -> dict[str, Any]:
-        chosen = stops if trainer == _THOROUGH else stops[len(stops) // 3 :: len(stops)]
+    def check(trainer: str, packages: tuple[Any, Any], directory: Path, everywhere: bool) -> dict[str, Any]:
+        if not everywhere:
+            chosen = stops[len(stops) // 3 :: len(stops)]
+        elif trainer == _QUICKEST:
+            chosen = stops
+        else:
+            chosen = [stops[index] for index in sorted({0, len(stops) // 2, len(stops) - 1})]
         return Cell(trainer, packages, plan, directory).interrupted(chosen)
 
     return check

@@ -6,6 +6,7 @@ import gc
 import importlib
 import importlib.util
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +34,8 @@ TRAINERS = {
     "torch": Trainer("keras", "torch", (("jit_compile", False),)),
     "tf_keras": Trainer("tf_keras", "tensorflow"),
 }
-_AT_ONCE = ("tensorflow", "torch", "torch._dynamo", "torchdata.stateful_dataloader", "datasets", "grain", "pandas")
-"""What Keras and data sets import when they first need it; imported once, it need not be imported in each run."""
+_LATE = {"torch": "torch._dynamo", "torchdata": "torchdata.stateful_dataloader"}
+"""Modules of packages which Keras and data sets import when they first need them."""
 _QUICKLY = {
     "CUDA_VISIBLE_DEVICES": "-1",
     "JAX_PLATFORMS": "cpu",
@@ -57,19 +58,24 @@ def installed() -> list[str]:
     return [name for name, trainer in TRAINERS.items() if is_installed(trainer.package, trainer.backend)]
 
 
-def environment(trainer: str, cache: str) -> dict[str, str]:
-    """The environment of a process for one trainer, with a directory for what JAX compiles."""
-    backend = TRAINERS[trainer].backend
+def environment(backend: str, cache: str) -> dict[str, str]:
+    """The environment of a process for one backend, with a directory for what JAX compiles."""
     return {**os.environ, **_QUICKLY, "KERAS_BACKEND": backend, "JAX_COMPILATION_CACHE_DIR": cache}
 
 
-def imported(trainer: str) -> tuple[Any, Any]:
-    """The package of Keras, and milepost's module for it."""
-    package = TRAINERS[trainer].package
+def imported(trainer: str, needs: Iterable[str] = ()) -> tuple[Any, Any]:
+    """The package of Keras, and milepost's module for it.
+
+    Args:
+        trainer: The trainer.
+        needs: Packages that the runs need. They are imported here, so that they need not be imported in each run.
+    """
+    package, backend = TRAINERS[trainer].package, TRAINERS[trainer].backend
     keras, callbacks = importlib.import_module(package), importlib.import_module(f"milepost.{package}")
-    for name in _AT_ONCE:
-        if is_installed(name.partition(".")[0]):
+    for name in sorted({backend, "tensorflow", *needs}):  # keras.utils.set_random_seed() imports TensorFlow
+        if is_installed(name):
             importlib.import_module(name)
+            importlib.import_module(_LATE.get(name, name))
     adapter_of(keras)  # imports the adapters
     gc.freeze()  # else each run copies what it only looks at
     return keras, callbacks

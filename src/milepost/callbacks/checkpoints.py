@@ -205,7 +205,7 @@ class FitCheckpoints(SavedRun):
             else:  # a callback that looks at the optimizer sees the last of these steps already, and may stop there
                 self._net.stop_training = False
             return
-        counted = batch + 1 - self._end
+        counted = self._batches_run(batch + 1 - self._end)
         self._end = batch + 1
         self._calls += 1
         trained = self._batches_in_step(counted) if self._data is None else self._data.trained(counted)

@@ -68,6 +68,14 @@ class Generation:
     def _set_place_of_trainer(self, place: dict[str, Any]) -> None:
         """Sets the position that `_place_of_trainer` returned."""
 
+    def _batches_run(self, counted: int) -> int:
+        """The number of batches that the trainer can have trained in the step that just ended.
+
+        Args:
+            counted: The number that Keras counts, which may be too large.
+        """
+        return counted
+
     def _batches_in_step(self, counted: int) -> int:
         """The number of batches in the step that just ended, for data that is not wrapped.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from milepost.adapters.keras.private import DataAdapter, data_adapter_utils, global_seed_generator
+from milepost.adapters.keras.private import DataAdapter, LossScaleOptimizer, data_adapter_utils, global_seed_generator
 from milepost.callbacks.checkpoints import FitCheckpoints
 from milepost.callbacks.compiled import compiled
 from milepost.callbacks.feed import PLACEHOLDER, Feed
@@ -94,6 +94,8 @@ class InitialEpoch(FirstEpoch):
 class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: ignore[misc]
     """`FitCheckpoints` for the trainers of Keras 3."""
 
+    _iterations_before: int | None = None
+
     def _trainer(self) -> Trainer:
         backend = keras.backend.backend()
         return Trainer(keras.config.floatx(), in_tensorflow=backend == "tensorflow", placeholders=backend == "torch")
@@ -156,6 +158,27 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         if reader.steps_per_epoch is not None and place["seen"] is not None:
             reader._current_iterator = iter(reader._get_iterator())
             reader._steps_seen = place["seen"]
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        super().on_train_batch_begin(batch, logs)
+        self._iterations_before = self._iterations_now()
+
+    def _batches_run(self, counted: int) -> int:
+        before, now = self._iterations_before, self._iterations_now()
+        return counted if before is None or now is None or before == now else min(counted, now - before)
+
+    def _iterations_now(self) -> int | None:
+        """The optimizer's count of the batches, if Keras counts some that do not exist.
+
+        TensorFlow's trainer does not tell after how many batches data of unknown length has ended within a step.
+        """
+        if keras.backend.backend() != "tensorflow" or self.model.steps_per_execution == 1:
+            return None
+        reader, optimizer = self._reader(), self.model.optimizer
+        # An optimizer that scales the loss does not count the batches that it leaves out.
+        if reader is None or reader.data_adapter.num_batches is not None or isinstance(optimizer, LossScaleOptimizer):
+            return None
+        return int(optimizer._iterations)
 
     def _batches_in_step(self, counted: int) -> int:
         reader = self._reader()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +14,9 @@ import pytest
 # Read by TensorFlow when it is imported, here and in child processes.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# Read by JAX when it is imported. Many tests compile the same, in this process and in others.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 # A shared machine makes any single example slow now and then. CI must not fail by luck; elsewhere luck finds more.
 hypothesis.settings.register_profile(
@@ -23,6 +28,13 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("milepost")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives what JAX compiles a place for the time of the run; the processes that run tests in parallel inherit it."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = directory = tempfile.mkdtemp(prefix="milepost-jax-")
+        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -4,13 +4,13 @@ import importlib.util
 import json
 import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import milepost
+from tests import programs
 
 GUIDE = Path(__file__).parents[2] / "examples" / "guide_keras.py"
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -49,10 +49,12 @@ def main(directories):
     print(json.dumps(result))
 
 
-def run(backend, *directories):
-    environment = {**os.environ, "KERAS_BACKEND": backend}
-    command = [sys.executable, "-m", __name__, *map(str, directories)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+def run(backend, *directories, hash_seed="1"):
+    done = programs.run(
+        ["-m", __name__, *directories],
+        imports=programs.imports("keras", backend),
+        environment={**os.environ, "KERAS_BACKEND": backend, "PYTHONHASHSEED": hash_seed},
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -4,10 +4,10 @@ import importlib.util
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
+from tests import programs
 from tests.interop.training import STEPS
 
 KINDS = {
@@ -18,10 +18,11 @@ KINDS = {
     "tf_keras in a tf.function": ("tf_keras", "tensorflow"),
     "tf.Module": ("module", "tensorflow"),
 }
+PACKAGES = {"keras": "keras", "tf_function": "keras", "tf_keras": "tf_keras", "module": "tensorflow"}
 
 
 def skip_without_packages(kind, backend):
-    needed = {"keras": "keras", "tf_function": "keras", "tf_keras": "tf_keras", "module": "tensorflow"}[kind]
+    needed = PACKAGES[kind]
     for package in (needed, backend):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
@@ -33,22 +34,25 @@ class Training:
     """Runs `training.py` in processes of their own, on one directory."""
 
     def __init__(self, kind, directory):
-        self.kind, backend = KINDS[kind]
+        self.kind, self.backend = KINDS[kind]
         self.directory = directory
-        self.environment = {**os.environ, "KERAS_BACKEND": backend}
 
-    def run(self, *options, kill_after=None, killed=False):
+    def run(self, *options, kill_after=None, killed=False, hash_seed="1"):
         """Runs one process, and kills it when it reports the step ``kill_after``.
 
         Returns:
             The step that it started from, and the losses that it reported, in hexadecimal.
         """
-        command = [sys.executable, "-m", "tests.interop.training", self.kind, str(self.directory), *options]
+        command = ["-m", "tests.interop.training", self.kind, str(self.directory), *options]
         losses, errors = {}, self.directory.with_suffix(".err")
         with (
             errors.open("w") as stderr,
-            subprocess.Popen(
-                command, env=self.environment, stdout=subprocess.PIPE, stderr=stderr, text=True
+            programs.start(
+                command,
+                imports=programs.imports(PACKAGES[self.kind], self.backend),
+                environment={**os.environ, "KERAS_BACKEND": self.backend, "PYTHONHASHSEED": hash_seed},
+                stdout=subprocess.PIPE,
+                stderr=stderr,
             ) as process,
         ):
             start = process.stdout.readline()
@@ -86,7 +90,7 @@ def interrupted(kind, tmp_path_factory):
         # Saves after every step, and dies before it renames the index of the last checkpoint, which would commit it.
         training.run("--seed", "2", "--every", "1", "--kill-in-save", "57", "--rename", "2", killed=True),
         training.run("--seed", "3", "--save-and-die", killed=True),
-        training.run("--seed", "4"),
+        training.run("--seed", "4", hash_seed="2"),
     ]
 
 

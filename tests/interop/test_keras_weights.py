@@ -4,18 +4,15 @@ import importlib
 import importlib.util
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import milepost
+from tests import programs
 from tests.interop.keras_weights import MODELS, X, Y, predictions, trained
 
 tf_keras = pytest.importorskip("tf_keras", reason="compares with the weights of Keras 2")
-ROOT = Path(__file__).parents[2]
 HAS_KERAS_3 = (
     importlib.util.find_spec("keras") is not None and int(importlib.import_module("keras").__version__[0]) >= 3
 )
@@ -68,13 +65,10 @@ def exchanged(request, tmp_path_factory):
         net = trained(tf_keras, model)
         np.save(directory / "theirs" / f"{model}.npy", predictions(net))
         net.save_weights(str(directory / "theirs" / model))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.interop.keras_weights", str(directory)],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": request.param},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = programs.run(
+        ["-m", "tests.interop.keras_weights", directory],
+        imports=programs.imports("keras", request.param),
+        environment={**os.environ, "KERAS_BACKEND": request.param, "PYTHONHASHSEED": "1"},
     )
     assert done.returncode == 0, done.stderr
     return directory / "ours", json.loads(done.stdout.splitlines()[-1])

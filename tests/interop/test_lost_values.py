@@ -1,15 +1,13 @@
 """Checkpoints that a training loop of TensorFlow with Keras 3 saves after it has lost values in its own restore."""
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
 import pytest
 
 import milepost
+from tests import programs
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow loses the values")
 keras = pytest.importorskip("keras", minversion="3", reason="TensorFlow loses values of Keras 3 only")
@@ -57,9 +55,9 @@ class Net(keras.Model):  # type: ignore[name-defined]
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run")
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     for _ in range(2):
-        subprocess.run([sys.executable, "-W", "ignore", "-c", RUN, directory], check=True, env=environment, timeout=120)
+        done = programs.run(["-c", RUN, directory], imports=programs.imports("tensorflow", "keras"))
+        assert done.returncode == 0, done.stderr
     names = json.dumps(milepost.list_variables(directory / "ckpt-2"))
     if "_trainable_variables/0" not in names:
         pytest.skip("this TensorFlow loses no values")

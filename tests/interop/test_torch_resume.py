@@ -2,15 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests import programs
+
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("torchdata", reason="torchdata is not installed")
-ROOT = Path(__file__).parents[2]
 
 
 class Training:
@@ -20,12 +18,12 @@ class Training:
         self.directory = directory
         directory.mkdir()
 
-    def start(self, name, *options):
+    def start(self, name, *options, hash_seed="1"):
         with (self.directory / f"{name}.err").open("w") as errors:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.interop.torch_training", str(self.directory), name, *options],
-                cwd=ROOT,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            return programs.start(
+                ["-m", "tests.interop.torch_training", self.directory, name, *options],
+                imports=programs.imports("torch"),
+                environment={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": hash_seed},
                 stdout=errors,
                 stderr=errors,
             )
@@ -53,7 +51,7 @@ def runs(tmp_path_factory):
         broken.killed("1", "step", "57"),
         broken.killed("2", "step", "53"),
         broken.killed("3", "save", "70"),
-        broken.finished("4", broken.start("4")),
+        broken.finished("4", broken.start("4", hash_seed="2")),
     ]
     return whole.finished("whole", process), parts
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -16,6 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler
 
 from milepost import Checkpoint, MismatchError, RandomState, Variable
+from tests import programs
 
 # By loaders of torchdata itself.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -224,16 +223,15 @@ def test_a_killed_run_with_workers_ends_as_one_that_was_not_killed(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(TRAINING))
 
-    def run(directory, kill_at=-1):
-        return subprocess.run(
-            [sys.executable, str(script), str(tmp_path / directory), str(kill_at)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+    def run(directory, kill_at=-1, hash_seed="1"):
+        return programs.run(
+            [script, tmp_path / directory, str(kill_at)],
+            imports=programs.imports("torch", "torchdata.stateful_dataloader"),
+            environment={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": hash_seed},
         )
 
     whole = run("whole")
     assert whole.stdout.endswith(" 20\n"), whole.stderr
     assert run("killed", 9).returncode == -signal.SIGKILL
     assert run("killed", 13).returncode == -signal.SIGKILL
-    assert run("killed").stdout == whole.stdout
+    assert run("killed", hash_seed="2").stdout == whole.stdout

@@ -2,11 +2,11 @@
 
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import programs
 
 _CHILD = "MILEPOST_TESTS_KERAS_CHILD"
 
@@ -18,8 +18,10 @@ def test_everything_holds_on(backend, file):
     pytest.importorskip("keras", minversion="3")
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
-    environment = {**os.environ, "KERAS_BACKEND": backend, _CHILD: "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    path = str(Path(__file__).with_name(file))
-    run = subprocess.run([*command, path], env=environment, capture_output=True, text=True, check=False)
+    command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    run = programs.run(
+        [*command, Path(__file__).with_name(file)],
+        imports=programs.imports("keras", backend),
+        environment={**os.environ, "KERAS_BACKEND": backend, _CHILD: "1"},
+    )
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]

@@ -1,13 +1,11 @@
 """Variables that are spread over several devices."""
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
+from tests import programs
 from tests.adapters.tensorflow import frameworks
 
 SCRIPT = textwrap.dedent(
@@ -68,9 +66,8 @@ SCRIPT = textwrap.dedent(
 )
 def test_mirrored_variables_are_exchanged_and_training_goes_on(tmp_path, writer, reader):
     script = SCRIPT.format(keras=frameworks.keras.__name__)
-    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), writer, reader], capture_output=True, text=True, env=environment
+    done = programs.run(
+        ["-c", script, tmp_path, writer, reader], imports=programs.imports("tensorflow", frameworks.keras.__name__)
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

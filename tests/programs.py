@@ -1,0 +1,203 @@
+"""Programs in processes of their own, without the time that each would take to import a framework.
+
+TensorFlow, Keras and PyTorch take five to ten seconds to import, and some hundred tests run programs that need them: trainings
+that are killed and resumed, or Keras on a backend that is not the tests' own. A process that has imported what is needed, and
+has used nothing of it, forks a child for each program (`tests.forking`). The child is a process as any other: it has its own
+standard streams, arguments, working directory and ``__main__``, it can be killed, and how it ends is told. One such process
+stands by for each environment and list of imports, so what a framework reads from the environment when it is imported is as
+the program's own environment says.
+
+Programs from the same process have the same hashes of strings, and so the same order in sets. A test of programs that go on
+from what others saved gives another ``PYTHONHASHSEED`` to those that go on.
+
+Use `subprocess` for programs that need no framework, and for tests about imports, memory, or the start of the interpreter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from tests.forking import STATUS, Request
+
+ROOT = Path(__file__).parents[1]
+CAN_FORK = hasattr(os, "pidfd_open")
+"""Elsewhere than on Linux, programs are started as usual: some systems' libraries do not work in forked processes."""
+_MOST_FORKERS = 3
+"""How many stand by at a time; each may hold half a gigabyte."""
+
+
+_LATE = {"torch": ["torch._dynamo"]}
+"""What frameworks import when it is first needed, and takes long."""
+
+
+def imports(*frameworks: str) -> list[str]:
+    """The frameworks, and what takes long of what they import later."""
+    return [name for framework in frameworks for name in (framework, *_LATE.get(framework, ()))]
+
+
+class _Forker:
+    """A process that stands by to become programs."""
+
+    def __init__(self, imports: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed in close()
+        code = f"from tests.forking import start; start({theirs.fileno()}, {list(imports)!r})"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def send(self, request: Request, files: Sequence[int]) -> None:
+        socket.send_fds(self._control, [json.dumps(request).encode()], files)
+
+    def failure(self) -> str:
+        """What a process wrote that could not import what is needed."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")[-4000:]
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.wait()
+        self._errors.close()
+
+
+_forkers: OrderedDict[tuple[Any, ...], _Forker] = OrderedDict()
+
+
+def _forker(imports: Sequence[str], environment: Mapping[str, str]) -> _Forker:
+    kept = {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+    key = (tuple(imports), *sorted(kept.items()))
+    if key not in _forkers:
+        if len(_forkers) == _MOST_FORKERS:
+            _forkers.popitem(last=False)[1].close()
+        _forkers[key] = _Forker(imports, kept)
+    _forkers.move_to_end(key)
+    return _forkers[key]
+
+
+@atexit.register
+def _close_all() -> None:
+    while _forkers:
+        _forkers.popitem()[1].close()
+
+
+class Program:
+    """A program that runs, with the methods of `subprocess.Popen`.
+
+    Args:
+        arguments: What follows ``python`` in a command: ``-m MODULE``, ``-c CODE`` or a path, then the program's own arguments.
+        imports: What is imported before the program begins.
+        environment: Its environment, by default this one.
+        directory: Its working directory, by default the project's.
+        stdout: An open file, or `subprocess.PIPE`.
+        stderr: An open file.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str | Path],
+        *,
+        imports: Sequence[str],
+        stdout: IO[Any] | int,
+        stderr: IO[Any],
+        environment: Mapping[str, str] | None = None,
+        directory: str | Path = ROOT,
+    ) -> None:
+        self.stdout: IO[str] | None = None
+        self.returncode: int | None = None
+        forker = _forker(imports, dict(os.environ if environment is None else environment))
+        read, write = os.pipe()
+        self._status = os.fdopen(read, "rb")
+        opened = [write]
+        if stdout == subprocess.PIPE:
+            reading, output = os.pipe()
+            self.stdout = os.fdopen(reading)
+            opened.append(output)
+        else:
+            output = stdout if isinstance(stdout, int) else stdout.fileno()
+        opened.append(os.open(os.devnull, os.O_RDONLY))
+        try:
+            request = Request([os.fspath(each) for each in arguments], os.fspath(directory))
+            forker.send(request, [opened[-1], output, stderr.fileno(), write])
+        finally:
+            for each in opened:
+                os.close(each)
+        self.pid = self._number()
+        if self.pid is None:
+            raise RuntimeError(f"a process for programs that need {imports} did not start:\n{forker.failure()}")
+
+    def _number(self) -> int | None:
+        found = self._status.read(STATUS.size)
+        return STATUS.unpack(found)[0] if found else None
+
+    def wait(self) -> int:
+        """Waits for its end.
+
+        Returns:
+            The exit status, or the negative number of the signal that killed it.
+        """
+        if self.returncode is None:
+            status = self._number()
+            assert status is not None, "the process that had forked it ended"
+            self.returncode = os.waitstatus_to_exitcode(status)
+            self._status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None and self.pid is not None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.stdout is not None:
+            self.stdout.close()
+        self.wait()
+
+
+def start(arguments: Sequence[str | Path], **options: Any) -> Program | subprocess.Popen[str]:
+    """Starts a program; the arguments are those of `Program`."""
+    if CAN_FORK:
+        return Program(arguments, **options)
+    options.pop("imports")
+    environment, directory = options.pop("environment", None), options.pop("directory", ROOT)
+    return subprocess.Popen([sys.executable, *arguments], env=environment, cwd=directory, text=True, **options)
+
+
+def run(arguments: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end.
+
+    Args:
+        arguments: As of `Program`.
+        options: As of `Program`, without the streams.
+
+    Returns:
+        How it ended, and what it wrote.
+    """
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        program = start(arguments, stdout=stdout, stderr=stderr, **options)
+        code = program.wait()
+        for each in (stdout, stderr):
+            each.seek(0)
+        return subprocess.CompletedProcess(list(map(str, arguments)), code, stdout.read(), stderr.read())

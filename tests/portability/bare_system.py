@@ -57,6 +57,7 @@ def take_away() -> None:
         raise RuntimeError("milepost was imported before the system was made bare")
     if SYSTEM == "windows":
         # What the tests themselves, and the libraries, use is imported first: it has ways of its own on Windows.
+        import asyncio
         import pathlib
         import platform
         import subprocess
@@ -66,7 +67,7 @@ def take_away() -> None:
         import numpy.random
 
         platform.platform()
-        del google, ml_dtypes, numpy, pathlib, subprocess
+        del asyncio, google, ml_dtypes, numpy, pathlib, subprocess
     tempfile._O_TMPFILE_WORKS = False  # type: ignore[attr-defined]  # it has looked already
     if SYSTEM == "windows":
         shutil._use_fd_functions = False  # type: ignore[attr-defined]  # it too

@@ -210,6 +210,19 @@ def test_keys_that_grow_out_of_nothing():
     assert "does not fit" in limited(one(*entries, limits=[b"b"]), 200, 5)
 
 
+def test_entries_without_number():
+    """A block cannot have as many entries as take a hundred times its size in memory."""
+    entries = [b"\0\3\0" + n.to_bytes(3, "big") for n in range(300_000)]
+    assert "too many entries" in limited(one(*entries, limits=[b"\xff"]), 100, 30)
+
+
+def test_keys_that_fill_the_memory():
+    """A large block cannot spell out gigabytes of keys, though each repeats little of the one before."""
+    entries = [entry(0, b"a" * 600, b"")]
+    entries += [varint.encode(600) + b"\x21\0" + n.to_bytes(33, "big") for n in range(200_000)]
+    assert "does not fit" in limited(one(*entries, limits=[b"b"]), 250, 30)
+
+
 def test_a_compressed_block_cannot_claim_more_than_the_limit():
     """A small file cannot ask for a block of gigabytes."""
     bomb = varint.encode(1 + 64 * 1_000_000) + b"\x00a" + b"\xfe\x01\x00" * 1_000_000

@@ -40,6 +40,9 @@ _MOST_KEY_BYTES: Final = 32
 """Key bytes that one stored byte may stand for. TensorFlow restarts every 16 entries, so that it stays below 16; without
 a bound, a megabyte could spell out a terabyte of keys, each repeating almost all of the one before."""
 _FREE_KEY_BYTES: Final = 1 << 16
+_MOST_KEY_BYTES_OF_A_BLOCK: Final = 1 << 26
+_MOST_ENTRIES: Final = 1 << 18
+"""Entries of the largest block that is accepted, all of which are held at once. A block of 256 KiB has at most 65,536."""
 
 _U32: Final = struct.Struct("<I")
 
@@ -184,7 +187,7 @@ def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
     """
     limit, _ = _entries_end(contents)
     position = 0
-    budget = _MOST_KEY_BYTES * len(contents) + _FREE_KEY_BYTES
+    budget = min(_MOST_KEY_BYTES * len(contents) + _FREE_KEY_BYTES, _MOST_KEY_BYTES_OF_A_BLOCK)
     key = b""
     found: list[tuple[bytes, bytes]] = []
     while position < limit:
@@ -200,6 +203,8 @@ def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
         budget -= shared
         if shared > len(key) or end > limit or budget < 0:
             raise _malformed("an entry does not fit into it", found=f"lengths {shared}, {unshared} and {size}")
+        if len(found) == _MOST_ENTRIES:
+            raise _malformed("it has too many entries", expected=f"at most {_MOST_ENTRIES}", found="more")
         new = key[:shared] + contents[position:value_at]
         if new <= key and found:
             raise _malformed("keys are out of order", expected=f"a key after {key!r}", found=repr(new))

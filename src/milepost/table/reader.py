@@ -14,6 +14,9 @@ from milepost.table.block import FOOTER_SIZE, TRAILER_SIZE, Handle, decode_foote
 BLOCK_LIMIT: Final = 1 << 28
 """Bytes of the largest block that is accepted. TensorFlow's have 256 KiB, or one larger entry."""
 _CACHE_LIMIT: Final = 1 << 26
+"""Bytes of blocks that are kept, which are all blocks of an index but a huge one."""
+_ENTRY_OVERHEAD: Final = 200
+"""Bytes that an entry of a kept block takes beside its key and its value."""
 
 
 class TableReader:
@@ -80,10 +83,9 @@ class TableReader:
             with self._lock:
                 if block not in self._blocks:  # as another thread may have read it, too
                     self._blocks[block] = found
-                    self._cached += self._handles[block].size
+                    self._cached += _size(found)
                 while self._cached > _CACHE_LIMIT:
-                    self._cached -= self._handles[first := next(iter(self._blocks))].size
-                    del self._blocks[first]
+                    self._cached -= _size(self._blocks.pop(next(iter(self._blocks))))
         return found.get(key)
 
     def items(self, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -150,3 +152,9 @@ class TableReader:
     def _raise_located(self, error: CorruptCheckpointError, part: str, offset: int) -> NoReturn:
         error.problem = f"{error.problem} ({part} at offset {offset})"
         raise error.with_context(file=self.file.path) from None
+
+
+def _size(entries_of_block: dict[bytes, bytes]) -> int:
+    """Bytes of memory that a block takes."""
+    parts = sum(map(len, entries_of_block)) + sum(map(len, entries_of_block.values()))
+    return parts + _ENTRY_OVERHEAD * len(entries_of_block)

@@ -117,7 +117,8 @@ class IndexedReader:
 
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         entry = self.entry(key)
-        if entry.dtype.is_bytes and not entry.slices and box is None:
+        if entry.dtype.is_bytes and entry.shape == () and not entry.slices and box is None:
+            # One string, as the object graph is, whose shape an array can have.
             return self._read_objects(key, _Piece(entry, self._file_of(key, entry)))
         shape, pieces = self._pieces(key, entry, box)
         try:

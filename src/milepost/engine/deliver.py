@@ -223,18 +223,24 @@ class _Assigned:
         self._batches: list[list[Take]] = []
         room, filled = _ASSIGNED, _ASSIGNED
         wanted = [take._replace(values=[pair for pair in take.values if pair[0].destination is None]) for take in takes]
+        self._in_boxes = {
+            value
+            for take in wanted
+            for value, key in take.values
+            if value.in_boxes and reader.spec(key).nbytes > _IN_BOXES
+        }
         # Those that may refuse come first, so that the others need no old values to go back to; then those that get
         # successors, which changes nothing yet.
         ranked = [(_rank(take), take) for take in wanted]
         ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
         self._order: list[tuple[Take, int, int]] = []
         for rank, take in ranked:
-            size = sum(reader.entry(key).size for value, key in take.values if not self._in_boxes(value, key))
+            size = sum(reader.entry(key).size for value, key in take.values if value not in self._in_boxes)
             if size <= room:
                 room -= size
                 self._order.append((take, rank, _KEPT))
                 for value, key in take.values:
-                    if not self._in_boxes(value, key):
+                    if value not in self._in_boxes:
                         self._kept.add(key, None)
                 continue
             if filled + size > _ASSIGNED:
@@ -252,9 +258,9 @@ class _Assigned:
             for batch in self._batches
             for take in batch
             for value, key in take.values
-            if not self._in_boxes(value, key)
+            if value not in self._in_boxes
         ]
-        in_boxes = [key for take, _, _ in self._order for value, key in take.values if self._in_boxes(value, key)]
+        in_boxes = [key for take, _, _ in self._order for value, key in take.values if value in self._in_boxes]
         if again or in_boxes:
             check_all(self._reader, again + in_boxes)
 
@@ -278,7 +284,7 @@ class _Assigned:
                 streamed = self._read(self._batches[number])
             source = kept if number == _KEPT else streamed
             given: dict[str, Array | StoredTensor] = {
-                value.name: Boxes(self._reader, key) if self._in_boxes(value, key) else source.pop()
+                value.name: Boxes(self._reader, key) if value in self._in_boxes else source.pop()
                 for value, key in take.values
             }
             if rank == _REFUSING:
@@ -292,15 +298,12 @@ class _Assigned:
             del given, successor
         return successors
 
-    def _in_boxes(self, value: Value, key: str) -> bool:
-        return value.in_boxes and self._reader.spec(key).nbytes > _IN_BOXES
-
     def _read(self, takes: Sequence[Take]) -> list[Array]:
         """The values of a batch, backwards."""
         fetch = Fetch(self._reader)
         for take in takes:
             for value, key in take.values:
-                if not self._in_boxes(value, key):
+                if value not in self._in_boxes:
                     fetch.add(key, None)
         fetch.verify()
         return fetch.deliver()[::-1]

@@ -57,7 +57,8 @@ class NameBasedRestoration(WatchedRestore):
     def settle(self, path: str, child: Any) -> Any:
         """Restores a late object that is attached at ``path``."""
         successor = self._run(walk(child), path).get(id(child), child)
-        self.release_if_partial()
+        if self.partial_expected:
+            self.reader.release(for_good=False)  # The files were opened again for this object.
         return successor
 
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:

@@ -78,11 +78,6 @@ class WatchedRestore(abc.ABC):
         self.partial_expected = True
         self.reader.release(for_good=False)
 
-    def release_if_partial(self) -> None:
-        """Closes files that were opened again for an object that came after `expect_partial`."""
-        if self.partial_expected:
-            self.reader.release(for_good=False)
-
     def unwatch(self) -> None:
         """Says that nobody will ask any more what became of the values."""
         self.is_watched = False

@@ -132,7 +132,7 @@ class Restoration(WatchedRestore):
         Returns:
             The object to be held: ``child``, or its successor if it cannot change.
         """
-        bound = self.bound(node)
+        bound = self._bound[node]
         if bound is child and last_restore(child) >= self.uid:
             return child  # It has come by another name before.
         if bound is not None:
@@ -153,7 +153,8 @@ class Restoration(WatchedRestore):
             self._remember(match, (), {})
             return child
         successor = self._run(match).get(id(child), child)
-        self.release_if_partial()
+        if self.partial_expected:
+            self.reader.release(for_good=False)  # The files were opened again for this object.
         return successor
 
     def matched_nothing(self) -> bool:
@@ -206,7 +207,7 @@ class Restoration(WatchedRestore):
         """Whether live objects have taken all values of a node and of what lies below it."""
         nodes, seen = [node], {node}
         for number in nodes:
-            if self.bound(number) is not None:
+            if self._bound[number] is not None:
                 continue  # what is deferred below it is deferred on that object
             saved = self.graph.nodes[number]
             if saved.values or saved.slots:
@@ -298,7 +299,7 @@ class Restoration(WatchedRestore):
                 aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
                 names: set[str | SlotKey] = {edge.name for edge in saved.children}
                 names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
-                names |= {(id(self.bound(variable)), name) for variable, name, _ in saved.slots}
+                names |= {(id(self._bound[variable]), name) for variable, name, _ in saved.slots}
                 supersede(obj, names, self.uid)
 
     @places_in_use()
@@ -312,7 +313,7 @@ class Restoration(WatchedRestore):
     def _follow_exchanges(self) -> None:
         """Binds what has been exchanged since it was restored: buffers, say, and slot variables, to what is there now."""
         for node in self._bound:
-            obj = self.bound(node)
+            obj = self._bound[node]
             adapter = adapter_of(obj)
             if adapter is None or adapter.leaf:
                 continue
@@ -323,7 +324,7 @@ class Restoration(WatchedRestore):
                 if name in names and name in children and child in self._bound:
                     self._bound[child] = children[name]
             for variable, name, slot in saved.slots:
-                if slot in self._bound and (present := adapter.slot(obj, self.bound(variable), name)) is not None:
+                if slot in self._bound and (present := adapter.slot(obj, self._bound[variable], name)) is not None:
                     self._bound[slot] = present
 
     def _account_of_saved(self, deferred: Collection[int]) -> list[Entry]:
@@ -331,7 +332,7 @@ class Restoration(WatchedRestore):
         for number, node in enumerate(self.graph.nodes):
             if self._is_skipped(number):
                 continue
-            obj = self.bound(number)
+            obj = self._bound[number]
             for value, key in self._matcher.values_in_file(number):
                 saved = str(self.reader.spec(key)) if key in self.reader else ""
                 if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
@@ -351,8 +352,8 @@ class Restoration(WatchedRestore):
     def _account_of_live(
         self, root: Any, attached: Sequence[tuple[str, Any]], *, only_unrestored: bool = False
     ) -> list[Entry]:
-        bound = {id(obj) for node in self._bound if (obj := self.bound(node)) is not None}
-        missing = {id(self.bound(node)): names for node, names in self._missing.items()}
+        bound = {id(obj) for node in self._bound if (obj := self._bound[node]) is not None}
+        missing = {id(self._bound[node]): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
         private, plain = self.graph.writer_saves()
         later = self._later_members(live, bound)
@@ -384,7 +385,7 @@ class Restoration(WatchedRestore):
 
     def _later_members(self, live: LiveGraph, bound: Collection[int]) -> Subtrees:
         """Paths of what lists of values have got since they were restored, which is the program's own."""
-        lists = {id(self.bound(node)) for node in self._bound if self.graph.nodes[node].python == "list"}
+        lists = {id(self._bound[node]) for node in self._bound if self.graph.nodes[node].python == "list"}
         return Subtrees(
             live.paths[edge.node]
             for number, obj in enumerate(live.objects)
@@ -409,13 +410,13 @@ class Restoration(WatchedRestore):
         found = set(nodes)
         for node in nodes:
             below = {edge.node for edge in self.graph.nodes[node].children} - found
-            below = {each for each in below if self.bound(each) is None}
+            below = {each for each in below if self._bound[each] is None}
             nodes += below
             found |= below
         return found
 
     def _may_make_slots(self, node: int) -> bool:
-        adapter = adapter_of(owner := self.bound(node))
+        adapter = adapter_of(owner := self._bound[node])
         return adapter is not None and "has_slots" in adapter.overrides and adapter.has_slots(owner)
 
     def _is_skipped(self, node: int) -> bool:

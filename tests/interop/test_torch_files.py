@@ -3,6 +3,7 @@
 import collections
 import copy
 import io
+import json
 import os
 import subprocess
 import sys
@@ -551,6 +552,24 @@ class TestOtherState:
         milepost.Checkpoint(loader=loader).restore(path).assert_consumed()
         assert torch.equal(loader.state.pop("tensor"), torch.arange(3))
         assert loader.state == state
+
+    def test_values_that_no_array_expresses_are_listed_as_text(self, tmp_path):
+        path = saved(
+            tmp_path, {"seen": {3, 1}, "frozen": frozenset("a"), "big": 1 << 80, "raw": bytearray(b"ab"), "no": None}
+        )
+        reader = milepost.load_checkpoint(path)
+        assert {key: json.loads(reader.get_tensor(key)) for key in reader.keys()} == {  # noqa: SIM118 - a reader is no mapping
+            "seen": {"!": "set", "items": [1, 3]},
+            "frozen": {"!": "frozenset", "items": ["a"]},
+            "big": 1 << 80,
+            "raw": {"!": "bytearray", "text": "ab"},
+        }
+
+    def test_a_set_of_objects_is_listed_among_the_objects(self, tmp_path):
+        path = saved(tmp_path, {"epoch": 1, "seen": {(1, Own())}})
+        reader = milepost.load_checkpoint(path)
+        assert "epoch" in reader.keys()  # noqa: SIM118 - a reader is no mapping
+        assert "seen" not in reader.keys()  # noqa: SIM118 - a reader is no mapping
 
     @pytest.mark.parametrize(
         ("value", "variable"), [(3, 0), (3, np.int64(0)), (2.5, 0.0), (True, False), ("ab", ""), ([1, 2], [0, 0])]

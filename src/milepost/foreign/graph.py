@@ -26,7 +26,7 @@ from milepost.foreign.items import Item, packable
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
-from milepost.foreign.reader import ForeignReader, as_value
+from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value
@@ -275,7 +275,7 @@ class GraphBuilder:
             self._drafts[node].values.append(SavedValue(escape(value.local), "", item.key))
             if value.generator:
                 self._add_values(node, {_GENERATOR: (f"{item.key}/{_GENERATOR}", _text(value.generator))})
-        elif item.key in self._reader:
+        elif is_value(value):
             self._drafts[node].values.append(SavedValue(VARIABLE_VALUE, "", item.key))
         elif value is not None:  # PyTorch writes None for what is absent
             self._add_packed(node, item)

@@ -104,6 +104,18 @@ class TestOptimizers:
 
 
 class TestSchedulers:
+    def test_the_rate_that_a_new_one_has_noted_stays_if_the_file_has_none(self, tmp_path):
+        net, optimizer = trained("SGD")
+        path = tmp_path / "without.pt"
+        torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict()}, path)
+        fresh, restored = trained("SGD")
+        restored.param_groups[0]["lr"] = 0.25
+        torch.optim.lr_scheduler.StepLR(restored, 2)
+        status = milepost.Checkpoint(model=fresh, optimizer=restored).restore(path).assert_consumed()
+        assert restored.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"] != 0.25
+        assert restored.param_groups[0]["initial_lr"] == 0.25
+        assert any("initial_lr" in entry.key and "the live value stays" in entry.note for entry in status.report())
+
     def test_one_with_a_function_and_without_newer_settings_is_restored(self, tmp_path):
         def made():
             optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1, momentum=0.9)

@@ -3,6 +3,7 @@
 import collections
 import copy
 import io
+import json
 import os
 import subprocess
 import sys
@@ -331,9 +332,10 @@ class TestTensors:
         assert caught.value.key == "it"
         assert milepost.load_variable(path, "plain").tolist() == [1.0, 1.0]
 
-    def test_a_lone_tensor_has_no_name(self, tmp_path):
-        with pytest.raises(UnsupportedError, match="save it in a dict"):
-            milepost.list_variables(saved(tmp_path, torch.ones(2)))
+    def test_a_lone_tensor_has_the_key_of_a_root_in_checkpoints(self, tmp_path):
+        own = milepost.Checkpoint(milepost.Variable([1.0, 1.0])).write(tmp_path / "own")
+        (shown,) = milepost.list_variables(saved(tmp_path, torch.ones(2)))
+        assert shown in milepost.list_variables(own)
 
     def test_numbers_and_arrays_of_numpy_are_read(self, tmp_path):
         values = {"best": np.float64(1.5), "curve": np.arange(6, dtype=np.int32).reshape(2, 3).T}
@@ -551,6 +553,51 @@ class TestOtherState:
         milepost.Checkpoint(loader=loader).restore(path).assert_consumed()
         assert torch.equal(loader.state.pop("tensor"), torch.arange(3))
         assert loader.state == state
+
+    @pytest.mark.parametrize("old", [False, True])
+    @pytest.mark.parametrize("kind", [torch.Tensor, torch.nn.Parameter])
+    def test_a_file_of_one_tensor_is_the_root(self, tmp_path, kind, old):
+        tensor = torch.arange(6.0).reshape(2, 3)
+        path = tmp_path / "tensor.pt"
+        torch.save(kind(tensor), path, _use_new_zipfile_serialization=not old)
+        ((key, shape),) = milepost.list_variables(path)
+        assert shape == [2, 3]
+        assert np.array_equal(milepost.load_variable(path, key), tensor.numpy())
+        for live in (milepost.Variable(np.zeros((2, 3), np.float32)), torch.zeros(2, 3)):
+            milepost.Checkpoint(live).read(path).assert_consumed()
+            assert np.array_equal(live.numpy(), tensor.numpy())
+
+    def test_a_file_of_one_tensor_fits_no_name(self, tmp_path):
+        path = tmp_path / "tensor.pt"
+        torch.save(torch.ones(2), path)
+        status = milepost.Checkpoint(w=milepost.Variable(np.zeros(2, np.float32))).read(path).expect_partial()
+        with pytest.raises(milepost.UnmatchedError, match="make the object that takes it the root"):
+            status.assert_consumed()
+
+    @pytest.mark.parametrize("value", [7, "a", None])
+    def test_a_file_of_one_plain_value_is_refused(self, tmp_path, value):
+        path = tmp_path / "value.pt"
+        torch.save(value, path)
+        with pytest.raises(UnsupportedError, match="single value without a name"):
+            milepost.list_variables(path)
+
+    def test_values_that_no_array_expresses_are_listed_as_text(self, tmp_path):
+        path = saved(
+            tmp_path, {"seen": {3, 1}, "frozen": frozenset("a"), "big": 1 << 80, "raw": bytearray(b"ab"), "no": None}
+        )
+        reader = milepost.load_checkpoint(path)
+        assert {key: json.loads(reader.get_tensor(key)) for key in reader.keys()} == {  # noqa: SIM118 - a reader is no mapping
+            "seen": {"!": "set", "items": [1, 3]},
+            "frozen": {"!": "frozenset", "items": ["a"]},
+            "big": 1 << 80,
+            "raw": {"!": "bytearray", "text": "ab"},
+        }
+
+    def test_a_set_of_objects_is_listed_among_the_objects(self, tmp_path):
+        path = saved(tmp_path, {"epoch": 1, "seen": {(1, Own())}})
+        reader = milepost.load_checkpoint(path)
+        assert "epoch" in reader.keys()  # noqa: SIM118 - a reader is no mapping
+        assert "seen" not in reader.keys()  # noqa: SIM118 - a reader is no mapping
 
     @pytest.mark.parametrize(
         ("value", "variable"), [(3, 0), (3, np.int64(0)), (2.5, 0.0), (True, False), ("ab", ""), ([1, 2], [0, 0])]

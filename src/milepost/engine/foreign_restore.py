@@ -21,7 +21,7 @@ OWN: Final = frozenset({"save_counter"})
 """Names below the root: what milepost's checkpoints hold beside what they are given."""
 WHOLE: Final = "(the whole file)"
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
-_KEPT: Final = "not in the file; load_state_dict of PyTorch leaves it as it is too"
+_KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
 
 
 class Findings:

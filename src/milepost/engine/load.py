@@ -170,6 +170,8 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions)
 
 def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:
     """What to do where no name of the file is that of a live object."""
+    if reader.root.is_leaf:
+        return "the file is one tensor without a name: make the object that takes it the root, as in milepost.Checkpoint(variable)"
     saved = list(reader.root.children)
     edges = [edge for edge in live.edges[0] if edge.name not in OWN]
     for name, child in edges:

@@ -26,7 +26,7 @@ from milepost.foreign.items import Item, packable
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
-from milepost.foreign.reader import ForeignReader, as_value
+from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value
@@ -44,6 +44,8 @@ _MEAN: Final = "running_mean"
 _BATCHES_SINCE: Final = 2
 """Since this version, PyTorch's batch normalisation counts batches."""
 _SCHEDULERS: Final = "torch.optim.lr_scheduler"
+_INITIAL_RATE: Final = "initial_lr"
+"""The hyperparameter that a scheduler of PyTorch adds to each group when it is made."""
 _PARAMETRISED: Final = "parametrizations"
 _NORMALISED: Final = {"_g": "original0", "_v": "original1"}
 """Ends of names in the first form of weight normalisation, each with the present name."""
@@ -87,7 +89,7 @@ class GraphBuilder:
         objects: By node, the objects that could be made only by running code.
         notes: By key, where values that are not in the file come from.
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
-        kept: Numbers of live objects that keep their values, because files of this age do not have them.
+        kept: Numbers of live objects that keep their values although the file has none, as PyTorch accepts it too.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
@@ -275,7 +277,7 @@ class GraphBuilder:
             self._drafts[node].values.append(SavedValue(escape(value.local), "", item.key))
             if value.generator:
                 self._add_values(node, {_GENERATOR: (f"{item.key}/{_GENERATOR}", _text(value.generator))})
-        elif item.key in self._reader:
+        elif is_value(value):
             self._drafts[node].values.append(SavedValue(VARIABLE_VALUE, "", item.key))
         elif value is not None:  # PyTorch writes None for what is absent
             self._add_packed(node, item)
@@ -313,6 +315,7 @@ class GraphBuilder:
             for name, values in settings.items():
                 setting = self._drafts[group].children[name] = self._new(None)
                 self._add_values(setting, values)
+        self._keep_initial_rates(live, state)
         for position, settings in enumerate(state.defaults()):
             group = self._drafts[groups].children[str(position)]
             for name, values in settings.items():
@@ -328,6 +331,16 @@ class GraphBuilder:
             if variable is not None:
                 draft.slots.append(SlotReference(self._node_of(variable), name, slot))
             # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.
+
+    def _keep_initial_rates(self, live: int, state: OptimizerState) -> None:
+        """Keeps the rates that live schedulers have noted in groups, if the file was written without schedulers."""
+        groups = self._edges[live].get("param_groups")
+        if groups is None:
+            return
+        for position, settings in enumerate(state.settings()):
+            group = self._edges[groups].get(str(position))
+            if group is not None and _INITIAL_RATE not in settings and _INITIAL_RATE in self._edges[group]:
+                self.kept.append(self._edges[group][_INITIAL_RATE])
 
     def _add_values(self, node: int, values: Mapping[str, tuple[str, Array | Stored]]) -> None:
         for local, (key, value) in values.items():

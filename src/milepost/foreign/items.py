@@ -1,7 +1,8 @@
 """The tree of a file as items with names and keys.
 
 Names are the keys of dicts and the positions in lists. The name of a module's tensor, such as ``l1.weight``, stands for two levels.
-Keys are the file's own names, with ``/`` between levels: ``model/l1.weight``, ``optimizer/state/0/exp_avg``.
+Keys are the file's own names, with ``/`` between levels: ``model/l1.weight``, ``optimizer/state/0/exp_avg``. A tensor that is the whole
+file is the value of the root, and has the key that a checkpoint has for that.
 
 Limits: a file may have 1,000,000 items, 100 levels, and 128 MiB of keys. An item that is in several places counts in each: a few
 bytes can describe very many items, if lists hold the same list again and again. An item takes about 500 bytes of memory.
@@ -18,6 +19,7 @@ from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.opaque import Name, Opaque, holding
 from milepost.foreign.rebuilt import TorchStorage, refusal, whole
 from milepost.foreign.stored import Stored
+from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 
 _DEEPEST: Final = 100
 _MOST: Final = 1_000_000
@@ -112,10 +114,13 @@ class _Maker:
         if root.is_leaf:
             if root.opaque is not None:
                 raise refusal(root.opaque)
+            if isinstance(root.value, Stored):
+                root.key = tensor_key("", VARIABLE_VALUE)
+                return root
             raise UnsupportedError(
-                "the file holds a single value, which has no name that an object could be found by",
-                expected="a dict of tensors, as state_dict() returns",
-                found="a tensor" if isinstance(root.value, Stored) else f"a {type(root.value).__name__}",
+                "the file holds a single value without a name",
+                expected="a tensor, or a dict of tensors, as state_dict() returns",
+                found=f"a {type(root.value).__name__}",
                 remedy="save it in a dict",
             )
         pending: list[tuple[Item, int, bool]] = [(root, 0, False)]

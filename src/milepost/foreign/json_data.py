@@ -38,6 +38,7 @@ def parse_json(data: bytes, what: str) -> Any:
             f"{what} is too large",
             expected=f"{_MOST} lists and objects or fewer, in {LONGEST} bytes or less",
             found=f"{count} in {len(data)} bytes",
+            remedy="save the state in several files",
         )
     try:
         return json.loads(data.decode(), object_pairs_hook=_without_duplicates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, Self
 
 import numpy as np
@@ -14,13 +15,17 @@ from milepost.bundle.transfer import read_chunks
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign.items import Item, items_of, walked
 from milepost.foreign.opaque import Opaque
+from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import ForeignFile, Stored
 from milepost.graph.numbers import NUMBERS
+from milepost.plain_state.encoding import TEXT
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
+_ONLY_AS_TEXT: Final = (int, set, frozenset, bytearray)
+"""Plain values that no array expresses. They are listed as the JSON text of plain state."""
 
 
 class ForeignReader:
@@ -54,8 +59,13 @@ class ForeignReader:
                 self._objects[item.key] = item.opaque
             if isinstance(item.value, Stored):
                 self._stored[item.key] = item.value
-            elif _is_value(item.value):
+            elif is_value(item.value):
                 self._plain[item.key] = item.value
+            elif isinstance(item.value, _ONLY_AS_TEXT):
+                with suppress(UnsupportedError):  # a set may hold an object of a class
+                    described = packed(item.value, item.key, file.kind)
+                    if len(described) == 1:
+                        self._plain[item.key] = described[TEXT]
 
     @property
     def kind(self) -> str:
@@ -207,7 +217,7 @@ class ForeignReader:
         return array
 
 
-def _is_value(value: Any) -> bool:
+def is_value(value: Any) -> bool:
     """Whether `as_value` can make an array of a value. It does so on demand, because most plain values are never read."""
     if type(value) is int:
         return value in _INT64
@@ -218,7 +228,7 @@ def as_value(value: Any) -> Array | None:
     """A plain value as an array, or None if no array has the same value."""
     if isinstance(value, np.ndarray):
         return value
-    if not _is_value(value):
+    if not is_value(value):
         return None
     if type(value) in NUMBERS:
         return np.array(value, NUMBERS[type(value)].numpy)

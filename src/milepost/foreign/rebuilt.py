@@ -129,6 +129,7 @@ def element_size(dtype: str) -> int:
         "milepost cannot read PyTorch tensors of this element type",
         found=f"torch.{dtype:.80}",
         expected="one of " + ", ".join(sorted({*_DTYPES, *_BYTES})),
+        remedy="load the file with torch.load, convert the tensor, and save it again",
     )
 
 

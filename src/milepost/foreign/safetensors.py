@@ -179,6 +179,7 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
             "milepost cannot read this element type of safetensors",
             expected="one of " + ", ".join([*_DTYPES, *_BYTES]),
             found=reprlib.repr(name),
+            remedy="load the file with the library safetensors, convert the tensor, and save it again",
         )
     length = offsets[1] - offsets[0]
     if length != spec.nbytes:

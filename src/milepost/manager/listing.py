@@ -169,7 +169,11 @@ class Listing:
         return is_below(self._storage, self._directory, path) and not is_of_series(path, self._stem)
 
     def _sort_out(self, state: CheckpointState) -> list[str]:
-        """Divides what is listed. Returns what to warn of: checkpoints outside the directory, or that no manager can have listed."""
+        """Divides the listed checkpoints by their series.
+
+        Returns:
+            Those to warn of: checkpoints outside the directory, and checkpoints that no manager can have listed.
+        """
         paths = state.newest_first()
         self._candidates = tuple(filter(self.is_own, paths))
         own = set(self._candidates)
@@ -186,7 +190,7 @@ class Listing:
 
     def _timed(self, state: CheckpointState) -> list[ManagedCheckpoint]:
         times = state.all_model_checkpoint_timestamps
-        # One look at the directory tells of most of those that are not there any more.
+        # One listing of the directory shows which of most checkpoints still exist.
         start = os.path.join(self._directory, "")
         names = (
             set() if len(times) == len(state.all_model_checkpoint_paths) else set(self._storage.list(self._directory))

@@ -216,7 +216,13 @@ def _graph(options: argparse.Namespace) -> int:
         with open(options.output, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise milepost.StorageError("cannot write the picture", errno=error.errno, file=options.output) from error
+        raise milepost.StorageError(
+            "cannot write the picture",
+            errno=error.errno,
+            file=options.output,
+            found=error.strerror,
+            remedy="pass the path of a file in an existing directory that you may write to",
+        ) from error
     print(f"{printable(options.output, one_line=True)}: {len(picture.nodes)} nodes, {len(picture.edges)} edges")
     return 0
 

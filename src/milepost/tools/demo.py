@@ -31,7 +31,7 @@ def train(directory: str) -> None:
     while int(checkpoint.step) < STEPS:
         loss = guide_numpy.train_step(checkpoint.net, next(checkpoint.iterator), checkpoint.optimizer)
         checkpoint.step.assign_add(1)
-        # Before the save: whoever kills this process must not have a step saved that was never reported.
+        # Before the save, so that every saved step is reported, even if the process is killed in between.
         print(f"{int(checkpoint.step)} {loss.hex()}", flush=True)
         if int(checkpoint.step) % 10 == 0:
             manager.save()

@@ -46,7 +46,7 @@ class NodeAdapter(Adapter):
         return _account_of_attributes(obj) if is_usual and obj._pytree__is_pytree else _account_of_state(obj)
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
-        # Past __setattr__, which would decide anew what is data; the successor is of the same kind.
+        # Set in the dict itself: __setattr__ would decide again which attributes are data, and a successor is of the same kind.
         vars(obj).update(changes)
         return obj
 

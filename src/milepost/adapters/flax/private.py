@@ -1,4 +1,4 @@
-"""Every private name of Flax that milepost uses, each with what for. Tried with the version in `milepost.adapters`."""
+"""Every private name of Flax that milepost uses, with its purpose. Tested with the version in `milepost.adapters`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flax.nnx import Pytree
 
-# Says what NNX knows of an object, unless its class says it in another way.
+# The method that returns what NNX knows of an object, unless its class overrides it.
 flatten: Any = Pytree._graph_node_flatten
 
 ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -20,4 +20,4 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_can_update": "whether the variable may be changed where it is being traced",
     },
 }
-"""Private attributes of objects, by class and name, each with what for."""
+"""Private attributes of objects, by class and name, each with its purpose."""

@@ -104,7 +104,9 @@ class _BuildHook(_Hook):
             if holder is not None:
                 look_again(holder)
                 if (adapter := adapter_of(holder)) is not None:
-                    adapter.on_restored(holder)  # building has just made what is to be computed from the saved values
+                    adapter.on_restored(
+                        holder
+                    )  # computes what follows from the values, after building has made its attributes
         _unhook(self._owner(), self.holders)
 
 

@@ -44,7 +44,11 @@ class TrackableAdapter(SlotAdapter):
             try:
                 children: Mapping[str, Any] = obj._trackable_children("checkpoint")
             except ValueError as error:
-                raise UntrackableError(str(error)) from error
+                raise UntrackableError(
+                    f"TensorFlow cannot list the children of this {type(obj).__name__}",
+                    found=str(error),
+                    remedy="hold its members in a list or dict that is assigned to an attribute and then changed only there",
+                ) from error
         return [*children.items(), *_untracked(obj)]
 
     def account(self, obj: Any) -> Iterable[Accounted]:

@@ -43,6 +43,16 @@ class TestArgumentsBesideWrappedData:
         assert not count[0]
 
 
+@pytest.mark.parametrize("directories", [("run", "run"), ("run", "other")], ids=["one directory", "two directories"])
+def test_two_callbacks_in_one_fit_are_refused(trainer, count, tmp_path, directories):  # noqa: F811
+    first, second = (trainer.callback(tmp_path / directory) for directory in directories)
+    with pytest.raises(milepost.UnsupportedError, match="one CheckpointCallback only") as refusal:
+        trainer.model().fit(X, Y, verbose=0, callbacks=[first, count[1], second])
+    assert all(str(tmp_path / directory) in str(refusal.value) for directory in directories)
+    assert not count[0]
+    assert not list(tmp_path.iterdir())
+
+
 class TestClassWeights:
     def losses(self, trainer, x, **arguments):  # noqa: F811
         model = trainer.model()

@@ -138,6 +138,9 @@ def _saves() -> Iterator[Row]:
         plan = Plan(options=options, compiled=compiled)
         trainers = not_torch if "steps_per_execution" in compiled else tuple(TRAINERS)
         yield Row("saves", name, _resumed(plan), (), trainers)
+    name = "every step, `steps_per_execution=3`, `tf.data` of unknown length"
+    plan = Plan(data="`tf.data` of unknown length", options={"every_steps": 1}, compiled={"steps_per_execution": 3})
+    yield Row("saves", name, _resumed(plan), ("tensorflow",), ("tensorflow", "jax"))
 
 
 def _interruptions() -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """Writes the table of runs that go on: ``python -m tests.zoo_fit.table > docs/keras_fit_coverage.md``.
 
-With names of files, the table is written from what `tests.zoo_fit.child` printed into them.
+With names of files, the table is written from what `tests.zoo_fit.child` printed into them with ``--everywhere``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tests.notes import Notes
 from tests.zoo_fit.data import BATCHES, EPOCHS
@@ -17,6 +18,8 @@ from tests.zoo_fit.results import Results, by_trainer, run_all
 from tests.zoo_fit.rows import SECTIONS, Row, rows
 from tests.zoo_fit.trainers import TRAINERS
 
+PARTLY = " in part"
+"""Follows the verdict of a row that was not tried everywhere."""
 _LONGEST = 300
 _HEAD = """# Runs of `fit()` that are interrupted and go on
 
@@ -26,7 +29,7 @@ came out is compared with the run that was never interrupted, bit for bit: the l
 epochs, the weights, the variables of the optimizer, its iterations and learning rate, the number of steps that was saved,
 and what the other callbacks know.
 
-- **equal**: nothing differs.
+- **equal**: nothing differs, at any place that is named above the table.{partly}
 - **refused**: milepost raises an error before anything is trained; a note has its words.
 - **refused late**: milepost raises an error, after something was trained.
 - **inexact, said**: something differs, and a warning or [the page on `fit()`](keras_fit.md) says so.
@@ -37,33 +40,38 @@ and what the other callbacks know.
 With Keras {keras} on TensorFlow {tensorflow}, JAX {jax} and PyTorch {torch}, and tf_keras {tf_keras}. {epochs} epochs of
 {batches} batches, of which the last is smaller.
 
-Written by `python -m tests.zoo_fit.table`; a test runs some of the rows and compares them with this page.
+Written by `python -m tests.zoo_fit.table`. A test runs some of the rows, each at a few places, and compares them with
+this page.
 """
+_PARTLY = """
+- **equal in part**: nothing differs at the places that were tried, which are fewer: at least three resumes in a row about
+  the end of an epoch, or one kind of interruption at one call."""
 _SECTIONS = {
     "data": """## Kinds of data
 
-Saved after each batch and at each epoch's end, and resumed at every one of these places with PyTorch, and with the others
-about the end of the second epoch; then saved at each epoch's end only, and resumed at all of these.
+Saved after each batch and at each epoch's end, and resumed at every one of these places: at every third, a row of three
+resumes begins. Then saved at each epoch's end only, and resumed at all of these.
 """,
     "callbacks": """## Other callbacks
 
-With another callback in the list. Saved after each batch and at each epoch's end, and resumed at places about the ends of
-the first two epochs with PyTorch, and about the end of the first epoch with the others.
+With another callback in the list. Saved after each batch and at each epoch's end. Resumed at every one of these places in
+the first epoch, and in the other epochs after the first and the last batch and at the end.
 """,
     "models": """## Models
 
-Saved after each batch and at each epoch's end, with arrays. Resumed at every one of these places with PyTorch, and with
-the others about the ends of the first two epochs.
+Saved after each batch and at each epoch's end, with arrays, and resumed at every one of these places: at every third, a
+row of three resumes begins.
 """,
     "saves": """## When it is saved
 
-With arrays and validation. Resumed at every place where the run was saved with PyTorch, and with the others at some.
+With arrays and validation, unless the row says otherwise. Resumed at every place where the run was saved: at every third,
+a row of three resumes begins.
 """,
     "interruptions": """## Kinds of interruption
 
 With arrays, saved after each batch and at each epoch's end, unless the row says otherwise. "Killed" is SIGKILL. An
-interruption is tried at each call of the method in the run with PyTorch, and at one call with the others. A run that is
-taken up is interrupted again at the second call, twice, and then trains to its end.
+interruption is tried at each call of the method in the run with PyTorch, and at the first, the middle and the last call
+with the others. A run that is taken up is interrupted again at the second call, twice, and then trains to its end.
 """,
 }
 
@@ -71,7 +79,8 @@ taken up is interrupted again at the second call, twice, and then trains to its 
 def table(results: Results) -> str:
     """The page, in Markdown."""
     packages = {name: version(name) for name in ("keras", "tensorflow", "jax", "torch", "tf_keras")}
-    lines = [_HEAD.format(**packages, epochs=EPOCHS, batches=BATCHES)]
+    everywhere = all(_is_tried_everywhere(results[trainer][str(row)]) for row in rows() for trainer in TRAINERS)
+    lines = [_HEAD.format(**packages, epochs=EPOCHS, batches=BATCHES, partly="" if everywhere else _PARTLY)]
     notes = Notes()
     for section in SECTIONS:
         lines += [_SECTIONS[section], _line("", *TRAINERS), _line(*["---"] * (1 + len(TRAINERS)))]
@@ -85,8 +94,12 @@ def cells(row: Row, results: Results, notes: Notes) -> Iterator[str]:
     for trainer in TRAINERS:
         result = results[trainer][str(row)]
         said = {"inexact": "inexact, said", "DIFFERS": "**DIFFERS**", "refused late": "**refused late**"}
-        verdict = str(said.get(result["verdict"], result["verdict"]))
+        verdict = str(said.get(result["verdict"], result["verdict"])) + ("" if _is_tried_everywhere(result) else PARTLY)
         yield f"{verdict} {notes.reference(brief(result['why']))}" if result.get("why") else verdict
+
+
+def _is_tried_everywhere(result: dict[str, Any]) -> bool:
+    return result["verdict"] != "equal" or bool(result.get("everywhere"))
 
 
 def brief(message: str) -> str:
@@ -103,4 +116,4 @@ def _line(*cells: str) -> str:
 
 if __name__ == "__main__":
     files = [Path(name).read_text() for name in sys.argv[1:]]
-    print(table(by_trainer("".join(files)) if files else run_all()), end="")
+    print(table(by_trainer("".join(files)) if files else run_all(everywhere=True)), end="")

@@ -161,6 +161,7 @@ class FitCheckpoints(SavedRun):
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._running = RunningFit(self)
+        self._refuse_others_of_this_kind()
         callbacks = self._running.callbacks
         if callbacks is None or callbacks is not self._prepared_for:
             self._prepare()
@@ -275,6 +276,17 @@ class FitCheckpoints(SavedRun):
         if self._best is not None:
             self._monitor = Monitor(self._best, model, given, self._running.others(self))
             self._monitor.check_before_training(self._metrics())
+
+    def _refuse_others_of_this_kind(self) -> None:
+        others = [each for each in self._running.others(self) if isinstance(each, FitCheckpoints)]
+        if others:
+            raise UnsupportedError(
+                "fit() can be resumed by one CheckpointCallback only; nothing was trained",
+                expected="one CheckpointCallback in callbacks=",
+                found=f"{1 + len(others)}, for {', '.join(each._directory for each in (self, *others))}",
+                remedy="pass one of them: with monitor= it also keeps the best epochs, and with "
+                "keep_checkpoint_every_n_hours= older checkpoints",
+            )
 
     def _check_data(self, place: dict[str, Any] | None) -> None:
         """Refuses data other than that of the saved run."""

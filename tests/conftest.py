@@ -37,6 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
+# Each has results that take minutes and that many tests look at.
+LONGEST = ("tests/zoo/", "tests/zoo_fit/", "tests/callbacks/test_resume.py", "tests/interop/test_keras_resume.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with what takes longest, so that no process is left alone with it in the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     versions = []
     for package in ("tensorflow", "keras", "tf_keras", "torch", "jax", "numpy", "protobuf", "awscrt"):

@@ -8,9 +8,10 @@ stands by for each environment and list of imports, so what a framework reads fr
 the program's own environment says.
 
 Programs from the same process have the same hashes of strings, and so the same order in sets. A test of programs that go on
-from what others saved gives another ``PYTHONHASHSEED`` to those that go on.
+from what others saved gives another ``hash_seed`` to those that go on.
 
-Use `subprocess` for programs that need no framework, and for tests about imports, memory, or the start of the interpreter.
+Use `subprocess` for a program that needs no framework or is the only one with its environment, and for tests about imports,
+memory, or the start of the interpreter.
 """
 
 from __future__ import annotations
@@ -44,6 +45,18 @@ _LATE = {"torch": ["torch._dynamo"]}
 def imports(*frameworks: str) -> list[str]:
     """The frameworks, and what takes long of what they import later."""
     return [name for framework in frameworks for name in (framework, *_LATE.get(framework, ()))]
+
+
+def environment(backend: str | None = None, hash_seed: int = 1, **others: str) -> dict[str, str]:
+    """The environment of a program.
+
+    Args:
+        backend: The backend of Keras.
+        hash_seed: Which hashes strings have.
+        others: What else differs from the environment of the tests.
+    """
+    own = {"PYTHONHASHSEED": str(hash_seed), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiles in less time
+    return {**os.environ, **own, **({"KERAS_BACKEND": backend} if backend else {}), **others}
 
 
 class _Forker:
@@ -104,7 +117,7 @@ class Program:
     Args:
         arguments: What follows ``python`` in a command: ``-m MODULE``, ``-c CODE`` or a path, then the program's own arguments.
         imports: What is imported before the program begins.
-        environment: Its environment, by default this one.
+        environment: Its environment, by default that of the tests.
         directory: Its working directory, by default the project's.
         stdout: An open file, or `subprocess.PIPE`.
         stderr: An open file.

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import signal
 
 import pytest
@@ -73,7 +72,7 @@ def runs_of(trainer):
 class Child:
     """A process that does some runs."""
 
-    def __init__(self, trainer, directory, runs, hash_seed="1"):
+    def __init__(self, trainer, directory, runs, hash_seed=1):
         package, backend, needed = TRAINERS[trainer]
         directory.mkdir(exist_ok=True)
         self._result = directory / "result.json"
@@ -84,7 +83,7 @@ class Child:
             self._process = programs.start(
                 ["-m", "tests.callbacks.child", json.dumps(arguments)],
                 imports=programs.imports(*needed, *OF_DATA),
-                environment={**os.environ, "KERAS_BACKEND": backend, "PYTHONHASHSEED": hash_seed},
+                environment=programs.environment(backend, hash_seed),
                 stdout=errors,
                 stderr=errors,
             )
@@ -112,7 +111,7 @@ def test_interrupted_runs_end_as_if_nothing_had_happened(trainer, tmp_path):
     ended = Child(trainer, tmp_path / "parts", ending).outcomes()
     assert {name for name, outcome in ended.items() if outcome == "interrupted"} == ending.keys() - {"terminated"}
     assert Child(trainer, tmp_path / "parts", killed).status() == -signal.SIGKILL
-    resumed = Child(trainer, tmp_path / "parts", whole, hash_seed="2").outcomes()
+    resumed = Child(trainer, tmp_path / "parts", whole, hash_seed=2).outcomes()
     expected_outcomes = uninterrupted.outcomes()
     for name, outcome in resumed.items():
         expected = expected_outcomes[name]
@@ -130,14 +129,14 @@ def test_an_epoch_that_was_resumed_is_saved_and_resumed_again(trainer, tmp_path)
         pytest.skip(f"{missing[0]} is not installed")
     options = {"every_steps": 1, "on_sigterm": True}
 
-    def run(stop, hash_seed="1"):
+    def run(stop, hash_seed=1):
         runs = {kind: {"data": kind, "options": options, "stop": stop} for kind in ("dataset", "endless dataset")}
         return Child(trainer, tmp_path / "parts", runs, hash_seed).outcomes()
 
     assert set(run(["raise", 7]).values()) == {"interrupted"}
     assert set(run(["raise", 3]).values()) == {"interrupted"}
     assert all(outcome["terminated"] for outcome in run(["term", 1]).values())
-    resumed = run(None, hash_seed="2")
+    resumed = run(None, hash_seed=2)
     runs = {kind: {"data": kind, "options": options} for kind in resumed}
     whole = Child(trainer, tmp_path / "whole", runs).outcomes()
     for kind, outcome in resumed.items():

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -49,11 +48,11 @@ def main(directories):
     print(json.dumps(result))
 
 
-def run(backend, *directories, hash_seed="1"):
+def run(backend, *directories):
     done = programs.run(
         ["-m", __name__, *directories],
         imports=programs.imports("keras", backend),
-        environment={**os.environ, "KERAS_BACKEND": backend, "PYTHONHASHSEED": hash_seed},
+        environment=programs.environment(backend, hash_seed=1 + BACKENDS.index(backend)),
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,7 +1,6 @@
 """A training that is killed and resumed, again and again, has the losses of one that never was, bit for bit."""
 
 import importlib.util
-import os
 import signal
 import subprocess
 
@@ -37,7 +36,7 @@ class Training:
         self.kind, self.backend = KINDS[kind]
         self.directory = directory
 
-    def run(self, *options, kill_after=None, killed=False, hash_seed="1"):
+    def run(self, *options, kill_after=None, killed=False, hash_seed=1):
         """Runs one process, and kills it when it reports the step ``kill_after``.
 
         Returns:
@@ -50,7 +49,7 @@ class Training:
             programs.start(
                 command,
                 imports=programs.imports(PACKAGES[self.kind], self.backend),
-                environment={**os.environ, "KERAS_BACKEND": self.backend, "PYTHONHASHSEED": hash_seed},
+                environment=programs.environment(self.backend, hash_seed),
                 stdout=subprocess.PIPE,
                 stderr=stderr,
             ) as process,
@@ -90,7 +89,7 @@ def interrupted(kind, tmp_path_factory):
         # Saves after every step, and dies before it renames the index of the last checkpoint, which would commit it.
         training.run("--seed", "2", "--every", "1", "--kill-in-save", "57", "--rename", "2", killed=True),
         training.run("--seed", "3", "--save-and-die", killed=True),
-        training.run("--seed", "4", hash_seed="2"),
+        training.run("--seed", "4", hash_seed=2),
     ]
 
 

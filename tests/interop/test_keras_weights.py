@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import json
-import os
 
 import numpy as np
 import pytest
@@ -68,7 +67,7 @@ def exchanged(request, tmp_path_factory):
     done = programs.run(
         ["-m", "tests.interop.keras_weights", directory],
         imports=programs.imports("keras", request.param),
-        environment={**os.environ, "KERAS_BACKEND": request.param, "PYTHONHASHSEED": "1"},
+        environment=programs.environment(request.param),
     )
     assert done.returncode == 0, done.stderr
     return directory / "ours", json.loads(done.stdout.splitlines()[-1])

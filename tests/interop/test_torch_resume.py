@@ -1,6 +1,5 @@
 """A training in PyTorch that is killed and resumed, again and again, ends as one that never was, bit for bit."""
 
-import os
 import signal
 
 import pytest
@@ -18,12 +17,12 @@ class Training:
         self.directory = directory
         directory.mkdir()
 
-    def start(self, name, *options, hash_seed="1"):
+    def start(self, name, *options, hash_seed=1):
         with (self.directory / f"{name}.err").open("w") as errors:
             return programs.start(
                 ["-m", "tests.interop.torch_training", self.directory, name, *options],
                 imports=programs.imports("torch"),
-                environment={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": hash_seed},
+                environment=programs.environment(hash_seed=hash_seed, OMP_NUM_THREADS="1"),
                 stdout=errors,
                 stderr=errors,
             )
@@ -51,7 +50,7 @@ def runs(tmp_path_factory):
         broken.killed("1", "step", "57"),
         broken.killed("2", "step", "53"),
         broken.killed("3", "save", "70"),
-        broken.finished("4", broken.start("4", hash_seed="2")),
+        broken.finished("4", broken.start("4", hash_seed=2)),
     ]
     return whole.finished("whole", process), parts
 

@@ -1,6 +1,5 @@
 """torchdata's loaders and nodes in the same checkpoint as everything else."""
 
-import os
 import signal
 import textwrap
 
@@ -223,15 +222,15 @@ def test_a_killed_run_with_workers_ends_as_one_that_was_not_killed(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(TRAINING))
 
-    def run(directory, kill_at=-1, hash_seed="1"):
+    def run(directory, kill_at=-1, hash_seed=1):
         return programs.run(
             [script, tmp_path / directory, str(kill_at)],
             imports=programs.imports("torch", "torchdata.stateful_dataloader"),
-            environment={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": hash_seed},
+            environment=programs.environment(hash_seed=hash_seed, OMP_NUM_THREADS="1"),
         )
 
     whole = run("whole")
     assert whole.stdout.endswith(" 20\n"), whole.stderr
     assert run("killed", 9).returncode == -signal.SIGKILL
     assert run("killed", 13).returncode == -signal.SIGKILL
-    assert run("killed", hash_seed="2").stdout == whole.stdout
+    assert run("killed", hash_seed=2).stdout == whole.stdout

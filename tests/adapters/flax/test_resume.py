@@ -1,7 +1,6 @@
 """A training that is killed goes on in a fresh process as if nothing had happened, bit for bit."""
 
 import json
-import os
 import signal
 
 import pytest
@@ -12,14 +11,13 @@ pytest.importorskip("jax")
 pytest.importorskip("flax.nnx")
 
 
-def start(directory, last, hash_seed="1"):
+def start(directory, last, hash_seed=1):
     directory.mkdir(exist_ok=True)
     with (directory / "errors.txt").open("w") as errors:
         return programs.start(
             ["-m", "tests.adapters.flax.child", directory, str(last)],
             imports=programs.imports("jax", "flax.nnx", "optax"),
-            # Without optimizations it compiles faster.
-            environment={**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONHASHSEED": hash_seed},
+            environment=programs.environment(hash_seed=hash_seed),
             stdout=errors,
             stderr=errors,
         )
@@ -41,7 +39,7 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path):
     process = start(straight, 20)
     killed(broken, 12)  # saved at 10
     killed(broken, 14)  # saved again at 10, right after the restore
-    losses, state = finished(start(broken, 20, hash_seed="2"), broken)
+    losses, state = finished(start(broken, 20, hash_seed=2), broken)
     expected, expected_state = finished(process, straight)
     assert list(losses) == [str(step) for step in range(11, 21)]
     assert losses == {step: loss for step, loss in expected.items() if int(step) > 10}

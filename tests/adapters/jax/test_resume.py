@@ -1,6 +1,5 @@
 """A training that is killed and resumed in fresh processes ends with the very bits of one that was not."""
 
-import os
 import signal
 
 import pytest
@@ -11,11 +10,11 @@ pytest.importorskip("jax")
 pytest.importorskip("optax")
 
 
-def run(directory, steps, *flags, hash_seed="1"):
+def run(directory, steps, *flags, hash_seed=1):
     done = programs.run(
         ["-m", "tests.adapters.jax.training", directory, str(steps), *flags],
         imports=programs.imports("jax", "optax"),
-        environment={**os.environ, "PYTHONHASHSEED": hash_seed},
+        environment=programs.environment(hash_seed=hash_seed),
     )
     assert done.returncode == (-signal.SIGKILL if "--kill" in flags else 0), done.stderr
     return done.stdout.strip()
@@ -30,4 +29,4 @@ def expected(tmp_path_factory):
 def test_three_processes_end_as_one(tmp_path, expected, form):
     run(tmp_path, 7, "--kill", *form)
     run(tmp_path, 12, "--kill", *form)
-    assert run(tmp_path, 20, *form, hash_seed="2") == expected
+    assert run(tmp_path, 20, *form, hash_seed=2) == expected

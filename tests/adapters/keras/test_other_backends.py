@@ -22,6 +22,6 @@ def test_everything_holds_on(backend, file):
     run = programs.run(
         [*command, Path(__file__).with_name(file)],
         imports=programs.imports("keras", backend),
-        environment={**os.environ, "KERAS_BACKEND": backend, _CHILD: "1"},
+        environment=programs.environment(backend, **{_CHILD: "1"}),
     )
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]

@@ -1,7 +1,6 @@
 """The guide's loop, killed in the middle and resumed in a fresh process: the losses are those of a run that was not."""
 
 import json
-import os
 import signal
 import textwrap
 
@@ -62,11 +61,11 @@ SCRIPT = textwrap.dedent(
 )
 
 
-def run(script, directory, steps, kill_at=-1, hash_seed="1"):
+def run(script, directory, steps, kill_at=-1, hash_seed=1):
     done = programs.run(
         ["-c", script, directory, str(steps), str(kill_at)],
         imports=programs.imports("tensorflow", frameworks.keras.__name__),
-        environment={**os.environ, "PYTHONHASHSEED": hash_seed},
+        environment=programs.environment(hash_seed=hash_seed),
     )
     assert done.returncode == (-signal.SIGKILL if kill_at > 0 else 0), done.stderr
     return dict(json.loads(line) for line in done.stdout.splitlines())
@@ -79,7 +78,7 @@ def test_training_killed_twice_has_the_losses_of_training_without_interruption(t
     directory = tmp_path / "killed"
     first = run(script, directory, 20, kill_at=7)
     second = run(script, directory, 20, kill_at=12)
-    third = run(script, directory, 20, hash_seed="2")
+    third = run(script, directory, 20, hash_seed=2)
     assert (min(second), min(third)) == (6, 11)
     for losses in (first, second, third):
         assert losses == {step: expected[step] for step in losses}

@@ -117,10 +117,10 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:  # noqa: C901
                 with self._metrics_kept():
                     held.metrics.extend(self.model.metrics[len(held.metrics) :])
             if self.params.get("steps") is None:
-                self._iterations = int(self.model.optimizer.iterations)
+                self._counted_steps = int(self.model.optimizer.iterations)
 
         def _after_epoch(self) -> None:
             if self.params.get("steps") is None:
-                self.model.optimizer.iterations.assign(self._iterations)
+                self.model.optimizer.iterations.assign(self._counted_steps)
 
     return Keras2Checkpoints

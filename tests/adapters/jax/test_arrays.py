@@ -113,7 +113,7 @@ def test_a_compiled_function_is_not_compiled_again_after_a_restore(path, size):
 def test_a_deleted_array_is_not_saved(path):
     x = jnp.ones(3)
     x.delete()
-    with pytest.raises(milepost.UntrackableError, match=r"(?s)deleted.*key: x.*put the function's results"):
+    with pytest.raises(milepost.UntrackableError, match=r"(?s)deleted.*key: x.*by the function's results"):
         written(path, x=x)
 
 

@@ -104,7 +104,7 @@ def _check(implementation: str, data: Any, arrays: Mapping[str, Array]) -> None:
     words = arrays[VARIABLE_VALUE].shape[-1]
     if saved != implementation:
         raise MismatchError(
-            "these keys were saved for another random number generator",
+            "these keys were saved for another generator of random numbers",
             expected=f"{implementation}, as the live key has it",
             found=f"{saved} in the checkpoint",
             remedy=f"make the live key with jax.random.key(seed, impl={saved!r})",

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import numpy as np
 
-from milepost.errors import UntrackableError
+from milepost.errors import RefusedError, UnsupportedError, UntrackableError
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _TEXT_OF_TORCH: Final = (("torch", "device"), ("torch", "dtype"))
@@ -144,6 +144,39 @@ def cannot_be_read(obj: Any, error: Exception) -> UntrackableError:
         found=f"{type(error).__name__}: {error}",
         remedy=remedy,
     )
+
+
+def without_assign(adapter: Any, value: str) -> UnsupportedError:
+    """The error for an adapter that has no way to give a saved value to its object.
+
+    Args:
+        adapter: The adapter.
+        value: The local name of the value.
+    """
+    name = type(adapter).__name__
+    return UnsupportedError(
+        f"{name} has no way to restore its value {value!r}, so the saved value would be lost; nothing was changed",
+        expected=f"a Value with a destination, or a method {name}.assign()",
+        found=f"Value({value!r}, ...) without a destination, and no assign()",
+        remedy="return it with destination=..., which is the memory of the object, or override assign()",
+    )
+
+
+def returned(adapter: Any, method: str, successor: Any) -> Any:
+    """What `Adapter.assign` or `Adapter.replace` returned.
+
+    Raises:
+        RefusedError: It returned nothing, which would take the place of the object.
+    """
+    if successor is None:
+        name = f"{type(adapter).__name__}.{method}"
+        raise RefusedError(
+            f"{name} returned None; it returns the object or its successor",
+            expected="the object or its successor",
+            found="None, which would stand in the place of the object",
+            remedy=f"end {name}() with `return obj`",
+        )
+    return successor
 
 
 def forgotten_init(obj: Any) -> UntrackableError:

@@ -7,8 +7,7 @@ import pytest
 
 from milepost import Checkpoint
 from milepost.adapters import Adapter, DType, Value, register, unregister
-from milepost.errors import RefusedError, UnsupportedError, UntrackableError
-from milepost.graph.adapter import adapter_of
+from milepost.errors import RefusedError, UnsupportedError
 
 
 class Dial:
@@ -77,7 +76,7 @@ def test_an_assign_that_returns_nothing_is_refused(tmp_path):
         path = Checkpoint(dial=Dial(1.0)).write(tmp_path / "ckpt")
         dial = Dial(2.0)
         checkpoint = Checkpoint(dial=dial)
-        with pytest.raises(RefusedError, match="ReturnsNothing.assign returned None; it returns the object or its"):
+        with pytest.raises(RefusedError, match=r"ReturnsNothing\.assign returned None; it returns the object or its"):
             checkpoint.read(path)
         assert checkpoint.dial is dial
         assert dial.angle[0] == 2
@@ -92,6 +91,6 @@ def test_a_replace_that_returns_nothing_is_refused(tmp_path):
     with registered(HoldsAndReturnsNothing()):
         path = Checkpoint(dial=made(1)).write(tmp_path / "ckpt")
         checkpoint = Checkpoint(dial=made(2))
-        with pytest.raises(RefusedError, match="HoldsAndReturnsNothing.replace returned None"):
+        with pytest.raises(RefusedError, match=r"HoldsAndReturnsNothing\.replace returned None"):
             checkpoint.read(path)
         assert checkpoint.dial.held == 2

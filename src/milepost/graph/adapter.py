@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
+from milepost.errors import UnsupportedError
 from milepost.graph.contract import Arrays, Completeness, Contents, DeferredChildren, Matching, Slots
 from milepost.graph.contract.values import ANY_SHAPE as ANY_SHAPE
 from milepost.graph.contract.values import Array as Array
@@ -148,6 +149,9 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
         adapter: The adapter.
         last: Whether it is asked after all others instead, as one of objects that nobody else knows.
 
+    Raises:
+        UnsupportedError: It is no adapter.
+
     Example:
         >>> from milepost.adapters import Adapter, register, unregister
         >>> class Gauge: ...
@@ -160,6 +164,14 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
         True
         >>> unregister(adapter)
     """
+    if not isinstance(adapter, Adapter):
+        is_class = isinstance(adapter, type)
+        raise UnsupportedError(
+            "only an adapter can be registered",
+            expected="an object of a subclass of milepost.adapters.Adapter",
+            found=f"the class {adapter.__name__}" if is_class else f"a {type(adapter).__name__}",
+            remedy=f"register({adapter.__name__}())" if is_class else "derive its class from milepost.adapters.Adapter",
+        )
     _adapters.insert(len(_adapters) if last else 0, adapter)
     _forget_answers()
     _functional[0] |= adapter.functional

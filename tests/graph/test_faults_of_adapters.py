@@ -7,7 +7,8 @@ import pytest
 
 from milepost import Checkpoint
 from milepost.adapters import Adapter, DType, Value, register, unregister
-from milepost.errors import RefusedError, UnsupportedError
+from milepost.errors import MismatchError, RefusedError, UnsupportedError, UntrackableError
+from milepost.graph.adapter import adapter_of
 
 
 class Dial:
@@ -94,3 +95,90 @@ def test_a_replace_that_returns_nothing_is_refused(tmp_path):
         with pytest.raises(RefusedError, match=r"HoldsAndReturnsNothing\.replace returned None"):
             checkpoint.read(path)
         assert checkpoint.dial.held == 2
+
+
+class HandlesFails(DialAdapter):
+    def handles(self, kind):
+        return 1 / 0
+
+
+class ValuesFails(DialAdapter):
+    def values(self, dial):
+        return 1 / 0
+
+
+class ChildrenFails(DialAdapter):
+    def children(self, dial):
+        yield "held", dial.nothing
+
+
+class ChildrenWithoutNames(DialAdapter):
+    def children(self, dial):
+        return [3]
+
+
+class ChildrenOfNumbers(DialAdapter):
+    def children(self, dial):
+        return 3
+
+
+class SourceIsNone(DialAdapter):
+    def values(self, dial):
+        return [Value("angle", DType.of("float64"), (3,), lambda: None)]
+
+
+class SourceFails(DialAdapter):
+    def values(self, dial):
+        return [Value("angle", DType.of("float64"), (3,), lambda: 1 / 0)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "cause"),
+    [
+        (ValuesFails, "values", ZeroDivisionError),
+        (ChildrenFails, "children", AttributeError),
+        (ChildrenWithoutNames, "children", TypeError),
+        (ChildrenOfNumbers, "children", TypeError),
+        (SourceIsNone, "values", AttributeError),
+        (SourceFails, "values", ZeroDivisionError),
+    ],
+)
+def test_an_adapter_that_fails_is_named_with_its_method(tmp_path, kind, method, cause):
+    with registered(kind()), pytest.raises(UntrackableError, match=rf"{kind.__name__}\.{method}\(\) failed") as caught:
+        Checkpoint(dial=Dial()).write(tmp_path / "ckpt")
+    assert caught.value.key == "dial"
+    assert isinstance(caught.value.__cause__, cause)
+    assert "complete Dial" not in str(caught.value)
+
+
+def test_handles_that_fails_is_named():
+    class Unknown: ...
+
+    with (
+        registered(HandlesFails()),
+        pytest.raises(UntrackableError, match=r"HandlesFails\.handles\(\) failed") as caught,
+    ):
+        adapter_of(Unknown())
+    assert "Unknown" in caught.value.key
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+class SaysAnotherShape(DialAdapter):
+    def values(self, dial):
+        return [Value("angle", DType.of("float64"), (4,), dial.angle)]
+
+
+def test_a_shape_that_is_not_the_arrays_is_refused(tmp_path):
+    with registered(SaysAnotherShape()), pytest.raises(MismatchError, match="'angle'") as caught:
+        Checkpoint(dial=Dial()).write(tmp_path / "ckpt")
+    assert caught.value.key == "dial"
+    assert "(4)" in caught.value.expected
+    assert "(3)" in caught.value.found
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [object(), DialAdapter, None])
+def test_only_adapters_can_be_registered(given):
+    with pytest.raises(UnsupportedError, match="only an adapter"):
+        register(given)
+    assert adapter_of(Dial()) is None

@@ -28,6 +28,11 @@ class HandlesNothing(TINY.DenseAdapter):
         return False
 
 
+class HasNoWayBack(TINY.ParamAdapter):
+    def values(self, param):
+        return [Value(VARIABLE_VALUE, DType.of("float32"), param.data.shape, param.data)]
+
+
 class ForgetsToAssign(Assigned):
     def assign(self, param, arrays):
         return param
@@ -222,6 +227,7 @@ def read_without_copies(objects):
 
 FAULTS: dict[str, list[list[type]]] = {
     "test_the_objects_have_adapters": [[HandlesNothing]],
+    "test_every_value_can_be_restored": [[HasNoWayBack]],
     "test_values_come_back": [[ForgetsToAssign], [LeavesOutAChild]],
     "test_objects_stay_the_same": [[MakesAnother, ReplacesInACopy]],
     "test_saving_changes_nothing": [[ClearsWhenSaved]],

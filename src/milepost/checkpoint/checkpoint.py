@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from milepost.checkpoint.names import check_name
+from milepost.checkpoint.names import PRIVATE, check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced, refuse_restore_if_traced
 from milepost.deferred.table import admit
+from milepost.engine.arguments import check_has_file_name
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
@@ -39,7 +40,6 @@ from milepost.graph.trees.structure import is_empty_tree, is_functional, is_tupl
 from milepost.storage.paths import plain_path
 
 _COUNTER = "save_counter"
-_PRIVATE = "_checkpoint_state"
 
 PathLike = str | os.PathLike[str]
 
@@ -142,7 +142,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                     remedy="pass it under a name, as in Checkpoint(state=tree), or use milepost.jax.save() and milepost.jax.restore()",
                 )
             kwargs["root"] = root
-        self.__dict__[_PRIVATE] = _State(root, set(kwargs))
+        self.__dict__[PRIVATE] = _State(root, set(kwargs))
         for name in sorted(kwargs):
             value = wrap(kwargs[name])
             if weak and value is root:
@@ -154,7 +154,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         if root is not None:
             self._check_clashes(_followed(root))
 
-    _internal = frozenset({_PRIVATE, UNTRACKED, NOW_NUMBERS})
+    _internal = frozenset({PRIVATE, UNTRACKED, NOW_NUMBERS})
 
     def __setattr__(self, name: str, value: Any) -> None:
         if type(value) in PLAIN or adapter_of(value) is not None:
@@ -191,13 +191,14 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             CheckpointExistsError: The directory has checkpoints of this name, and this object has restored none of
                 them.
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: The call is inside a ``tf.function``, or another process of `torch.distributed` or
+            UnsupportedError: The path ends with a separator, the call is inside a ``tf.function``, or another process of `torch.distributed` or
                 `jax.distributed` has saved to this path.
             StateFileError: The state file of the directory is malformed.
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
         with self._private.writer.exclusive():
+            check_has_file_name("file_prefix", plain_path(file_prefix))
             counter = self.save_counter
             save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", resolved(options), record_latest)
             claim_path(os.path.dirname(save.path), save.options)
@@ -224,7 +225,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
         Raises:
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved to this path.
+            UnsupportedError: The path ends with a separator, or another process of `torch.distributed` or `jax.distributed` has saved to this path.
             StorageError: The files cannot be written. Existing files are unchanged.
         """
         options = resolved(options)
@@ -233,6 +234,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
             objects = walk(*self._view()).objects
             return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
+        check_has_file_name("file_prefix", plain_path(file_prefix))
         save = Save(plain_path(file_prefix), options)
         claim_path(save.path, save.options)
         return self._run(save)
@@ -308,7 +310,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
     @property
     def _private(self) -> _State:
-        state: _State | None = self.__dict__.get(_PRIVATE)
+        state: _State | None = self.__dict__.get(PRIVATE)
         if state is None:
             raise forgotten_init(self)
         return state

@@ -6,8 +6,12 @@ import inspect
 from typing import Any, Final
 
 from milepost.errors import UntrackableError
+from milepost.graph.module import NOW_NUMBERS, UNTRACKED
 
 _SETTABLE: Final = ("save_counter",)
+PRIVATE: Final = "_checkpoint_state"
+"""The attribute that holds the state of a checkpoint itself, which is not saved."""
+_RESERVED: Final = (PRIVATE, UNTRACKED, NOW_NUMBERS)
 
 
 def check_name(kind: type, name: str) -> None:
@@ -18,8 +22,15 @@ def check_name(kind: type, name: str) -> None:
         name: Name of the child.
 
     Raises:
-        UntrackableError: The class has a method or a read-only property of this name.
+        UntrackableError: The name is one of the checkpoint's own state, or the class has a method or a read-only property of this name.
     """
+    if name in _RESERVED:
+        raise UntrackableError(
+            "this name is reserved for the state of the checkpoint itself",
+            key=name,
+            expected="another name",
+            remedy=f"use another name, such as {kind.__name__}({name.strip('_')}=...)",
+        )
     present: Any = inspect.getattr_static(kind, name, None)
     hides = isinstance(present, (staticmethod, classmethod)) or inspect.isroutine(present)
     if name not in _SETTABLE and (hides or (isinstance(present, property) and present.fset is None)):

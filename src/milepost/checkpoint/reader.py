@@ -172,7 +172,8 @@ class CheckpointReader:
     def _key_of(self, name: str) -> str:
         """The full key that a name stands for; the name itself if it stands for none."""
         bundle = self._bundle
-        if name in bundle or not isinstance(name, str):
+        _check_key(name)
+        if name in bundle:
             return name
         escaped = "/".join(map(escape, name.split("/")))
         for path in dict.fromkeys((name, escaped)):
@@ -265,7 +266,16 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
         >>> load_variable(path, "v")
         array([1., 2.], dtype=float32)
     """
+    _check_key(name)
     return load_checkpoint(ckpt_dir_or_file, storage).get_tensor(name.removesuffix(":0"))
+
+
+def _check_key(key: Any) -> None:
+    if not isinstance(key, (str, bytes)):
+        raise UnsupportedError(
+            f"a key is text; found {key!r:.80} of type {type(key).__name__}",
+            remedy="pass a key that list_variables() or keys() gives",
+        )
 
 
 def _named(objects: dict[str, str]) -> str:

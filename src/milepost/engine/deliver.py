@@ -24,6 +24,7 @@ from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.undo import Undo, refused
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, adapter_of
+from milepost.graph.remedies import returned, without_assign
 from milepost.graph.traversal import live_children
 from milepost.graph.trees.places import Place, put, rebuild
 from milepost.graph.variable import shape_fits
@@ -98,6 +99,7 @@ def deliver(
         CorruptCheckpointError: Some bytes are damaged.
         StorageError: The files could not be read.
         RefusedError: An object did not take its value.
+        UnsupportedError: An adapter has no way to give an object its value.
     """
     filled: list[tuple[Take, dict[str, Array]]] = []
     others: list[Take] = []
@@ -111,6 +113,8 @@ def deliver(
                     if value.destination is not None:
                         in_place.add(key, value.destination)
             if len(arrays) < len(take.values):
+                if "assign" not in take.adapter.overrides:
+                    raise _lost(reader, take)
                 others.append(take)
     assigned = _Assigned(reader, others) if others else None
     if assigned is not None:
@@ -185,6 +189,11 @@ def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Any]) -> Any:
         raise
     except Exception as error:
         raise refused(error).with_context(key=take.values[0][1], file=reader.prefix) from error
+
+
+def _lost(reader: BundleReader, take: Take) -> MilepostError:
+    value, key = next(pair for pair in take.values if pair[0].destination is None)
+    return without_assign(take.adapter, value.name).with_context(key=key, file=reader.prefix)
 
 
 def live_spec(value: Value) -> str:
@@ -293,6 +302,8 @@ class _Assigned:
                 size = sum(self._reader.spec(key).nbytes for _, key in take.values)
                 undo.add_if_small(size, partial(take.adapter.before_assign, take.obj))
             successor = _assign(self._reader, take, given)
+            if successor is None:
+                returned(take.adapter, "assign", successor)
             if successor is not take.obj:
                 successors[id(take.obj)] = successor
             del given, successor
@@ -329,7 +340,7 @@ def _substitute(holders: Sequence[Any], successors: dict[int, Any], undo: Undo) 
             changes = {name: successors[id(child)] for name, child in former.items()}
             if changes:
                 undo.add(partial(_replace_back, adapter, holder, former))
-                successor = adapter.replace(holder, changes)
+                successor = returned(adapter, "replace", adapter.replace(holder, changes))
                 if successor is not holder:
                     successors[id(obj)] = successors[id(holder)] = successor
                     settled = False

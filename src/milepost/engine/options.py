@@ -8,6 +8,9 @@ from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+import numpy as np
+
+from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.sharding import ShardingPolicy, sharding_policy
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.storage import Storage
@@ -38,7 +41,7 @@ class CheckpointOptions:
         experimental_skip_slot_variables: Restores. Leave out slot variables, in assertions too.
         experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one.
             TensorFlow's ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.
-        data_alignment: Saves. Each tensor begins at a multiple of this many bytes. With 1, files are byte for byte
+        data_alignment: Saves. Each tensor begins at a multiple of this many bytes, a power of two. With 1, files are byte for byte
             those that TensorFlow writes.
         strict: Saves. Raise an error where a save only warns: where it leaves out something that may be left out on
             purpose, such as a module in a set.
@@ -56,7 +59,7 @@ class CheckpointOptions:
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.
-        UnsupportedError: milepost does not know the sharding callback.
+        UnsupportedError: Another option has a type or value that is not accepted.
 
     Example:
         >>> CheckpointOptions(enable_async=True)
@@ -82,6 +85,7 @@ class CheckpointOptions:
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)
         _ = self.write_callbacks
+        _check(self)
 
     def __repr__(self) -> str:
         changed = [
@@ -100,6 +104,32 @@ class CheckpointOptions:
     def write_callbacks(self) -> list[Callable[[str], object]]:
         """The write callbacks as functions of the path."""
         return [_of_path(callback) for callback in self.experimental_write_callbacks or ()]
+
+
+_SWITCHES: Final = tuple(each.name for each in fields(CheckpointOptions) if each.type == "bool")
+_STORAGE_METHODS: Final = tuple(name for name in vars(Storage) if not name.startswith("_"))
+
+
+def _check(options: CheckpointOptions) -> None:
+    for name in _SWITCHES:
+        value = getattr(options, name)
+        if not (value is None or isinstance(value, (bool, int, np.bool_))):
+            raise wrong(name, value, "True or False")
+    alignment = options.data_alignment
+    if not is_whole_number(alignment) or alignment < 1 or alignment & (alignment - 1):
+        raise wrong("data_alignment", alignment, "a power of two, such as 64, or 1")
+    allowed = options.allow_unsaved
+    if isinstance(allowed, (str, bytes)):
+        raise wrong("allow_unsaved", allowed, "a list of paths", f"pass [{allowed!r}]")
+    if wrong_path := [each for each in allowed or () if not isinstance(each, str)]:
+        raise wrong("allow_unsaved", wrong_path[0], "a list of paths, each of which is text")
+    storage = options.storage
+    if storage is not None:
+        lacking = [name for name in _STORAGE_METHODS if not callable(getattr(storage, name, None))]
+        if lacking or isinstance(storage, type):
+            expected = "an object with the methods of milepost.storage.Storage"
+            remedy = f"add {', '.join(lacking)}()" if 0 < len(lacking) < len(_STORAGE_METHODS) else None
+            raise wrong("storage", storage, expected, remedy)
 
 
 _DEFAULTS: Final = CheckpointOptions()

@@ -162,8 +162,9 @@ class Restoration(WatchedRestore):
         return self.bound_count() <= 1
 
     def took_no_values(self) -> bool:
-        """Whether no live object has taken values from the checkpoint."""
-        return not any(self.graph.nodes[node].values for node in self._bound)
+        """Whether no live object but the `save_counter`, which every restore makes, has taken values from the checkpoint."""
+        counters = {edge.node for edge in self.graph.nodes[0].children if edge.name == SAVE_COUNTER}
+        return not any(self.graph.nodes[node].values for node in self._bound if node not in counters)
 
     @places_in_use()
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:

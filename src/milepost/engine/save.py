@@ -19,8 +19,8 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.engine.unasked import warn_before_save
-from milepost.errors import MilepostError, UntrackableError
-from milepost.graph.adapter import Array, Value, saving_legacy_slots
+from milepost.errors import MilepostError, MismatchError, UntrackableError
+from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
 from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
@@ -30,8 +30,10 @@ from milepost.graph.plain.type_names import type_names
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
+from milepost.graph.variable import shape_fits
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray
+from milepost.tensor.spec import format_shape
 
 _MOST_LISTED: Final = 10
 
@@ -135,12 +137,24 @@ def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseAr
         for value in values_now(live.objects[number]):
             # The state of an iterator has one name in file, report and error.
             key = tensor_key(path, value.name) if value.dtype.name == "variant" else path
-            read.append((value, value.read()))
+            array = value.read()
+            if array.shape != value.shape and not shape_fits(array.shape, value.shape):
+                raise _another_shape(adapter, value, array)
+            read.append((value, array))
     except MilepostError as error:
         raise error.with_context(key=key) from error.__cause__
     except Exception as error:
-        raise cannot_be_read(live.objects[number], error).with_context(key=path) from error
+        raise cannot_be_read(live.objects[number], error, adapter, "values").with_context(key=path) from error
     return read
+
+
+def _another_shape(adapter: Adapter, value: Value, array: Array | PiecewiseArray) -> MilepostError:
+    return MismatchError(
+        f"{type(adapter).__name__} says another shape for its value {value.name!r} than the array has; nothing was saved",
+        expected=f"the shape ({format_shape(value.shape)}), as Value() was told",
+        found=f"an array of the shape ({format_shape(array.shape)})",
+        remedy="give Value the shape of its array, with None for dimensions of any length",
+    )
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.plan import PlannedWrite
 from milepost.errors import UnsupportedError
 from milepost.tensor import TensorSlice
@@ -67,6 +68,8 @@ class MaxShardSizePolicy:
     max_shard_size: int
 
     def __post_init__(self) -> None:
+        if not is_whole_number(self.max_shard_size):
+            raise wrong("max_shard_size", self.max_shard_size, "a whole number of bytes")
         if self.max_shard_size <= 0:
             raise UnsupportedError(
                 "the size of a shard must be positive", expected="> 0 bytes", found=self.max_shard_size

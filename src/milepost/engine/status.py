@@ -62,6 +62,8 @@ class LoadStatus(abc.ABC):
     def assert_nontrivial_match(self) -> Self:
         """Asserts that something besides the root was matched, and some value restored if there are any live ones.
 
+        The ``save_counter`` of a `Checkpoint` does not count as a restored value, since every `Checkpoint.restore` makes it.
+
         Raises:
             UnmatchedError: An ``AssertionError``: nothing was.
         """

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
+from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.contract import Arrays, Completeness, Contents, DeferredChildren, Matching, Slots
 from milepost.graph.contract.values import ANY_SHAPE as ANY_SHAPE
 from milepost.graph.contract.values import Array as Array
@@ -16,6 +17,7 @@ from milepost.graph.contract.values import Shape as Shape
 from milepost.graph.contract.values import StoredTensor as StoredTensor
 from milepost.graph.contract.values import Value as Value
 from milepost.graph.frameworks import import_adapters, register_registry
+from milepost.graph.remedies import adapter_failed
 
 
 class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays):
@@ -148,6 +150,9 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
         adapter: The adapter.
         last: Whether it is asked after all others instead, as one of objects that nobody else knows.
 
+    Raises:
+        UnsupportedError: It is no adapter.
+
     Example:
         >>> from milepost.adapters import Adapter, register, unregister
         >>> class Gauge: ...
@@ -160,6 +165,14 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
         True
         >>> unregister(adapter)
     """
+    if not isinstance(adapter, Adapter):
+        is_class = isinstance(adapter, type)
+        raise UnsupportedError(
+            "only an adapter can be registered",
+            expected="an object of a subclass of milepost.adapters.Adapter",
+            found=f"the class {adapter.__name__}" if is_class else f"a {type(adapter).__name__}",
+            remedy=f"register({adapter.__name__}())" if is_class else "derive its class from milepost.adapters.Adapter",
+        )
     _adapters.insert(len(_adapters) if last else 0, adapter)
     _forget_answers()
     _functional[0] |= adapter.functional
@@ -197,9 +210,17 @@ def adapter_of_type(kind: type) -> Adapter | None:
         return known  # type: ignore[return-value]
     import_adapters()
     answers = _by_type
-    found = next((adapter for adapter in _adapters if adapter.handles(kind)), None)
-    answers[kind] = found
+    found = answers[kind] = next((adapter for adapter in _adapters if _handles(adapter, kind)), None)
     return found
+
+
+def _handles(adapter: Adapter, kind: type) -> bool:
+    try:
+        return adapter.handles(kind)
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise adapter_failed(adapter, "handles", error).with_context(key=f"the type {kind.__qualname__}") from error
 
 
 def adapter_of(obj: object) -> Adapter | None:

@@ -183,7 +183,7 @@ def _account(adapter: Adapter, obj: Any, path: str) -> list[Accounted]:
     except MilepostError as error:
         raise error.with_context(key=path) from error.__cause__
     except Exception as error:
-        raise cannot_be_read(obj, error).with_context(key=path) from error
+        raise cannot_be_read(obj, error, adapter).with_context(key=path) from error
 
 
 def _slot(graph: LiveGraph, owner: int, variable: int | None, name: str, remedy: str) -> Omitted:

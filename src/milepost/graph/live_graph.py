@@ -59,4 +59,4 @@ def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
     except MilepostError:
         raise
     except Exception as error:
-        raise cannot_be_read(obj, error) from error
+        raise cannot_be_read(obj, error, adapter, "values") from error

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import numpy as np
 
-from milepost.errors import UntrackableError
+from milepost.errors import RefusedError, UnsupportedError, UntrackableError
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _TEXT_OF_TORCH: Final = (("torch", "device"), ("torch", "dtype"))
@@ -122,13 +122,35 @@ def _for_array(dtype: np.dtype[Any]) -> str:
     return f"hold it as an array of another element type, as astype() gives it, {_LEAVE}"
 
 
-def cannot_be_read(obj: Any, error: Exception) -> UntrackableError:
+def adapter_failed(adapter: Any, method: str, error: Exception, found: str = "") -> UntrackableError:
+    """The error for an adapter of a program or another library whose own code fails.
+
+    Args:
+        adapter: The adapter.
+        method: Its method that failed.
+        error: What the method raised, or what its result led to.
+        found: What was found, if it is not the error.
+    """
+    where = f"{type(adapter).__name__}.{method}()"
+    return UntrackableError(
+        f"{where} failed",
+        expected="an answer as the docstring of milepost.adapters.Adapter describes it",
+        found=found or f"{type(error).__name__}: {error}",
+        remedy=f"correct {where}; the tests of milepost.testing.adapter_suite find such faults",
+    )
+
+
+def cannot_be_read(obj: Any, error: Exception, adapter: Any = None, asked: str = "children") -> UntrackableError:
     """The error for an object of a known kind that fails when it is asked what it holds.
 
     Args:
         obj: The object.
         error: What it raised.
+        adapter: Its adapter. If the adapter is not milepost's own, the error names the adapter and its method.
+        asked: The method to name if the error comes from the result of a method rather than from its code.
     """
+    if adapter is not None and not type(adapter).__module__.startswith("milepost."):
+        return adapter_failed(adapter, _method_in(adapter, error) or asked, error)
     kind = type(obj)
     own = vars(kind)
     lookup = next((name for name in ("__getattr__", "__getattribute__") if name in own), None)
@@ -144,6 +166,51 @@ def cannot_be_read(obj: Any, error: Exception) -> UntrackableError:
         found=f"{type(error).__name__}: {error}",
         remedy=remedy,
     )
+
+
+def _method_in(adapter: Any, error: Exception) -> str:
+    """The method of an adapter that an error came out of; empty if it came out of none."""
+    frame = error.__traceback__
+    while frame is not None:
+        code = frame.tb_frame.f_code
+        first = code.co_varnames[:1]
+        if code.co_name in adapter.overrides and first and frame.tb_frame.f_locals.get(first[0]) is adapter:
+            return code.co_name
+        frame = frame.tb_next
+    return ""
+
+
+def without_assign(adapter: Any, value: str) -> UnsupportedError:
+    """The error for an adapter that has no way to give a saved value to its object.
+
+    Args:
+        adapter: The adapter.
+        value: The local name of the value.
+    """
+    name = type(adapter).__name__
+    return UnsupportedError(
+        f"{name} has no way to restore its value {value!r}, so the saved value would be lost; nothing was changed",
+        expected=f"a Value with a destination, or a method {name}.assign()",
+        found=f"Value({value!r}, ...) without a destination, and no assign()",
+        remedy="return it with destination=..., which is the memory of the object, or override assign()",
+    )
+
+
+def returned(adapter: Any, method: str, successor: Any) -> Any:
+    """What `Adapter.assign` or `Adapter.replace` returned.
+
+    Raises:
+        RefusedError: It returned nothing, which would take the place of the object.
+    """
+    if successor is None:
+        name = f"{type(adapter).__name__}.{method}"
+        raise RefusedError(
+            f"{name} returned None; it returns the object or its successor",
+            expected="the object or its successor",
+            found="None, which would stand in the place of the object",
+            remedy=f"end {name}() with `return obj`",
+        )
+    return successor
 
 
 def forgotten_init(obj: Any) -> UntrackableError:

@@ -59,7 +59,7 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
     except MilepostError:
         raise
     except Exception as error:
-        raise cannot_be_read(obj, error) from error
+        raise cannot_be_read(obj, error, adapter) from error
 
 
 def _taken(obj: Any, name: str, child: Any, *, is_state: bool, in_tree: bool) -> tuple[Any, Adapter | None]:
@@ -173,7 +173,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
         except MilepostError:
             raise
         except Exception as error:
-            raise cannot_be_read(obj, error).with_context(key=path) from error
+            raise cannot_be_read(obj, error, adapter).with_context(key=path) from error
         if omissions:
             if not is_state and (adapter.searched or hasattr(type(obj), "_now_numbers")):
                 graph.omissions += lost_settings(obj, path)
@@ -208,7 +208,7 @@ def _walk_slots(graph: LiveGraph, owners: Sequence[int], ids: dict[int, int], *,
         except MilepostError:
             raise
         except Exception as error:
-            raise cannot_be_read(objects[owner], error).with_context(key=paths[owner]) from error
+            raise cannot_be_read(objects[owner], error, adapters[owner]).with_context(key=paths[owner]) from error
 
 
 def _walk_slots_of(

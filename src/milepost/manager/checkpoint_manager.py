@@ -39,6 +39,7 @@ from milepost.errors import (
 from milepost.forks import ForkableLock
 from milepost.graph.description import counted, of_file, shortened
 from milepost.graph.remedies import forgotten_init
+from milepost.manager.arguments import check_arguments
 from milepost.manager.listing import Listing
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import RetentionPolicy
@@ -90,6 +91,7 @@ class CheckpointManager(Generic[CheckpointT]):
 
     Raises:
         ValueError: ``max_to_keep`` is not positive, or ``checkpoint_interval`` is given without ``step_counter``.
+        UnsupportedError: An argument has a type or value that is not accepted.
         UntrackableError: ``checkpoint`` is not a `Checkpoint`.
         StateFileError: The state file of the directory is malformed.
         StorageError: The directory cannot be read.
@@ -126,12 +128,18 @@ class CheckpointManager(Generic[CheckpointT]):
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval needs a step_counter: pass the variable that counts training steps")
         if not isinstance(checkpoint, Checkpoint):
+            is_swapped = isinstance(directory, Checkpoint)
             raise UntrackableError(
-                "a CheckpointManager needs a milepost.Checkpoint",
+                "the first argument is the Checkpoint; the order is (checkpoint, directory, max_to_keep)"
+                if is_swapped
+                else "a CheckpointManager needs a milepost.Checkpoint",
                 expected="a milepost.Checkpoint",
                 found=f"a {type(checkpoint).__module__}.{type(checkpoint).__qualname__}",
-                remedy="pass milepost.Checkpoint(name=object, ...) with the objects to save",
+                remedy="exchange the first two arguments"
+                if is_swapped
+                else "pass milepost.Checkpoint(name=object, ...) with the objects to save",
             )
+        check_arguments(max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, checkpoint_interval, init_fn)
         self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours)
         self._checkpoint = checkpoint
         self._directory = plain_path(directory)
@@ -150,6 +158,8 @@ class CheckpointManager(Generic[CheckpointT]):
         self._status: LoadStatus | None = None
         self._latest: str | None = None
         self._must_look = True
+        self._restored: str | None = None
+        self._skipped: dict[str, MilepostError] = {}
         self._recover()
         self._listing.load()
         self._warn_of_unlisted()
@@ -159,7 +169,8 @@ class CheckpointManager(Generic[CheckpointT]):
         def __getattr__(self, name: str) -> Any:
             if not name.startswith("__") and "_checkpoint" not in self.__dict__:
                 raise forgotten_init(self)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            hint = "; use restore_or_initialize(), or checkpoint.restore(path)" if name.startswith("rest") else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         listing: Listing | None = self.__dict__.get("_listing")
@@ -171,6 +182,9 @@ class CheckpointManager(Generic[CheckpointT]):
         if managed:
             facts.append(f"the last {shortened(os.path.basename(managed[-1].path))}")
         facts.append("keeps all" if policy.max_to_keep is None else f"keeps {policy.max_to_keep}")
+        if self._skipped:
+            restored = f"restored {shortened(os.path.basename(self._restored))}, " if self._restored else ""
+            facts.append(f"{restored}skipped {len(self._skipped)}")
         return of_file(self, self._directory, *facts)
 
     @property
@@ -199,6 +213,14 @@ class CheckpointManager(Generic[CheckpointT]):
         return self._status
 
     @property
+    def skipped(self) -> dict[str, MilepostError]:
+        """The checkpoints that were passed over as damaged or missing, by path, each with the error that says why.
+
+        `restore_or_initialize` and `latest_checkpoint` set this anew. It is empty if none was passed over.
+        """
+        return dict(self._skipped)
+
+    @property
     def latest_checkpoint(self) -> str | None:
         """The path of the newest good checkpoint, or None.
 
@@ -206,7 +228,8 @@ class CheckpointManager(Generic[CheckpointT]):
         skipped with a `SkippedCheckpointWarning`.
         """
         if self._must_look:
-            found = newest_good(self._storage, self._listing.refresh, self._verify)
+            self._skipped = {}
+            found = newest_good(self._storage, self._listing.refresh, self._verify, self._skip)
             with self._lock:
                 # Meanwhile a save in the background may have ended.
                 if self._must_look:
@@ -297,6 +320,7 @@ class CheckpointManager(Generic[CheckpointT]):
         self._checkpoint.sync()
         problems: dict[str, MilepostError] = {}
         refused: set[str] = set()
+        self._skipped = {}
         while True:
             path = newest_good(
                 self._storage, lambda: _without(refused, self._listing.refresh()), self._verify, problems.__setitem__
@@ -316,7 +340,8 @@ class CheckpointManager(Generic[CheckpointT]):
             # Another process may have removed it after it was found good.
             is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
             if path is None or not is_pruned:
-                warn(skipped_message(each, problem), SkippedCheckpointWarning)
+                self._skip(each, problem)
+        self._restored = path
         if path is not None:
             with self._lock:
                 self._latest, self._must_look = path, False
@@ -367,6 +392,15 @@ class CheckpointManager(Generic[CheckpointT]):
             file=self._directory,
             remedy="pass the directory instead, and make the CheckpointManager in the one process that saves",
         )
+
+    def _skip(self, path: str, problem: MilepostError) -> None:
+        """Keeps and warns of the reason for which a checkpoint is passed over, without the frames of the code that found it."""
+        self._skipped[path] = problem
+        each: BaseException | None = problem
+        while each is not None:
+            each.__traceback__ = None
+            each = each.__cause__ or each.__context__
+        warn(skipped_message(path, problem), SkippedCheckpointWarning)
 
     def _recover(self) -> None:
         """Completes or removes what killed and crashed saves left behind."""
@@ -437,7 +471,8 @@ class CheckpointManager(Generic[CheckpointT]):
             "none of the checkpoints that the state file lists can be restored",
             file=os.path.join(self._directory, STATE_FILE),
             found="; ".join(f"{problem.problem} ({problem.file})" for problem in problems),
-            remedy="copy a good checkpoint back, or delete the state file to start over",
+            remedy="copy a good checkpoint back; to start over, move or delete the damaged checkpoints together with the state "
+            "file, or use another directory",
         )
 
 

@@ -25,6 +25,7 @@ import pytest
 from milepost import Checkpoint, CheckpointOptions, CheckpointReader, LoadStatus, TrackableView, Variable
 from milepost.adapters import adapter_of
 from milepost.errors import MismatchError, RefusedError, UnmatchedError, UntrackableError
+from milepost.graph.traversal import walk
 from milepost.storage import MemoryStorage
 from milepost.testing.disturbances import Fuse, GatedStorage
 from milepost.testing.specimen import Objects, Specimen, differences
@@ -77,6 +78,17 @@ class AdapterSuite:
         """Each object that the specimen makes has an adapter."""
         without = [name for name, each in specimen.make(1).items() if adapter_of(each) is None]
         assert without == [], f"no registered adapter handles {', '.join(without)}"
+
+    def test_every_value_can_be_restored(self, specimen: Specimen) -> None:
+        """Each value has a destination, or its adapter overrides `assign`, so that a restore can give it to the object."""
+        live = walk(Checkpoint(**specimen.make(1)))
+        lost = [
+            f"{type(live.adapters[number]).__name__} of {live.paths[number]}: {value.name}"
+            for number, values in live.values()
+            for value in values
+            if value.destination is None and "assign" not in live.adapters[number].overrides
+        ]
+        assert lost == [], "these values have no destination, and their adapter does not override assign()"
 
     # Saving and restoring.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from milepost.adapters import Adapter, DType, Value, register
+from milepost.graph.adapter import Array
 from milepost.storage import MemoryStorage
 from milepost.storage.memory import MemoryWriter
 
@@ -28,6 +29,9 @@ class FuseAdapter(Adapter):
 
     def values(self, obj: Fuse) -> Sequence[Value]:
         return (Value("fuse", DType.of("bool"), (), np.array(True)),)
+
+    def assign(self, obj: Fuse, arrays: Mapping[str, Array]) -> Fuse:
+        return obj
 
     def may_refuse(self, obj: Fuse) -> bool:
         return False

@@ -74,7 +74,7 @@ class Contents(abc.ABC):
                 `Value.destination` is in it already, and the array here is that destination.
 
         Returns:
-            The object that is to stand where ``obj`` stood: ``obj``, or its successor if it cannot change.
+            The object that is to stand where ``obj`` stood: ``obj``, or its successor if it cannot change. It is never None.
 
         Raises:
             MismatchError: The object does not take the value. Any other exception is raised as `RefusedError`.

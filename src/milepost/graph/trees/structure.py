@@ -19,6 +19,7 @@ import numpy as np
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of_type, is_anything_functional
 from milepost.graph.frameworks import import_adapters
+from milepost.graph.remedies import returned
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _LIBRARIES: Final = frozenset({"chex", "equinox", "flax", "haiku", "jax", "jaxlib", "optax"})
@@ -224,4 +225,4 @@ def with_members(value: Any, changes: Mapping[Any, Any]) -> Any:
         return changed if kind is list else make_tuple(kind, changed)
     adapter = adapter_of_type(kind)
     assert adapter is not None, "other containers are those of an adapter"
-    return adapter.replace(value, changes)
+    return returned(adapter, "replace", adapter.replace(value, changes))

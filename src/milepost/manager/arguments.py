@@ -1,0 +1,56 @@
+"""What a `CheckpointManager` accepts as its arguments."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from milepost.engine.arguments import wrong
+from milepost.errors import UnsupportedError
+from milepost.manager.whole_numbers import whole_number
+
+
+def check_arguments(
+    max_to_keep: Any, keep_checkpoint_every_n_hours: Any, checkpoint_name: Any, checkpoint_interval: Any, init_fn: Any
+) -> None:
+    """Refuses what could fail, or do something else than it says, only in a later save.
+
+    Args:
+        max_to_keep: As for `CheckpointManager`, like all others.
+        keep_checkpoint_every_n_hours: Hours.
+        checkpoint_name: The first part of the files' names, which may have directories before it.
+        checkpoint_interval: Steps.
+        init_fn: A function.
+
+    Raises:
+        UnsupportedError: One of them has a type or value that is not accepted. It says which.
+    """
+    if max_to_keep is not None and (isinstance(max_to_keep, bool) or not _is_whole(max_to_keep)):
+        raise wrong("max_to_keep", max_to_keep, "a whole number from 1 on, or None to keep all")
+    hours = keep_checkpoint_every_n_hours
+    if hours is not None and (isinstance(hours, (bool, str, bytes)) or not _is_number(hours)):
+        raise wrong("keep_checkpoint_every_n_hours", hours, "a number of hours, or None")
+    if checkpoint_interval is not None and (
+        not _is_whole(checkpoint_interval) or whole_number(checkpoint_interval) < 0
+    ):
+        raise wrong("checkpoint_interval", checkpoint_interval, "a whole number of steps from 0 on, or None")
+    if not isinstance(checkpoint_name, (str, os.PathLike)) or not os.path.basename(os.fspath(checkpoint_name)):
+        raise wrong("checkpoint_name", checkpoint_name, "a name for the files, such as 'ckpt'")
+    if init_fn is not None and not callable(init_fn):
+        raise wrong("init_fn", init_fn, "a function without arguments, or None")
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        whole_number(value)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True

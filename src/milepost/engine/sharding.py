@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Final, Protocol
 
 from milepost.engine.plan import PlannedWrite
@@ -67,6 +68,13 @@ class MaxShardSizePolicy:
     max_shard_size: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.max_shard_size, Real):
+            raise UnsupportedError(
+                "the size of a shard is not a number",
+                expected="a number of bytes",
+                found=f"{self.max_shard_size!r:.80} of type {type(self.max_shard_size).__name__}",
+                remedy="write MaxShardSizePolicy(1 << 30) for 1 GiB",
+            )
         if self.max_shard_size <= 0:
             raise UnsupportedError(
                 "the size of a shard must be positive", expected="> 0 bytes", found=self.max_shard_size

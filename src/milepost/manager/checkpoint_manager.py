@@ -316,7 +316,7 @@ class CheckpointManager(Generic[CheckpointT]):
             # Another process may have removed it after it was found good.
             is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
             if path is None or not is_pruned:
-                warn(skipped_message(each, problem), SkippedCheckpointWarning)
+                warn(skipped_message(each, problem, path), SkippedCheckpointWarning)
         if path is not None:
             with self._lock:
                 self._latest, self._must_look = path, False

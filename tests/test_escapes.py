@@ -88,7 +88,7 @@ def test_the_command_line(checkpoint, capsys):
 
 
 def test_paths_of_a_state_file(nasty, tmp_path, capsys):
-    """A state file that names a checkpoint so is passed over in words that can be read."""
+    """A state file that names a checkpoint so is skipped in words that can be read."""
     if "\udcff" in nasty:
         pytest.skip("a state file is UTF-8")
     good = Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")

@@ -34,6 +34,7 @@ import os
 import sys
 import sysconfig
 import warnings
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any, Final, NamedTuple, Self
 
@@ -111,12 +112,7 @@ class MilepostError(Exception):
         super().__init__(problem)
 
     def __str__(self) -> str:
-        lines = [printable(str(self.problem))]
-        for fact in _FACTS:
-            value = getattr(self, fact, None)
-            if value is not None:
-                lines.append(f"  {fact}: {printable(str(value), one_line=fact in _NAMES)}")
-        return "\n".join(lines)
+        return _message(self, _FACTS)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return made_again(self)
@@ -136,6 +132,26 @@ class MilepostError(Exception):
             if getattr(self, fact) is None:
                 setattr(self, fact, value)
         return self
+
+
+def without_remedy(error: MilepostError) -> str:
+    """The message of an error without what to do about it, for a warning that the error was dealt with.
+
+    Example:
+        >>> print(without_remedy(CorruptCheckpointError("wrong checksum", file="ckpt-1.index")))
+        wrong checksum
+          file: ckpt-1.index
+    """
+    return _message(error, [fact for fact in _FACTS if fact != "remedy"])
+
+
+def _message(error: MilepostError, facts: Iterable[str]) -> str:
+    lines = [printable(str(error.problem))]
+    for fact in facts:
+        value = getattr(error, fact, None)
+        if value is not None:
+            lines.append(f"  {fact}: {printable(str(value), one_line=fact in _NAMES)}")
+    return "\n".join(lines)
 
 
 class CheckpointNotFoundError(MilepostError, FileNotFoundError):

@@ -95,8 +95,8 @@ class TestMistakes:
             ("/ckpt-3", "no such checkpoint", "pass one of those in this directory: .../ckpt-10', .../ckpt-9'"),
             ("/ckpt-9.data-00000-of-00001", "is a data file", "pass .../ckpt-9'"),
             ("/ckpt-9.meta", "is the graph beside", "pass .../ckpt-9'"),
-            ("/checkpoint", "is a state file", "pass latest_checkpoint("),
-            ("/no/such/ckpt", "its directory does not exist", None),
+            ("/checkpoint", "is the state file of a directory", "pass latest_checkpoint("),
+            ("/no/such/ckpt", "its directory does not exist", "check the path"),
         ],
     )
     def test_one_error_for_each(self, storage, directory, path, problem, remedy):
@@ -105,12 +105,9 @@ class TestMistakes:
             open_bundle(storage, directory + path)
         assert problem in caught.value.problem
         assert caught.value.file == directory + path
-        if remedy is None:
-            assert caught.value.remedy is None
-        else:
-            position = 0
-            for part in remedy.split("..."):
-                position = caught.value.remedy.index(part, position)
+        position = 0
+        for part in remedy.split("..."):
+            position = caught.value.remedy.index(part, position)
 
     def test_data_without_index(self, storage, directory):
         """A save that was cut off is told apart from none."""

@@ -163,7 +163,7 @@ def test_a_save_in_the_background_goes_by_the_options_it_was_called_with(tmp_pat
 def test_what_is_no_options_is_refused(prefix, tmp_path, options):
     checkpoint = Checkpoint(v=Variable(1.0))
     for call in (checkpoint.save, checkpoint.write):
-        with pytest.raises(milepost.UnsupportedError, match="no options"):
+        with pytest.raises(milepost.UnsupportedError, match="not options"):
             call(prefix, options)
     assert not list(tmp_path.iterdir())
 

@@ -98,7 +98,9 @@ class Helper:
     ids=["attribute", "nested", "list", "dict", "tuple"],
 )
 def test_state_in_an_object_of_an_own_class_is_warned_of(made, path, tmp_path):
-    with pytest.warns(UntrackedWarning, match=f"^{path}: not saved: a Helper .* derive it from milepost.Module"):
+    with pytest.warns(
+        UntrackedWarning, match=f"^{path}: not saved: an object of type Helper .* derive it from milepost.Module"
+    ):
         Checkpoint(m=made()).write(tmp_path / "ckpt")
 
 
@@ -128,5 +130,7 @@ def test_a_module_whose_state_dict_is_not_called_is_named(tmp_path):
         def load_state_dict(self, state):
             raise NotImplementedError
 
-    with pytest.warns(UntrackedWarning, match=r"^m: not saved: a Both is a Module.* its state_dict\(\) is not called"):
+    with pytest.warns(
+        UntrackedWarning, match=r"^m: not saved: an object of type Both is a Module.* its state_dict\(\) is not called"
+    ):
         Checkpoint(m=Both()).write(tmp_path / "ckpt")

@@ -155,7 +155,7 @@ class Panel(Module):
 
 def test_an_adapter_is_found_although_its_objects_were_met_before(prefix):
     panel = Panel(Gauge(3.0))
-    with pytest.warns(UntrackedWarning, match="a Gauge is not tracked"):
+    with pytest.warns(UntrackedWarning, match="an object of type Gauge is not tracked"):
         path = Checkpoint(panel=panel).write(prefix)
     with pytest.raises(UntrackableError):
         Checkpoint(gauge=panel.gauge)

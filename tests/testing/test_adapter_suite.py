@@ -68,6 +68,7 @@ class TestTiny(AdapterSuite):
 
 
 TestUploading = TINY.TestUploading
+TestDictStorage = TINY.TestDictStorage
 
 
 class TestArrays(AdapterSuite):

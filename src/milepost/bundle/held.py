@@ -1,4 +1,4 @@
-"""What a reader keeps of files that it has let go."""
+"""What a reader keeps of closed files."""
 
 from __future__ import annotations
 

@@ -39,11 +39,11 @@ class BundleReader(Protocol):
         ...
 
     def entry(self, key: str) -> Entry:
-        """What the index says of a tensor. Checkpoints of version 1 know no place and no checksum."""
+        """The tensor's entry of the index. In checkpoints of version 1 it has no position and no checksum."""
         ...
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
-        """Where the bytes of a tensor are, if they lie in one run and as they belong into memory; otherwise None."""
+        """The file and the entry of a tensor whose bytes lie in one run, in the form that memory has; otherwise None."""
         ...
 
     def read(self, key: str, box: TensorSlice | None = None) -> Array:

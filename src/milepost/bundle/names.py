@@ -19,7 +19,7 @@ import re
 from typing import Final, NamedTuple
 
 from milepost.errors import CheckpointNotFoundError
-from milepost.storage import Storage
+from milepost.storage import LocalStorage, Storage
 from milepost.storage.paths import plain_path
 
 INDEX_SUFFIX: Final = ".index"
@@ -161,7 +161,7 @@ def _refuse_part(storage: Storage, path: str) -> None:
         what, prefix = "this is the graph beside a checkpoint, not the checkpoint's prefix", path.removesuffix(".meta")
     elif os.path.basename(path) == "checkpoint":
         raise CheckpointNotFoundError(
-            "this is a state file, which names checkpoints but is none",
+            "this is the state file of a directory, not a checkpoint",
             file=path,
             expected="a prefix",
             remedy=f"pass latest_checkpoint({os.path.dirname(path) or '.'!r})",
@@ -180,7 +180,15 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
         return _directory_given(storage, prefix)
     directory, name = os.path.split(prefix)
     if not storage.is_directory(directory or "."):
-        return CheckpointNotFoundError("no checkpoint: its directory does not exist", file=prefix)
+        remedy = "check the path"
+        if isinstance(storage, LocalStorage):
+            remedy += "; if the checkpoint is not on this machine, pass its storage, as storage= or CheckpointOptions(storage=...)"
+        return CheckpointNotFoundError(
+            "no checkpoint: its directory does not exist",
+            file=prefix,
+            expected=f"a directory {directory}",
+            remedy=remedy,
+        )
     if any((data := parse_data_path(other)) and data.prefix == name for other in storage.list(directory)):
         return CheckpointNotFoundError(
             "no checkpoint: its data is there, but not its index",

@@ -11,6 +11,8 @@ from milepost.errors import CorruptCheckpointError, KeyNotFoundError
 
 _MOST_COMPARED: Final = 5000
 """Keys to compare a wrong one with; more would make the error take seconds."""
+_ATTRIBUTES: Final = "/.ATTRIBUTES/"
+"""What follows it is the same in nearly all keys, so it would make any two of them look alike."""
 
 
 def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError:
@@ -19,12 +21,20 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
     if isinstance(key, str):
         close = [other for other in keys if other.startswith(key + "/")][:3]
         close = close or [other for other in keys if f"/{key}/" in other][:3]
-        close = close or difflib.get_close_matches(key, keys[:_MOST_COMPARED])
+        close = close or _alike(key, keys[:_MOST_COMPARED])
     if close:
         remedy = "did you mean " + " or ".join(map(repr, close)) + "?"
     else:
         remedy = f"keys() of the reader lists the {len(keys)} keys that there are, as does milepost.list_variables()"
     return KeyNotFoundError("the checkpoint has no such key", key=key, file=file, remedy=remedy)
+
+
+def _alike(key: str, keys: Sequence[str]) -> list[str]:
+    """The keys of objects whose paths look like that of a wrong key."""
+    paths: dict[str, str] = {}
+    for other in keys:
+        paths.setdefault(other.partition(_ATTRIBUTES)[0], other)
+    return [paths[path] for path in difflib.get_close_matches(key.partition(_ATTRIBUTES)[0], paths)]
 
 
 def wrong_checksum(key: str, file: str, offset: int, expected: int, found: int) -> CorruptCheckpointError:

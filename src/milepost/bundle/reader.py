@@ -324,7 +324,7 @@ class IndexedReader:
                 "a data file of the checkpoint is missing",
                 key=key,
                 file=self._shard_path(shard),
-                remedy="keep the files of a checkpoint until the objects that wait for its values are there"
+                remedy="keep the files of a checkpoint as long as values in it are deferred"
                 if self._released
                 else "copy all files of a checkpoint, or use another one",
             ) from None
@@ -347,12 +347,12 @@ class IndexedReader:
         file = self._file(entry.shard, key)
         if entry.offset + entry.size > file.size:
             raise CorruptCheckpointError(
-                f"the tensor at byte {entry.offset} reaches beyond the end of its data file",
+                f"the tensor at byte {entry.offset} reaches beyond the end of its data file, which is truncated or belongs "
+                "to another checkpoint",
                 key=key,
                 file=file.path,
                 expected=f"at least {entry.offset + entry.size} bytes",
                 found=f"{file.size} bytes",
-                remedy="the file is truncated, or belongs to another checkpoint",
             )
         return file
 

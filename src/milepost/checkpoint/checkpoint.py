@@ -180,6 +180,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
     def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves a checkpoint under the next number, and records it as the latest of its directory.
 
+        The checkpoint is durable when this returns; with ``enable_async``, after `sync`, because the call returns earlier.
+
         Args:
             file_prefix: The path of the files, without number and extension. Missing directories are made.
             options: How to save.

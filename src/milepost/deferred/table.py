@@ -1,11 +1,11 @@
 """The table of deferred values: saved values of objects that do not exist yet.
 
-A restore may reach a live object whose saved counterpart has more children. Each such edge leaves a *position* here,
-under the live object and the edge's name. When an object is about to become that child, `admit` hands it to the
-positions, newest restore first, so that it has its value before anyone can use it.
+A restore may reach a live object whose saved counterpart has more children. For each such edge, the table has a *position*,
+under the live object and the edge's name. When an object is about to become that child, `admit` settles the positions of this
+edge, newest restore first, so that the object has its value before it is used.
 
-A position is superseded when a newer restore defers the same child of the same object, or has found it. It gives
-nothing any more. It stays for as long as somebody may ask the older restore what became of its values.
+A position is superseded when a newer restore defers the same child of the same object, or has found it. A superseded position
+restores nothing. It stays in the table as long as the status of the older restore may report on its values.
 
 Positions are held beside the objects, by identity, so that pickling, copying and comparing objects never meets them.
 They vanish with the object that lacks the child.
@@ -28,7 +28,7 @@ from milepost.tensor import TensorSpec
 
 
 class Position(Protocol):
-    """A place in a saved graph that no live object has taken."""
+    """A saved node without a live object."""
 
     @property
     def uid(self) -> int:
@@ -71,10 +71,10 @@ class Position(Protocol):
         ...
 
     def supersede(self) -> bool:
-        """Says that a newer restore gives this value.
+        """Marks the position as superseded, because a newer restore gives this value.
 
         Returns:
-            Whether the position is still to be told when the object comes.
+            Whether `settle` is still to be called when the object comes.
         """
         ...
 
@@ -87,11 +87,11 @@ class Position(Protocol):
         ...
 
     def is_settled(self) -> bool:
-        """Whether live objects have taken everything there is below this place."""
+        """Whether live objects have taken all saved nodes from this one on."""
         ...
 
     def settle(self, name: Any, child: Any) -> Any:
-        """Restores ``child``, which comes under the edge ``name``, and everything below it from this place.
+        """Restores ``child``, which comes under the edge ``name``, and everything below it from this saved node.
 
         Returns:
             The object to be held: ``child``, or its successor if it cannot change.
@@ -117,8 +117,8 @@ def defer(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
     """Defers a position until ``holder`` gets a child called ``name``.
 
     Returns:
-        False if it cannot, because the object gives no sign of its end (as plain lists and dicts do not), or is held by
-        nothing that could ever get a child.
+        False if it cannot, because the object cannot be weakly referenced (as plain lists and dicts), or nothing that holds it
+        can ever get a child.
     """
     if type(holder) is PlainNode or (type(holder) in (Tree, Node) and is_final(holder)):
         return False

@@ -121,7 +121,7 @@ def commit_file(storage: Storage, path: str, data: bytes) -> None:
         with storage.create(temporary) as file:
             file.write(0, [data])
             file.sync()
-            storage.rename(temporary, path)
+            _rename(storage, temporary, path)
     except BaseException as error:
         _remove_quietly(storage, [temporary])
         if isinstance(error, CheckpointNotFoundError):
@@ -181,13 +181,13 @@ class _Save:
         for shard in range(self.shards):
             final = data_path(self._prefix, shard, self.shards)
             self._moved.append(final)
-            storage.rename(self._data(shard).path, final)
+            _rename(storage, self._data(shard).path, final)
         storage.sync_directory(directory)
         # From here on, whatever happens, the new index may be what a reader or a crash finds. A rename that fails, over a
         # network for example, may have been carried out.
         self._published = True
         try:
-            storage.rename(self._claim.path, index_path(self._prefix))
+            _rename(storage, self._claim.path, index_path(self._prefix))
         except BaseException:
             self._published = not storage.is_file(self._claim.path)
             raise
@@ -279,6 +279,27 @@ def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
     except CorruptCheckpointError:
         return set(data_files(storage, prefix))
     return set() if visible is None else {visible}
+
+
+def _rename(storage: Storage, temporary: str, final: str) -> None:
+    """Gives a file of a save its final name.
+
+    Raises:
+        StorageError: The storage cannot. If a directory has that name, the error names it and not the temporary file.
+    """
+    try:
+        storage.rename(temporary, final)
+    except StorageError as error:
+        if error.errno != errno.EISDIR:
+            raise
+        raise StorageError(
+            "cannot save: a directory has the name of a file of the save",
+            errno=errno.EISDIR,
+            file=final,
+            expected="a file, or nothing",
+            found="a directory",
+            remedy="rename or remove that directory, or save under another name",
+        ) from error
 
 
 def _remove_quietly(storage: Storage, paths: list[str]) -> None:

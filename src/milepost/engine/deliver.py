@@ -212,7 +212,7 @@ def _mismatch(prefix: str, problems: Sequence[Entry]) -> MismatchError:
         file=prefix,
         expected=f"{first.live}, as the live object has it",
         found=f"{first.saved} in the checkpoint{more}",
-        remedy="give the live object the saved shape and dtype, or leave it out of what is restored",
+        remedy="give the live object the saved shape and dtype, restore without this object in the Checkpoint, or rename it",
     )
     error.report = Report(prefix, tuple(problems))
     return error

@@ -1,8 +1,7 @@
 """The checkpoints of a directory: the latest good one, and waiting for new ones.
 
-Which checkpoints there are, `milepost.engine.series` says. Whether they are good is found out by reading them: newest
-first, until one is whole. Another process may save and remove checkpoints meanwhile, so what was found bad is asked for
-once more.
+`milepost.engine.series` lists the checkpoints. They are read, newest first, until one is whole. Another process may save and
+remove checkpoints meanwhile, so checkpoints that were found bad are checked a second time.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from milepost.errors import (
     StorageError,
     printable,
     warn,
+    without_remedy,
 )
 from milepost.forks import ForkableLock
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
@@ -47,7 +47,7 @@ _Fingerprint = tuple[tuple[str, int, float], ...]
 
 
 class _Findings:
-    """What verifying checkpoints found, so that polling a directory reads each of them once."""
+    """The results of verifying checkpoints, so that polling a directory reads each of them once."""
 
     def __init__(self) -> None:
         self._lock = ForkableLock()
@@ -106,13 +106,13 @@ def good_checkpoints(
     verify: Verification,
     skip: Callable[[str, MilepostError], None] | None = None,
 ) -> Iterator[str]:
-    """Passes on the candidates that are whole.
+    """Yields the candidates that are whole, and skips the others.
 
     Args:
         storage: Where they are.
         candidates: Prefixes.
-        verify: What counts as proof.
-        skip: Is told which candidate is passed over, and why; by default a `SkippedCheckpointWarning` says so.
+        verify: What is checked: all checksums, the sizes of files, or only that the checkpoint exists.
+        skip: Called with each candidate that is skipped and its error; by default, this issues a `SkippedCheckpointWarning`.
 
     Raises:
         StorageError: A file cannot be read for a reason that does not lie in the file.
@@ -142,7 +142,7 @@ def newest_good(
     Args:
         storage: Where it is.
         read_state: What the directory lists now.
-        verify: What counts as proof.
+        verify: What is checked, as for `good_checkpoints`.
         skip: As for `good_checkpoints`.
         listed_only: Whether to leave out older checkpoints of the series that are not listed.
 
@@ -158,7 +158,7 @@ def newest_good(
             return None
         problems: dict[str, MilepostError] = {}
         note = problems.__setitem__
-        # Whoever saves faster than all bytes can be read is followed by sizes alone.
+        # If checkpoints are saved faster than all their bytes can be read, the last attempt compares only sizes.
         level = verify if attempt < _MOST_ATTEMPTS - 1 or verify == "none" else "files"
         found = next(good_checkpoints(storage, state.newest_first(), level, note), None)
         if found is None and not listed_only:
@@ -168,13 +168,23 @@ def newest_good(
         if read_state() == state and (found is None or _identifying_path(storage, found) is not None):
             break
     for prefix, problem in problems.items():
-        (skip or _skip)(prefix, problem)
+        if skip is None:
+            _skip(prefix, problem, found)
+        else:
+            skip(prefix, problem)
     return found
 
 
-def skipped_message(prefix: str, problem: MilepostError) -> str:
-    """Says which checkpoint was passed over, and why."""
-    return f"passed over the checkpoint {printable(prefix, one_line=True)}: {problem}"
+def skipped_message(prefix: str, problem: MilepostError, instead: str | None = None) -> str:
+    """The text of a `SkippedCheckpointWarning`.
+
+    Args:
+        prefix: The checkpoint that is skipped.
+        problem: What is wrong with it.
+        instead: The checkpoint that is used in its place, if that is known.
+    """
+    message = f"the checkpoint {printable(prefix, one_line=True)} was skipped: {without_remedy(problem)}"
+    return message if instead is None else f"{message}\n  used instead: {printable(instead, one_line=True)}"
 
 
 def latest_checkpoint(
@@ -187,8 +197,8 @@ def latest_checkpoint(
     """Finds the newest good checkpoint of a directory.
 
     That is the latest that the state file names, or that a process had saved when it was killed. If it is damaged or missing,
-    it is passed over for the next older one that is listed, or that has a lower number of the same series, with a warning.
-    What was found out is remembered as long as the files do not change, so that asking again does not read them again.
+    it is skipped with a warning, and the next older one is tried: the next that is listed, or that has a lower number of the
+    same series. Results are remembered as long as the files do not change, so the next call does not read them again.
     A directory that was copied is read where it is, even if its state file names the original. The checkpoint of a
     SavedModel's directory without a state file is that of its variables.
 
@@ -201,8 +211,8 @@ def latest_checkpoint(
 
     Returns:
         The checkpoint's prefix, joined to ``checkpoint_dir`` as it was passed, to be given to ``restore``; None if there
-        is neither a state file nor a SavedModel, or no checkpoint is good. Beside a process that saves and removes checkpoints, it is one that was
-        there when this returned.
+        is neither a state file nor a SavedModel, or no checkpoint is good. If another process saves and removes checkpoints
+        meanwhile, the prefix is that of a checkpoint which was there when this returned.
 
     Raises:
         CheckpointNotFoundError: The directory is a SavedModel that has no variables.
@@ -372,5 +382,5 @@ def _wait_for_other_than(
         time.sleep(min(_POLL_SECONDS, remaining))
 
 
-def _skip(prefix: str, problem: MilepostError) -> None:
-    warn(skipped_message(prefix, problem), SkippedCheckpointWarning)
+def _skip(prefix: str, problem: MilepostError, instead: str | None = None) -> None:
+    warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)

@@ -98,20 +98,24 @@ class Growth:
         return self.attach(holder, name, value)
 
     def attach(self, holder: Any, name: str, value: Any) -> Any:
-        """Has a value put under a name, and returns what stands for it in a match."""
+        """Notes that a value is to be put under a name.
+
+        Returns:
+            What stands for the value in a match.
+        """
         if type(holder) is ListWrapper:
             self._lengths[id(holder)] = max(self._length(holder), int(name) + 1)
         self.changes.append(_Change(holder, name, value))
         return plain_place(holder, name, value) or placed(holder, name, value)
 
     def shared(self, holder: Any, parent: int, name: str, live: Any, node: int, child: Any) -> None:
-        """Has a container that was made, or an array, that was saved in several places put into one more of them."""
+        """Notes that a new container or array, which was saved in several places, is to be put into one more of them."""
         is_found = id(child) in self._made or (node in self._arrays and child is not None)
         if live is None and is_found and self._can_get(holder, parent, name, None, node):
             self.attach(holder, name, child)
 
     def cut(self, holder: Any, saved: Node) -> int:
-        """Has plain values taken from the end of a list of which fewer were saved.
+        """Notes that plain values are to be removed from the end of a list which was saved with fewer.
 
         Returns:
             How many members remain.
@@ -128,7 +132,7 @@ class Growth:
         """Changes the containers.
 
         Args:
-            undo: Gets what takes each change back.
+            undo: Collects the functions that take the changes back.
         """
         done: list[tuple[_Change, Any]] = []
         cut: list[tuple[ListWrapper, list[Any]]] = []
@@ -272,7 +276,7 @@ def _present(holder: Any, name: str) -> Any:
 
 
 def _put(change: _Change) -> None:
-    """Puts a value under a name, or takes what is there away, without asking what waits for it."""
+    """Puts a value under a name, or removes what is there, without settling what is deferred for it."""
     holder, name, value = change
     if type(holder) is ListWrapper:
         number = int(name)

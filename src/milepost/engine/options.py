@@ -162,7 +162,7 @@ def resolved(options: Any) -> CheckpointOptions:
     }
     if not given or isinstance(options, type):
         raise UnsupportedError(
-            "these are no options",
+            "these are not options",
             expected="a milepost.CheckpointOptions, or a tf.train.CheckpointOptions",
             found=f"the class {options.__name__}" if isinstance(options, type) else f"a {type(options).__name__}",
             remedy="write options=milepost.CheckpointOptions(...)",

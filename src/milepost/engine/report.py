@@ -21,7 +21,7 @@ class Outcome(Enum):
     MISSING = "missing"
     """A live value that the checkpoint has nothing for."""
     UNEXPECTED = "unexpected"
-    """Saved, but no live object takes it, nor can one come to be that does."""
+    """Saved, but no live object takes it, and no object made later can take it."""
     WRONG_SHAPE = "wrong shape"
     """Saved with a shape that the live object does not accept."""
     WRONG_DTYPE = "wrong dtype"
@@ -146,7 +146,10 @@ class Report:
             if outcome is Outcome.MATCHED:
                 entries = [entry for entry in entries if entry.note]
             if entries:
-                lines.append(f"{outcome.value} ({_EXPLAINED[outcome]}):")
+                heading = (
+                    "matched, with a note" if outcome is Outcome.MATCHED else f"{outcome.value} ({_EXPLAINED[outcome]})"
+                )
+                lines.append(f"{heading}:")
                 lines += [f"  {entry}" for entry in entries]
         return "\n".join(lines)
 
@@ -158,7 +161,6 @@ def sorted_report(prefix: str, entries: Iterable[Entry]) -> Report:
 
 
 _EXPLAINED = {
-    Outcome.MATCHED: "with something to say",
     Outcome.DEFERRED: "saved values whose objects do not exist yet",
     Outcome.MISSING: "live values that the checkpoint does not have",
     Outcome.UNEXPECTED: "saved values that no live object takes",

@@ -42,6 +42,7 @@ from milepost.engine.restoration import WatchedRestore
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
+from milepost.graph.description import counted
 from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph, SavedValue
@@ -460,7 +461,7 @@ class Restoration(WatchedRestore):
         ]
         if lost:
             warn(
-                f"{self.reader.prefix}: {len(lost)} saved values were never given to any object "
+                f"{self.reader.prefix}: {counted(len(lost), 'saved value')} {'was' if len(lost) == 1 else 'were'} never given to any object "
                 f"(call expect_partial() on the status if that is intended):{unasked.listed(lost)}",
                 UnrestoredWarning,
                 self.place,

@@ -72,7 +72,7 @@ _PLAIN_PRESERVED: Final = re.compile(r"^last_preserved_timestamp: (.*)$", re.MUL
 _MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 """What a map in MessagePack begins with, and no text in UTF-8."""
 _REMEDY: Final = (
-    "mend the file, or delete it and name the latest checkpoint with update_checkpoint_state; without one, training "
+    "repair the file, or delete it and name the latest checkpoint with update_checkpoint_state; without one, training "
     "would start anew"
 )
 
@@ -143,7 +143,7 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
         line = data.count(b"\n", 0, error.start) + 1
         raise _not_understood(file, line, "text in UTF-8", f"byte {data[error.start]:#04x}") from None
     except text_format.ParseError as error:
-        raise _not_understood(file, error.GetLine(), "CheckpointState in text format", f"{error!s:.200}") from None
+        raise _not_understood(file, error.GetLine(), "a state file in text format", _said(error)) from None
     if not message.model_checkpoint_path:
         # TensorFlow renames the file into place before its content is on the disk.
         found = "an empty file" if not data.strip(b"\0 \n") else "none"
@@ -421,6 +421,11 @@ def _write(directory: str, state: CheckpointState, latest_filename: str | None, 
 
 def _state_path(directory: str, latest_filename: str | None) -> str:
     return os.path.join(directory, latest_filename or STATE_FILE)
+
+
+def _said(error: text_format.ParseError) -> str:
+    """What the parser says, without the name that the message has inside milepost."""
+    return str(error).replace("milepost.formats.", "")[:200]
 
 
 def _not_understood(file: str, line: int | None, expected: str, found: str) -> StateFileError:

@@ -1,8 +1,10 @@
-"""Warnings about restores that nobody asked about.
+"""Warnings about restores whose status the program did not ask.
 
-What a restore left undone is told by its status. If nobody asks that, live values that keep what they had are warned of
-when the status is gone, in the next save of the same root, or at the end of the process, whichever comes first. Saved
-values that no object took are warned of when none can take them any more: when the restore is gone, or at the end.
+The status of a restore reports what was left undone. If the program never asks the status, milepost warns:
+
+- of live values that keep what they had: when the status is gone, in the next save of the same root, or at the end of the
+  process, whichever comes first;
+- of saved values that no object took: when none can take them any more, that is, when the restore is gone or the process ends.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, Final, Protocol
 from milepost.bundle import BundleReader
 from milepost.engine.report import Entry
 from milepost.errors import Place, UnrestoredWarning, warn
+from milepost.graph.description import counted
 
 _MOST_LISTED: Final = 10
 
@@ -46,12 +49,12 @@ _statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
 
 
 def register(restore: Inquired) -> None:
-    """Has a restore looked after until it is gone."""
+    """Registers a restore, so that it warns at the end of the process. It is held weakly."""
     _restores.add(restore)
 
 
 def register_status(status: Asking) -> None:
-    """Has a status looked after until it is gone."""
+    """Registers a status, so that it warns at the end of the process. It is held weakly."""
     _statuses.add(status)
 
 
@@ -81,7 +84,8 @@ def warn_of_missing(restore: Inquired, root: Any, attached: Sequence[tuple[str, 
     restore.is_asked = True
     matched = "nothing but the root was matched, and " if nothing else ""
     warn(
-        f"{restore.reader.prefix}: {matched}{len(missing)} live values are not in the checkpoint and keep what they had "
+        f"{restore.reader.prefix}: {matched}{counted(len(missing), 'live value')} "
+        f"{'is not in the checkpoint and keeps what it' if len(missing) == 1 else 'are not in the checkpoint and keep what they'} had "
         "(print report() of the status that the restore returned, to compare the names; "
         f"call expect_partial() on it if that is intended):{listed(missing)}",
         UnrestoredWarning,

@@ -120,7 +120,7 @@ class _Maker:
             raise UnsupportedError(
                 "the file holds a single value without a name",
                 expected="a tensor, or a dict of tensors, as state_dict() returns",
-                found=f"a {type(root.value).__name__}",
+                found=f"an object of type {type(root.value).__name__}",
                 remedy="save it in a dict",
             )
         pending: list[tuple[Item, int, bool]] = [(root, 0, False)]
@@ -179,7 +179,7 @@ class _Maker:
                 "the file holds an object that is not a value",
                 key=item.key,
                 expected="tensors, numbers, text, and lists, tuples, dicts and sets of them",
-                found=f"a {type(value).__name__}",
+                found=f"an object of type {type(value).__name__}",
                 remedy="save the state without it",
             )
         item.value = value

@@ -7,6 +7,7 @@ of their protocol buffers; for pickled data Python's ``pickletools``.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -50,6 +51,12 @@ def _kind(name: str, pattern: bytes, remedy: str) -> Kind:
     return Kind(name, re.compile(pattern, re.DOTALL), remedy)
 
 
+_STATE_FILE: Final = _kind(
+    "the state file of a directory of checkpoints",
+    rb"\s*(all_)?model_checkpoint_(path|timestamps)s?\s*:",
+    "pass latest_checkpoint() of its directory, or the path of one checkpoint",
+)
+
 KINDS: Final = (
     _kind(
         "a pointer of Git LFS, which stands for a file",
@@ -61,15 +68,9 @@ KINDS: Final = (
         rb"[./]*(\.git)?/annex/objects/",
         "run 'git annex get' on it",
     ),
-    _kind(
-        "the state file of a directory of checkpoints",
-        rb"\s*(all_)?model_checkpoint_(path|timestamps)s?\s*:",
-        "pass the directory that it is in, or the path of one checkpoint",
-    ),
-    _kind(
-        "a page in HTML", rb"(?i)(\xef\xbb\xbf)?\s*(<!--.{0,400}?-->\s*)?<(!doctype\s+html|html|head|body)\b", _AGAIN
-    ),
-    _kind("a text in XML", rb"(\xef\xbb\xbf)?\s*<(\?xml|[A-Za-z])", _AGAIN),
+    _STATE_FILE,
+    _kind("an HTML page", rb"(?i)(\xef\xbb\xbf)?\s*(<!--.{0,400}?-->\s*)?<(!doctype\s+html|html|head|body)\b", _AGAIN),
+    _kind("an XML file", rb"(\xef\xbb\xbf)?\s*<(\?xml|[A-Za-z])", _AGAIN),
     _kind(
         "an array that numpy.save wrote",
         rb"\x93NUMPY",
@@ -186,11 +187,15 @@ def refuse(file: ReadableFile) -> None:
     kind = _archive(file, start) if start.startswith(_ZIP) else _known(start)
     if kind is not None:
         raise UnsupportedError(
-            f"this is {kind.name}, which milepost does not read",
+            "this is the state file of a directory, not a checkpoint"
+            if kind is _STATE_FILE
+            else f"this is {kind.name}, which milepost does not read",
             file=file.path,
             expected="a checkpoint, or a file of PyTorch, safetensors or Flax",
             found=_shown(start),
-            remedy=kind.remedy,
+            remedy=f"pass {_latest(file.path)}, or another checkpoint of this directory"
+            if kind is _STATE_FILE
+            else kind.remedy,
         )
 
 
@@ -213,7 +218,7 @@ def _archive(file: ReadableFile, start: bytes) -> Kind | None:
 def _known(start: bytes) -> Kind | None:
     found = next((kind for kind in KINDS if kind.pattern.match(start)), None)
     if found is None and _is_text(start):
-        name = "a text in JSON" if start.lstrip()[:1] in (b"{", b"[") else "a text"
+        name = "a JSON file" if start.lstrip()[:1] in (b"{", b"[") else "a text file"
         remedy = (
             "if it is the index of a model, give it a name that ends in '.index.json'; else "
             if b'"weight_map"' in start
@@ -221,6 +226,13 @@ def _known(start: bytes) -> Kind | None:
         )
         return Kind(name, re.compile(rb""), remedy + _AGAIN)
     return found
+
+
+def _latest(path: str) -> str:
+    """The call that finds the checkpoint which a state file names."""
+    directory, name = os.path.split(path)
+    more = "" if name == "checkpoint" else f", {name!r}"
+    return f"latest_checkpoint({directory or '.'!r}{more})"
 
 
 def _is_text(start: bytes) -> bool:

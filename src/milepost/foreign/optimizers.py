@@ -161,7 +161,7 @@ def _positions(group: Any, key: str) -> list[Any]:
             "a parameter group does not list its parameters",
             key=key,
             expected=f"a dict with the member {_PARAMETERS!r}",
-            found=f"a {type(group).__name__}",
+            found=f"an object of type {type(group).__name__}",
             remedy="restore the model without the optimizer",
         )
     return list(positions)

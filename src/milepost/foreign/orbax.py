@@ -286,7 +286,7 @@ def _plain(value: Any, place: tuple[Any, ...]) -> Any:
             "this leaf of the tree is neither an array nor plain data",
             key=key,
             expected="an array, a number, text or None",
-            found=f"a {type(value).__name__}",
+            found=f"an object of type {type(value).__name__}",
             remedy="restore it with Orbax",
         )
     try:

@@ -97,7 +97,7 @@ class LegacyTorchFile:
         keys = stream.read()
         if not isinstance(keys, list):
             raise CorruptCheckpointError(
-                "the PyTorch file does not say which storages follow", found=f"a {type(keys).__name__}"
+                "the PyTorch file does not say which storages follow", found=f"an object of type {type(keys).__name__}"
             )
         position = stream.position
         for key in keys:

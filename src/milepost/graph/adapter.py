@@ -1,6 +1,7 @@
-"""The contract between milepost and the objects it saves, and the registry of those who keep it.
+"""The contract between milepost and the objects it saves, and the registry of adapters.
 
-An `Adapter` says what milepost needs to know of one kind of object. Its parts are in `milepost.graph.contract`, one subject a file.
+An `Adapter` says what milepost needs to know of one kind of object. Its parts are in `milepost.graph.contract`, one subject
+a file.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from milepost.graph.remedies import adapter_failed
 
 
 class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays):
-    """What milepost knows of one kind of object: derive from it, override what the objects have an answer to, and `register` it.
+    """What milepost knows of one kind of object. Derive from it, override what applies to the objects, and `register` it.
 
-    There is one instance for all objects of the kind, and it holds no state of theirs. Only `handles` must be overridden. Objects
-    with tensors override `values` and `assign`. Objects with parts override `children`. Everything else is for some kinds only; each
-    of the classes that this one inherits has one subject.
+    One instance serves all objects of the kind, and holds no state of theirs. Only `handles` must be overridden. An adapter of
+    objects with tensors overrides `values` and `assign`; one of objects with parts overrides `children`. All other methods
+    concern some kinds only. Each base class has one subject.
 
-    ``handles`` is called once for each type, and ``tracks`` whenever an object is met. All other methods are called in the order of
-    the lists below. A method that says nothing unless it is overridden may not be called where it is not (`overrides`). A line is carried out for all objects before the next line, and methods in one line
-    are called in this order for each object. "Nearest first" means breadth first from the root.
+    ``handles`` is called once for each type, and ``tracks`` whenever an object is met. All other methods are called in the
+    order of the lists below. A method that an adapter does not override may be skipped (`overrides`). Each line is carried out
+    for all objects before the next line. Methods in one line are called in this order for each object. "Nearest first" means
+    breadth first from the root.
 
     When an object becomes an attribute of a `Checkpoint` or `Module`:
 

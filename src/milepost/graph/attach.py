@@ -1,6 +1,6 @@
-"""What an object asks before it gets a child: whether a value is deferred for it.
+"""Where containers and modules ask, before they get a child, whether a value is deferred for it.
 
-The object graph knows nothing of restores. `milepost.deferred` puts its own `Deferral` here when it is imported.
+The object graph knows nothing of restores. `milepost.deferred` installs its own `Deferral` here when it is imported.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Deferral:
-    """What is deferred, as containers and modules ask about it. This one has nothing."""
+    """What containers and modules ask about deferred values. This default defers nothing."""
 
     def admit(self, holder: Any, name: str | tuple[int, str], child: Any) -> Any:
-        """Gives a child what is deferred for it; to be called before the child is put in place.
+        """Restores the values that are deferred for a child. Call it before the child is put in place.
 
         Args:
             holder: The object that is about to get the child.
@@ -32,13 +32,13 @@ class Deferral:
         return False
 
     def before_append(self, members: list[Any]) -> None:
-        """Is told that a list is about to get one more member."""
+        """Called before a list gets one more member."""
 
 
 deferral = Deferral()
 
 
 def defer_with(new: Deferral) -> None:
-    """Has another one asked from now on."""
+    """Installs another `Deferral`, which is asked from now on."""
     global deferral
     deferral = new

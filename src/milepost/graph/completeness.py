@@ -66,19 +66,21 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
         if isinstance(value, _STATELESS) or is_empty_tree(value):
             return
         omission = Omission(
-            f"a {kind} in a checkpoint is state, but cannot be written to a file", remedy_for_state(value)
+            f"an object of type {kind} in a checkpoint is state, but cannot be written to a file",
+            remedy_for_state(value),
         )
     elif adapter is None or is_tuple(type(value)):
         held = find_trackable(value, within_objects=searched, known=known if searched else ())
         if held is not None:
-            omission = Omission(f"a {kind} is not tracked, but holds a {type(held).__name__}", doubtful=not in_tree)
+            reason = f"an object of type {kind} is not tracked, but holds one of type {type(held).__name__}"
+            omission = Omission(reason, doubtful=not in_tree)
         elif in_tree and isinstance(value, partial):
             held = find_trackable((value.args, value.keywords))
             if held is not None:
                 reason = f"the {type(held).__name__} that a partial holds, which is a leaf of a tree"
                 omission = Omission(reason, _PARTIAL, doubtful=True)
         elif adapter is None and in_tree and not holds_no_data(value):
-            omission = Omission(f"a leaf of a tree is a {kind}, which cannot be stored", _STORABLE)
+            omission = Omission(f"a leaf of a tree is an object of type {kind}, which cannot be stored", _STORABLE)
     if omission is not None:
         has_adapter = adapter is not None and not is_tuple(type(value))
         general = remedy_for_state(value) if is_state else remedy_for(value, has_adapter=has_adapter)
@@ -99,7 +101,7 @@ def lost_settings(obj: Any, path: str) -> Iterator[Omitted]:
     if now_numbers is not None:
         for name in now_numbers(obj):
             child = child_path(path, name, is_root=path == "")
-            reason = f"it was tracked, and is a number now, which a {type(obj).__name__} does not save"
+            reason = f"it was tracked, and is a number now, which an object of type {type(obj).__name__} does not save"
             remedy = "give the number to what it was, as assign() does, or hold it in the Checkpoint itself"
             yield Omitted(child, type(vars(obj)[name]).__name__, reason, remedy, doubtful=True)
     for number, member in enumerate(obj[:_MOST_SEARCHED] if type(obj) is ListWrapper else ()):

@@ -292,7 +292,7 @@ def wrap(value: Any) -> Any:
     except RecursionError:
         raise UntrackableError(
             "lists, dicts and tuples are nested more deeply than Python can follow",
-            found=f"a {kind.__name__} of too many levels",
+            found=f"an object of type {kind.__name__} of too many levels",
             remedy="hold the members in one list, or in milepost.Module objects that refer to each other",
         ) from None
     return value

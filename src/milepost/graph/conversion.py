@@ -20,6 +20,27 @@ _ROUNDING_NEVER_EXCEEDS: Final = 2.0
 """How many times its largest number a type without infinity may be given; it would hold the largest number instead."""
 
 
+def array_of(value: Any) -> Array:
+    """A value as NumPy's array of it.
+
+    Raises:
+        MismatchError: NumPy makes no array of it, as of lists that differ in length.
+
+    Example:
+        >>> array_of([[1, 2], [3, 4]]).shape
+        (2, 2)
+    """
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise MismatchError(
+            f"NumPy cannot make an array of this value: {error}",
+            expected="a number, or nested lists or an array of numbers",
+            found=_shown(value),
+            remedy="give all lists of one level the same length, or hold each in a variable of its own",
+        ) from None
+
+
 def converted(value: Any, dtype: DType) -> Array:
     """A number, or nested lists or an array of numbers, as an array of another element type.
 
@@ -31,21 +52,13 @@ def converted(value: Any, dtype: DType) -> Array:
         A new array, or the very array given if it has this type already.
 
     Raises:
-        MismatchError: The value is no number, or has no equal in this type.
+        MismatchError: The value is not a number, or has no equal in this type.
 
     Example:
         >>> converted(2.0, DType.of("int32"))
         array(2, dtype=int32)
     """
-    try:
-        source: Array = np.asarray(value)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise MismatchError(
-            "this value cannot be converted to an array",
-            expected="a number, or nested lists or an array of numbers",
-            found=_shown(value),
-            remedy=f"NumPy says: {error}",
-        ) from None
+    source = array_of(value)
     wanted = dtype.numpy
     if source.dtype == wanted:
         return source
@@ -58,7 +71,7 @@ def converted(value: Any, dtype: DType) -> Array:
             remedy = "hold it as text in a milepost.PythonState"
             raise _refusal("is too large for any number type", value, dtype, remedy) from None
     if not (source.dtype.kind in "biufc" or _is_extension(source.dtype)):
-        raise _refusal("is no number", value, dtype, "convert it to a number before")
+        raise _refusal("is not a number", value, dtype, "convert it to a number first")
     if np.iscomplexobj(source) and wanted.kind != "c":
         if np.any(source.imag != 0):
             raise _refusal(
@@ -86,7 +99,7 @@ def _check_integers(source: Array, value: Any, dtype: DType) -> None:
         remedy = "make the variable as Variable(0.0)"
         if np.isfinite(source).all():
             remedy += f", or assign {'True or False' if dtype.name == 'bool' else 'int(value)'}"
-        raise _refusal("is no whole number", value, dtype, remedy)
+        raise _refusal("is not a whole number", value, dtype, remedy)
     lowest, highest = (0, 1) if dtype.name == "bool" else _limits(dtype)
     least, most = int(source.min()), int(source.max())
     if not (lowest <= least and most <= highest):

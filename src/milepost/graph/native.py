@@ -68,7 +68,7 @@ class AttributeAdapter(SlotAdapter):
         kind = type(obj)
         if not (self.searched and hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict")):
             return None
-        reason = f"a {kind.__name__} is a Module, which is saved by its attributes, so its state_dict() is not called"
+        reason = f"an object of type {kind.__name__} is a Module, which is saved by its attributes, so its state_dict() is not called"
         remedy = "hold the state in arrays or Variables in attributes, or do not derive the class from Module"
         return Omission(reason, remedy, doubtful=True)
 
@@ -181,8 +181,10 @@ class DictAdapter(ContainerAdapter):
                 raise UntrackableError(
                     f"a dict holds {what} under a non-string key, which no path can name",
                     expected="string keys",
-                    found=f"{key!r}, a {type(key).__name__}",
-                    remedy="use str(key), or wrap the value in NoDependency",
+                    found=f"{key!r} of type {type(key).__name__}",
+                    remedy="use other keys, or hold the values under other names: str(key) is a key of this dict too"
+                    if str(key) in obj
+                    else "use str(key), or wrap the value in NoDependency",
                 )
         return pairs
 

@@ -120,7 +120,12 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     graph = LiveGraph()
     adapter = adapter_of(root)
     if adapter is None:
-        raise UntrackableError("this object cannot be the root of a checkpoint", found=f"a {type(root).__name__}")
+        raise UntrackableError(
+            "this object cannot be the root of a checkpoint",
+            expected="a Checkpoint, a Module, a variable, a list or dict, or an object of a framework that is imported",
+            found=f"an object of type {type(root).__name__}",
+            remedy="pass it to a Checkpoint under a name, as in Checkpoint(value=...)",
+        )
     objects, adapters, paths, edges = graph.objects, graph.adapters, graph.paths, graph.edges
     ids = {id(root): 0}
     objects.append(root)
@@ -225,7 +230,9 @@ def _walk_slots_of(
             path = slot_path(paths[variable], paths[owner], name)
             slot_adapter = adapter_of(slot)
             if slot_adapter is None:
-                raise UntrackableError("a slot variable is not trackable", key=path, found=f"a {type(slot).__name__}")
+                raise UntrackableError(
+                    "a slot variable is not trackable", key=path, found=f"an object of type {type(slot).__name__}"
+                )
             known = ids.get(id(slot))
             if known is not None and adapter.slots_are_children:
                 references.append(SlotReference(variable, name, known))

@@ -11,7 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from milepost.errors import MismatchError
 from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Shape, Value
-from milepost.graph.conversion import converted
+from milepost.graph.conversion import array_of, converted
 from milepost.graph.description import of_variable
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
@@ -31,14 +31,21 @@ def as_array(value: Any, dtype: Any = None) -> Array:
 
     Raises:
         UnsupportedError: No TensorFlow number exists for the type.
-        MismatchError: The value has no equal in the type wanted.
+        MismatchError: The value is None, makes no array, or has no equal in the type wanted.
     """
     wanted = None if dtype is None else DType.of(dtype)
     if isinstance(value, Variable):
         value = value._array
     if wanted is not None and wanted.name == "variant":
         return np.asarray(value, object)
-    array = np.asarray(value) if wanted is None or wanted.is_bytes else converted(value, wanted)
+    if value is None and (wanted is None or wanted.is_bytes):
+        raise MismatchError(
+            "a variable cannot hold None",
+            expected="a number, text, bytes, or nested lists or an array of them",
+            found="None",
+            remedy="give an initial value of the type that it is to have, such as 0.0",
+        )
+    array = array_of(value) if wanted is None or wanted.is_bytes else converted(value, wanted)
     if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
         array = np.asarray(value, object)  # NumPy's own strings lose zeros at their end
     if wanted is None and not isinstance(value, (np.ndarray, np.generic)) and not _holds_arrays(value):
@@ -58,9 +65,19 @@ def as_array(value: Any, dtype: Any = None) -> Array:
         try:
             flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1).tolist()]
         except UnicodeEncodeError:
-            raise MismatchError("text that is not valid Unicode cannot be stored", found=ascii(value)[:80]) from None
+            raise MismatchError(
+                "text that is not valid Unicode cannot be stored",
+                expected="text that has a form in UTF-8",
+                found=ascii(value)[:80],
+                remedy="give it as bytes, as text.encode('utf-8', 'surrogateescape') makes them",
+            ) from None
         if not all(isinstance(each, bytes) for each in flat):
-            raise MismatchError("an array of objects can hold only text and bytes", found=repr(value)[:80])
+            raise MismatchError(
+                "an array of objects can hold only text and bytes",
+                expected="elements that are text or bytes",
+                found=repr(value)[:80],
+                remedy="hold numbers in an array of a number type, and other objects in lists or dicts",
+            )
         strings = np.empty(len(flat), object)
         strings[:] = flat
         return strings.reshape(array.shape)
@@ -100,7 +117,7 @@ class Variable(NDArrayOperatorsMixin):
 
     Raises:
         UnsupportedError: The element type has no TensorFlow number.
-        MismatchError: The initial value does not fit ``shape``, or has no equal in ``dtype``.
+        MismatchError: The initial value is None, makes no array, does not fit ``shape``, or has no equal in ``dtype``.
 
     Example:
         >>> v = Variable([1.0, 2.0])
@@ -396,6 +413,7 @@ class Variable(NDArrayOperatorsMixin):
                 key=self.name,
                 expected=f"[{format_shape(self._shape)}]",
                 found=f"[{format_shape(array.shape)}]",
+                remedy="reshape the value, or make the variable with a shape that has None where the length may differ",
             )
 
 

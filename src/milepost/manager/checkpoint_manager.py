@@ -340,7 +340,7 @@ class CheckpointManager(Generic[CheckpointT]):
             # Another process may have removed it after it was found good.
             is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
             if path is None or not is_pruned:
-                self._skip(each, problem)
+                self._skip(each, problem, path)
         self._restored = path
         if path is not None:
             with self._lock:
@@ -393,14 +393,14 @@ class CheckpointManager(Generic[CheckpointT]):
             remedy="pass the directory instead, and make the CheckpointManager in the one process that saves",
         )
 
-    def _skip(self, path: str, problem: MilepostError) -> None:
-        """Keeps and warns of the reason for which a checkpoint is passed over, without the frames of the code that found it."""
+    def _skip(self, path: str, problem: MilepostError, instead: str | None = None) -> None:
+        """Keeps and warns of the reason for which a checkpoint is skipped, without the frames of the code that found it."""
         self._skipped[path] = problem
         each: BaseException | None = problem
         while each is not None:
             each.__traceback__ = None
             each = each.__cause__ or each.__context__
-        warn(skipped_message(path, problem), SkippedCheckpointWarning)
+        warn(skipped_message(path, problem, instead), SkippedCheckpointWarning)
 
     def _recover(self) -> None:
         """Completes or removes what killed and crashed saves left behind."""

@@ -7,6 +7,7 @@
 `LocalStorage`, `LOCAL_STORAGE`       files of this machine; the one that is used where no other is given
 `MemoryStorage`                       files in memory, for tests and for checkpoints that need not last
 `anchored`                            a storage for which relative paths stay what they are
+`byte_view`, `check_range`            the bytes of a buffer of any kind, and the bounds of a file, for a storage of your own
 ====================================  ==============================================================================
 
 A program gives its own wherever a storage is taken, as in ``CheckpointOptions(storage=...)``. The page ``docs/extending.md`` shows
@@ -21,6 +22,7 @@ Example:
     ['ckpt.data-00000-of-00001', 'ckpt.index']
 """
 
+from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer, ReadableFile, Storage, WritableFile
 from milepost.storage.local import LOCAL_STORAGE, LocalStorage, anchored
 from milepost.storage.memory import MemoryStorage
@@ -34,4 +36,6 @@ __all__ = [
     "Storage",
     "WritableFile",
     "anchored",
+    "byte_view",
+    "check_range",
 ]

@@ -9,13 +9,22 @@ from milepost.storage.interface import Buffer
 
 
 def byte_view(buffer: Buffer) -> memoryview:
-    """The memory of a buffer, without a copy.
+    """The memory of a buffer as flat bytes, without a copy.
 
-    ``memoryview(array).cast("B")`` would do for most arrays, but not for empty ones, nor for element types that NumPy
-    learnt from ``ml_dtypes``.
+    ``memoryview(array).cast("B")`` fails for empty arrays, and for the element types of ``ml_dtypes`` such as ``bfloat16``.
+
+    Args:
+        buffer: Bytes, or an array of any element type and shape.
+
+    Returns:
+        A view, which is writable if the buffer is.
 
     Raises:
-        ValueError: The buffer does not lie in memory in one piece.
+        ValueError: The buffer does not lie in memory in one piece, as an array with strides.
+
+    Example:
+        >>> bytes(byte_view(np.array([[104, 105]], np.uint8)))
+        b'hi'
     """
     if isinstance(buffer, np.ndarray):
         if not buffer.flags.c_contiguous:
@@ -26,10 +35,26 @@ def byte_view(buffer: Buffer) -> memoryview:
 
 
 def check_range(path: str, offset: int, length: int, size: int) -> None:
-    """Refuses to read outside a file. Offsets and lengths may come from damaged files, so nothing is allocated before.
+    """Refuses to read outside a file. Offsets and lengths may come from damaged files: check them before allocating memory.
+
+    Args:
+        path: The file, for the error.
+        offset: The first byte.
+        length: How many bytes.
+        size: The bytes in the file.
 
     Raises:
-        CorruptCheckpointError: Not all of the bytes are in a file of ``size`` bytes.
+        CorruptCheckpointError: Not all of the bytes are in the file.
+
+    Example:
+        >>> check_range("ckpt.index", 0, 10, size=10)
+        >>> check_range("ckpt.index", 8, 3, size=10)
+        Traceback (most recent call last):
+        milepost.errors.CorruptCheckpointError: the file is truncated
+          file: ckpt.index
+          expected: at least 11 bytes
+          found: 10 bytes
+          remedy: use an intact copy or another checkpoint; milepost.latest_checkpoint() skips damaged ones
     """
     if offset < 0 or length < 0:
         raise CorruptCheckpointError("bytes before the beginning of a file", file=path, found=(offset, length))

@@ -94,8 +94,8 @@ class Storage(Protocol):
     errors are raised as `StorageError`, with the path as its ``file`` and the system's number as its ``errno``.
 
     What a save relies on: what `WritableFile.sync` and `sync_directory` have returned from survives a power cut, and `rename`
-    replaces a file as a whole. Nothing is assumed about the order of anything in between. An object store, in which a file
-    appears under its name as a whole and durably, may do nothing in `sync_directory`.
+    replaces a file as a whole. Nothing is assumed about the order of anything in between. The page ``docs/extending.md`` says
+    which object stores can be a storage.
 
     Example:
         >>> from milepost.storage import LocalStorage, Storage
@@ -125,7 +125,7 @@ class Storage(Protocol):
         """Creates a file that must not exist yet, and claims it as in use until it is closed.
 
         Raises:
-            CheckpointNotFoundError: There is no such directory; an object store, which has none, makes it.
+            CheckpointNotFoundError: There is no such directory; a storage without directories makes it.
             StorageError: Something exists there, with ``errno`` EEXIST; or a file is where a directory should be, with ENOTDIR.
         """
         ...

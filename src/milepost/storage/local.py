@@ -39,7 +39,7 @@ _REMEDIES = {
     errno.EPERM: system.REMEDY_FOR_ACCESS,
     errno.EMFILE: "close files that are no longer needed, or raise the limit of open files (ulimit -n)",
     errno.ENAMETOOLONG: "choose a shorter name; while a save runs, names of its files are 50 characters longer",
-    errno.ELOOP: "mend the symbolic link, which leads back to itself",
+    errno.ELOOP: "repair the symbolic link, which leads back to itself",
 }
 
 _MOST_REMEMBERED: Final = 1024
@@ -69,6 +69,21 @@ def _open(descriptor: int) -> int:
     if descriptor < 0:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     return descriptor
+
+
+def _in_the_way(error: OSError, path: str, place: str) -> StorageError:
+    """The error for a directory that cannot be made because a file has its name, or that of a directory above it."""
+    above = os.path.abspath(place)
+    while not os.path.lexists(above) and os.path.dirname(above) != above:
+        above = os.path.dirname(above)
+    return StorageError(
+        f"cannot make a directory: {os.strerror(error.errno or 0)}",
+        errno=error.errno,
+        file=path,
+        expected="a directory, or nothing",
+        found=f"{above}, which is not a directory",
+        remedy="save to another directory, or rename or remove that file",
+    )
 
 
 def _no_file(path: str, found: str) -> CorruptCheckpointError:
@@ -337,6 +352,8 @@ class LocalStorage:
             for each in reversed(places[:-1]):
                 self._make_one(each, os.path.dirname(each))
         except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.EEXIST) and not isinstance(error, MilepostError):
+                raise _in_the_way(error, path, place) from error
             _raise_explained(error, "make a directory", path)
 
     def _make_one(self, path: str, parent: str) -> None:

@@ -51,7 +51,7 @@ def check_possible(path: str) -> None:
 
 
 def check_possible_on_windows(path: str) -> None:
-    """Refuses names that Windows does not allow, or takes for something else than it is told.
+    """Refuses names that Windows does not allow, or understands as something else.
 
     Windows takes ``run:ckpt`` for a hidden part of the file ``run``, ``nul.index`` for a device, and ``run.`` for ``run``,
     so that a checkpoint would be lost without an error.
@@ -85,12 +85,12 @@ def has_directory(path: str) -> bool:
 
 
 def with_slashes(path: str) -> str:
-    """A path as files say it that other systems read, too."""
+    """A path as it is written in files that other systems read too: with ``/``."""
     return path if os.sep == "/" else path.replace(os.sep, "/")
 
 
 def with_own_separators(path: str) -> str:
-    """A path that a file says, as this system writes it."""
+    """A path from a file that another system may have written, with this system's separators."""
     return path if os.sep == "/" else path.replace("/", os.sep)
 
 
@@ -108,7 +108,7 @@ def relative_path(path: str, directory: str) -> str:
 
 
 def check_local(path: str) -> None:
-    """Refuses what the user means for another place than the one that the operating system would look at.
+    """Refuses a path that the operating system would take for another than the user means.
 
     Raises:
         UnsupportedError: It is a URL, or begins with ``~``, which only a shell expands.
@@ -121,7 +121,7 @@ def check_local(path: str) -> None:
           file: gs://bucket/ckpt-1
           expected: a path of a file system that is mounted here
           found: a URL of the scheme gs
-          remedy: save to a local directory and copy it, mount the remote one, or pass a storage of your own as CheckpointOptions(storage=...); a directory that really has this name is ./gs:
+          remedy: save to a local directory and copy it, or mount the remote one; docs/extending.md says which stores can be a storage of your own; a directory that really has this name is ./gs:
     """
     if path.startswith("~"):
         raise UnsupportedError(
@@ -137,8 +137,8 @@ def check_local(path: str) -> None:
         remedy = "leave file:// out"
     else:
         remedy = (
-            "save to a local directory and copy it, mount the remote one, or pass a storage of your own as "
-            f"CheckpointOptions(storage=...); a directory that really has this name is ./{url[1]}:"
+            "save to a local directory and copy it, or mount the remote one; docs/extending.md says which stores can be a "
+            f"storage of your own; a directory that really has this name is ./{url[1]}:"
         )
     raise UnsupportedError(
         "a URL is not a path of this machine",
@@ -156,7 +156,7 @@ def plain_path(path: Any) -> str:
         path: Text, bytes, an ``os.PathLike``, or a scalar array, variable or tensor of text whose value is known.
 
     Raises:
-        UnsupportedError: It is something else, or a tensor of a graph, whose value nobody knows yet.
+        UnsupportedError: It is something else, or a tensor of a graph, which has no value yet.
 
     Example:
         >>> import numpy as np, pathlib
@@ -174,10 +174,10 @@ def plain_path(path: Any) -> str:
         return str(os.fsdecode(found))
     except (TypeError, AttributeError, NotImplementedError):
         raise UnsupportedError(
-            "this is no path",
+            "this is not a path",
             expected="text, bytes, an os.PathLike, or a scalar tensor of text whose value is known",
-            found=f"{path!r:.80} of type {type(path).__name__}",
-            remedy="pass str(path), or the tensor's value",
+            found="None" if path is None else f"{path!r:.80} of type {type(path).__name__}",
+            remedy="give the directory or prefix as text; of a tensor, give the value",
         ) from None
 
 

@@ -6,6 +6,7 @@ never stored. 4-bit, 2-bit and float4 elements take one whole byte each.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -82,7 +83,13 @@ class DType:
         try:
             dtype = found if isinstance(found, np.dtype) else np.dtype(found)  # type: ignore[call-overload]
         except TypeError:
-            raise UnsupportedError("not an element type", found=repr(value), expected="a NumPy dtype") from None
+            near = difflib.get_close_matches(value, _BY_NAME, 1) if isinstance(value, str) else []
+            raise UnsupportedError(
+                "not an element type",
+                found=repr(value),
+                expected="a NumPy dtype",
+                remedy=f"did you mean {near[0]!r}?" if near else "use one of: " + ", ".join(sorted(_BY_NAME)),
+            ) from None
         known = _BY_NUMPY.get(dtype)
         if known is None:
             known = _BY_NUMPY.get(dtype.newbyteorder("="))

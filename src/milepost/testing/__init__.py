@@ -6,6 +6,8 @@ objects with which the adapters of a framework are tested. Import `milepost.test
 `milepost.testing.adapter_suite` by name; they need pytest.
 """
 
+import sys
+
 from milepost.testing.disk import Link, Remove, Rename, Step, Sync, Write
 from milepost.testing.faulty_storage import Effect, FaultyStorage, Operation
 from milepost.testing.specimen import Objects, Specimen, Values, differences
@@ -27,3 +29,11 @@ __all__ = [
     "Write",
     "differences",
 ]
+
+_SUITES = ("milepost.testing.adapter_suite", "milepost.testing.storage_suite")
+
+if "pytest" in sys.modules:
+    # So that a test of a suite that fails says which values differ, as one in a test file does.
+    import pytest
+
+    pytest.register_assert_rewrite(*(name for name in _SUITES if name not in sys.modules))

@@ -75,7 +75,7 @@ def test_no_restored_value_is_warned_of_when_tree_and_status_are_dropped(tree, p
 def test_only_what_is_missing_is_warned_of(tmp_path):
     path = milepost.jax.save(tmp_path / "ckpt", {"net": make(0)[0]})
     _, status = milepost.jax.restore(path, {"net": make(1)[0], "late": jnp.ones(2)})
-    with pytest.warns(milepost.UnrestoredWarning, match="1 live values are not in the checkpoint"):
+    with pytest.warns(milepost.UnrestoredWarning, match="1 live value is not in the checkpoint"):
         del status
 
 

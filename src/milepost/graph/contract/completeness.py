@@ -9,9 +9,9 @@ from milepost.graph.omissions import Accounted, Omission
 
 
 class Completeness:
-    """By what a save knows that it would lose something, so that it fails with the path and a remedy.
+    """What tells a save that it would lose something. The save then fails, with the path and a remedy.
 
-    A restore asks the same, so that live state that cannot be saved is *missing* in its report.
+    A restore calls the same methods, so that live state that cannot be saved is *missing* in its report.
     """
 
     searched: bool = False

@@ -156,7 +156,7 @@ class DefaultDictAdapter(Adapter):
 
     def omission(self, obj: Any) -> Omission | None:
         held = find_trackable(obj)
-        reason = f"a defaultdict is not tracked, but holds a {type(held).__name__}"
+        reason = f"a defaultdict is not tracked, but holds an object of type {type(held).__name__}"
         return None if held is None else Omission(reason, remedy_for(obj), doubtful=True)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:

@@ -39,14 +39,14 @@ def run(tmp_path):
 
 def test_a_checkpoint_names_what_it_holds(run):
     manager, _ = run
-    expected = "<milepost.Checkpoint: epoch=3, net=Net, step=Variable, save_counter=Variable>"
+    expected = "<milepost.Checkpoint: epoch=3, net=Net, step=Variable(0), save_counter=Variable(2)>"
     assert repr(manager.checkpoint) == expected
-    assert repr(manager.checkpoint.net) == "<Net: kernel=Variable>"
+    assert repr(manager.checkpoint.net) == "<Net: kernel=Variable float64[2,3]>"
 
 
 def test_a_checkpoint_of_many_objects_names_some():
     held = repr(Checkpoint(**{f"v{number}": Variable(0) for number in range(10)}))
-    assert "v5=Variable, and 4 more>" in held
+    assert "v5=Variable(0), and 4 more>" in held
     assert "v6" not in held
 
 

@@ -94,9 +94,6 @@ class _Wrapper(StateHolder):
             hold_state(value)
         return value if name is None else attach.deferral.admit(self, name, value)
 
-    def _is_untracked(self, value: Any) -> bool:
-        return any(value is each for each in self.__dict__.get("_untracked", ()))
-
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         reduced: Any = super().__reduce_ex__(protocol)
         constructor, arguments, _, *rest = reduced

@@ -51,7 +51,7 @@ def kind_of(obj: Any) -> str:
 
 
 def with_children(obj: Any, children: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
-    """An object with the names of what it holds, and the type or number of each.
+    """An object with the names of what it holds, and the type, the number, or the shape of each.
 
     Args:
         obj: The object.
@@ -59,8 +59,8 @@ def with_children(obj: Any, children: Mapping[str, Any], hidden: Collection[str]
         hidden: Names of those that are left out.
 
     Example:
-        >>> with_children(object(), {"epoch": 3, "history": {}, "_cache": {}})
-        '<object: epoch=3, history=dict>'
+        >>> with_children(object(), {"epoch": 3, "history": [1.5], "w": np.zeros((2, 3), np.float32), "_cache": {}})
+        '<object: epoch=3, history=list of 1, w=ndarray float32[2,3]>'
     """
     named = [(name, each) for name, each in children.items() if name not in hidden and not name.startswith("_")]
     listed = [f"{shortened(name)}={_child(each)}" for name, each in named[:_MOST_CHILDREN]]
@@ -72,7 +72,17 @@ def with_children(obj: Any, children: Mapping[str, Any], hidden: Collection[str]
 def _child(value: Any) -> str:
     if value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() <= 64):
         return repr(value)
-    return shortened(type(value).__name__)
+    for container in (list, dict):
+        if isinstance(value, container):
+            own = type(value).__module__.startswith("milepost.")
+            return f"{container.__name__ if own else shortened(type(value).__name__)} of {container.__len__(value)}"
+    name = shortened(type(value).__name__)
+    array = np.asarray(value) if kind_of(value) == "milepost.Variable" else value
+    if not isinstance(array, np.ndarray):
+        return name
+    if array.ndim or array.dtype.hasobject:
+        return f"{name} {array.dtype}[{format_shape(array.shape)}]"
+    return f"{name}({array})"
 
 
 def of_file(obj: Any, path: Any, *facts: str) -> str:

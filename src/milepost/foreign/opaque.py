@@ -94,7 +94,7 @@ class Opaque:
         or entries by name, and its items and arguments by position.
 
         Args:
-            spend: Called with the names.
+            spend: Called with each name, to limit how many there are and how long they are.
         """
         if self.sealed:
             return

@@ -359,7 +359,7 @@ def find_trackable(value: Any, *, within_objects: bool = False, known: Container
     Args:
         value: The value.
         within_objects: Whether the attributes of objects of any class are searched too, 1,000 objects at most.
-        known: Identities of objects that are passed over with all that they hold.
+        known: Identities of objects that are skipped with all that they hold.
     """
     seen: dict[int, Any] = {}
     left = [value]

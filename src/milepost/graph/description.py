@@ -72,11 +72,11 @@ def with_children(obj: Any, children: Mapping[str, Any], hidden: Collection[str]
 def _child(value: Any) -> str:
     if value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() <= 64):
         return repr(value)
-    for container in (list, dict):
-        if isinstance(value, container):
-            own = type(value).__module__.startswith("milepost.")
-            return f"{container.__name__ if own else shortened(type(value).__name__)} of {container.__len__(value)}"
     name = shortened(type(value).__name__)
+    if isinstance(value, list):
+        return f"{'list' if type(value).__module__.startswith('milepost.') else name} of {list.__len__(value)}"
+    if isinstance(value, dict):
+        return f"{'dict' if type(value).__module__.startswith('milepost.') else name} of {dict.__len__(value)}"
     array = np.asarray(value) if kind_of(value) == "milepost.Variable" else value
     if not isinstance(array, np.ndarray):
         return name

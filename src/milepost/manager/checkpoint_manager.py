@@ -214,9 +214,9 @@ class CheckpointManager(Generic[CheckpointT]):
 
     @property
     def skipped(self) -> dict[str, MilepostError]:
-        """The checkpoints that were passed over as damaged or missing, by path, each with the error that says why.
+        """The checkpoints that were skipped as damaged or missing, by path, each with the error that says why.
 
-        `restore_or_initialize` and `latest_checkpoint` set this anew. It is empty if none was passed over.
+        `restore_or_initialize` and `latest_checkpoint` set this anew. It is empty if none was skipped.
         """
         return dict(self._skipped)
 

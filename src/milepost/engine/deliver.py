@@ -302,7 +302,7 @@ class _Assigned:
                 size = sum(self._reader.spec(key).nbytes for _, key in take.values)
                 undo.add_if_small(size, partial(take.adapter.before_assign, take.obj))
             successor = _assign(self._reader, take, given)
-            if successor is None:
+            if successor is None and not isinstance(take.obj, Place):  # a place may hold None
                 returned(take.adapter, "assign", successor)
             if successor is not take.obj:
                 successors[id(take.obj)] = successor

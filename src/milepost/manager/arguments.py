@@ -34,7 +34,7 @@ def check_arguments(
         not _is_whole(checkpoint_interval) or whole_number(checkpoint_interval) < 0
     ):
         raise wrong("checkpoint_interval", checkpoint_interval, "a whole number of steps from 0 on, or None")
-    if not isinstance(checkpoint_name, (str, os.PathLike)) or not os.path.basename(os.fspath(checkpoint_name)):
+    if not isinstance(checkpoint_name, (str, os.PathLike)):
         raise wrong("checkpoint_name", checkpoint_name, "a name for the files, such as 'ckpt'")
     if init_fn is not None and not callable(init_fn):
         raise wrong("init_fn", init_fn, "a function without arguments, or None")

@@ -43,7 +43,7 @@ def test_an_allowed_path_is_no_prefix_of_a_name(tmp_path):
 
 
 def test_a_doubtful_omission_is_warned_of(tmp_path):
-    with pytest.warns(UntrackedWarning, match="^m/a: not saved: a set"):
+    with pytest.warns(UntrackedWarning, match="^m/a: not saved: an object of type set"):
         Checkpoint(m=module(a={np.float32(1)})).write(tmp_path / "ckpt")
 
 
@@ -106,7 +106,9 @@ def test_state_in_an_object_of_an_own_class_is_warned_of(made, path, tmp_path):
 
 @pytest.mark.parametrize("held", [({np.float32(1)},), (Helper(Variable(1)),)], ids=["set", "object"])
 def test_state_in_a_tuple_that_is_not_tracked_is_warned_of(held, tmp_path):
-    with pytest.warns(UntrackedWarning, match="^m/a: not saved: a tuple .* hold what is in it in attributes"):
+    with pytest.warns(
+        UntrackedWarning, match="^m/a: not saved: an object of type tuple .* hold what is in it in attributes"
+    ):
         Checkpoint(m=module(a=held)).write(tmp_path / "ckpt")
 
 

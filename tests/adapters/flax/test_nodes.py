@@ -221,7 +221,9 @@ def test_a_trackable_in_a_container_that_has_no_names_is_warned_of(path):
         def __init__(self):
             self.group = nnx.static(frozenset({milepost.Module()}))
 
-    with pytest.warns(milepost.UntrackedWarning, match="net/group: not saved: a frozenset is not tracked"):
+    with pytest.warns(
+        milepost.UntrackedWarning, match="net/group: not saved: an object of type frozenset is not tracked"
+    ):
         milepost.Checkpoint(net=Holder()).write(path)
 
 

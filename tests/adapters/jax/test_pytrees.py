@@ -181,7 +181,9 @@ def test_what_is_no_data_is_left_alone(path):
 )
 def test_a_container_that_is_no_node_is_refused_with_its_path(path, bag):
     kind = type(bag).__name__
-    with pytest.raises(milepost.UntrackableError, match=f"would not be saved: a {kind} is not tracked") as caught:
+    with pytest.raises(
+        milepost.UntrackableError, match=f"would not be saved: an object of type {kind} is not tracked"
+    ) as caught:
         milepost.Checkpoint(state={"x": jnp.ones(2), "bag": bag}).write(path)
     assert caught.value.key == "state/bag"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SECONDS = 120
+SECONDS = 600
 
 
 def forked(function: Callable[..., Any], *arguments: Any) -> Any:

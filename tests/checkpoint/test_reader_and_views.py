@@ -171,3 +171,15 @@ def test_the_remedy_for_a_container_in_an_attribute_is_another_container(tmp_pat
     with pytest.warns(milepost.UntrackedWarning, match="hold its members in a list, tuple or dict") as caught:
         Checkpoint(net=net).write(tmp_path / "ckpt")
     assert "hold it in an attribute" not in str(caught[0].message)
+
+
+def test_debug_string_has_tensorflows_names_of_types(tmp_path):
+    variables = {name: Variable(np.zeros((2, 3), name)) for name in ("float16", "float32", "float64", "int64")}
+    path = Checkpoint(**variables).write(tmp_path / "ckpt")
+    lines = milepost.load_checkpoint(path).debug_string().decode().splitlines()
+    assert [line.partition(" ")[2] for line in lines if not line.startswith("_")] == [
+        "(DT_HALF) [2,3]",
+        "(DT_FLOAT) [2,3]",
+        "(DT_DOUBLE) [2,3]",
+        "(DT_INT64) [2,3]",
+    ]

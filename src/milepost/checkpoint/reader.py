@@ -29,6 +29,8 @@ from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
 PathLike = str | os.PathLike[str]
+_TENSORFLOW_NAMES: Final = {"float16": "half", "float32": "float", "float64": "double"}
+"""Element types that TensorFlow's ``DataType`` calls otherwise."""
 _MOST_LISTED: Final = 5
 _MOST_ATTEMPTS: Final = 20
 
@@ -162,8 +164,7 @@ class CheckpointReader:
     def debug_string(self) -> bytes:
         """One line for each tensor: key, TensorFlow's name of its type, shape."""
         lines = [
-            f"{key} (DT_{spec.dtype.name.upper().replace('FLOAT32', 'FLOAT').replace('FLOAT64', 'DOUBLE')}) "
-            f"[{format_shape(spec.shape)}]\n"
+            f"{key} (DT_{_TENSORFLOW_NAMES.get(spec.dtype.name, spec.dtype.name).upper()}) [{format_shape(spec.shape)}]\n"
             for key in self._bundle.keys()  # noqa: SIM118 - a reader is no mapping
             for spec in (self._bundle.spec(key),)
         ]

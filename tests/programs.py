@@ -17,6 +17,7 @@ memory, or the start of the interpreter.
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
 import os
 import signal
@@ -34,7 +35,7 @@ from tests.forking import STATUS, Request
 ROOT = Path(__file__).parents[1]
 CAN_FORK = hasattr(os, "pidfd_open")
 """Elsewhere than on Linux, programs are started as usual: some systems' libraries do not work in forked processes."""
-_MOST_FORKERS = 3
+_MOST_FORKERS = 4
 """How many stand by at a time; each may hold half a gigabyte."""
 
 
@@ -42,21 +43,29 @@ _LATE = {"torch": ["torch._dynamo"]}
 """What frameworks import when it is first needed, and takes long."""
 
 
+_TOGETHER = ("tensorflow", "keras", "tf_keras")
+"""Each imports others of these. Programs that need any get all that are installed, and so share one process."""
+
+
 def imports(*frameworks: str) -> list[str]:
-    """The frameworks, and what takes long of what they import later."""
-    return [name for framework in frameworks for name in (framework, *_LATE.get(framework, ()))]
+    """The frameworks, and what takes long of what they import later; in one order, so that the same lists are equal."""
+    wanted = set(frameworks)
+    if wanted.intersection(_TOGETHER):
+        wanted.update(name for name in _TOGETHER if importlib.util.find_spec(name) is not None)
+    return [name for framework in sorted(wanted) for name in (framework, *_LATE.get(framework, ()))]
 
 
 def environment(backend: str | None = None, hash_seed: int = 1, **others: str) -> dict[str, str]:
     """The environment of a program.
 
     Args:
-        backend: The backend of Keras.
+        backend: The backend of Keras; None is that of the tests, or TensorFlow.
         hash_seed: Which hashes strings have.
         others: What else differs from the environment of the tests.
     """
     own = {"PYTHONHASHSEED": str(hash_seed), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiles in less time
-    return {**os.environ, **own, **({"KERAS_BACKEND": backend} if backend else {}), **others}
+    keras = {"KERAS_BACKEND": backend or os.environ.get("KERAS_BACKEND", "tensorflow")}
+    return {**os.environ, **own, **keras, **others}
 
 
 class _Forker:

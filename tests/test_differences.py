@@ -153,7 +153,7 @@ def test_names_are_plain_names(tmp_path):
 
 
 def test_a_state_file_that_cannot_be_understood_is_an_error(tmp_path):
-    """a `checkpoint` file that cannot be understood counts as none"""
+    """a state file that cannot be understood counts as none"""
     Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
     (tmp_path / "checkpoint").write_text("junk {")
     with pytest.raises(ValueError, match="checkpoint") as caught:

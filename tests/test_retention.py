@@ -46,7 +46,7 @@ class TestApply:
         saved = checkpoints(gaps)
         decision = policy.apply(saved, last_preserved)
         fates = [*decision.keep, *decision.preserve, *decision.delete]
-        assert sorted(each.path for each in fates) == sorted(each.path for each in saved)
+        assert sorted(each.prefix for each in fates) == sorted(each.prefix for each in saved)
 
     @given(policies, gaps.filter(bool), st.floats(allow_nan=True))
     def test_the_newest_is_kept(self, policy: RetentionPolicy, gaps: list[float], last_preserved: float) -> None:
@@ -72,7 +72,7 @@ class TestApply:
         """Two of the newest and one for each hour: every third of those saved every twenty minutes."""
         saved = [ManagedCheckpoint(str(number), number * 20 * 60.0) for number in range(1, 12)]
         decision = RetentionPolicy(2, 1).apply(saved, last_preserved=0.0)
-        assert [each.path for each in decision.preserve] == ["3", "6", "9"]
+        assert [each.prefix for each in decision.preserve] == ["3", "6", "9"]
 
     @pytest.mark.parametrize("number", [0, -1])
     def test_keeping_none_is_refused(self, number: int) -> None:
@@ -86,7 +86,7 @@ class TestRecover:
         """The preserved checkpoint itself, and what is older, stays out of the list."""
         recorded = [ManagedCheckpoint("a", 9.0), ManagedCheckpoint("b", 10.0), ManagedCheckpoint("c", 11.0)]
         recovered = recover(recorded, 10.0, now=20.0)
-        assert [each.path for each in recovered.managed] == ["c"]
+        assert [each.prefix for each in recovered.managed] == ["c"]
         assert recovered.clock_went_back == 0
 
     def test_a_clock_that_went_back_leaves_everything_in_place(self) -> None:

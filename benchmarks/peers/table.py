@@ -26,8 +26,8 @@ highest is restored. Keras' `load_model` makes a new model, so there is nothing 
 an option for trusted files turns it off. In the last rows, others do what milepost does not.
 
 No experiment used an object store, a GPU, or more than one machine. According to their documentation, TensorFlow, Orbax and
-`torch.distributed.checkpoint` (through fsspec) write to object stores, which milepost does not. Orbax and `torch.distributed.checkpoint` save from
-many machines and restore to a different layout of devices. TensorFlow can save from several processes within its distribution strategies, which
+`torch.distributed.checkpoint` (through fsspec) write to object stores, which milepost does not. Orbax,
+`torch.distributed.checkpoint` and milepost save from many machines and restore to a different layout of devices. TensorFlow can save from several processes within its distribution strategies, which
 were not tested.
 
 """

@@ -22,6 +22,7 @@ from milepost.checkpoint import (
     load_weights,
     save_weights,
 )
+from milepost.coordination import Coordinator, FileCoordinator
 from milepost.engine.directory import (
     checkpoint_exists,
     checkpoints_iterator,
@@ -40,6 +41,7 @@ from milepost.errors import (
     AfterCommitError,
     CheckpointExistsError,
     CheckpointNotFoundError,
+    CoordinationError,
     CorruptCheckpointError,
     KeyNotFoundError,
     MilepostError,
@@ -73,9 +75,12 @@ __all__ = [
     "CheckpointReader",
     "CheckpointState",
     "CheckpointView",
+    "CoordinationError",
+    "Coordinator",
     "CorruptCheckpointError",
     "DType",
     "Entry",
+    "FileCoordinator",
     "InitializationOnlyStatus",
     "KeyNotFoundError",
     "LoadStatus",

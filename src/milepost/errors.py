@@ -6,13 +6,14 @@
     ├── CheckpointNotFoundError  (FileNotFoundError)  a checkpoint, directory or data file does not exist
     ├── KeyNotFoundError         (KeyError)           the checkpoint has no value of this key
     ├── CorruptCheckpointError   (ValueError)         a file is damaged, truncated, swapped or no checkpoint
-    ├── StateFileError           (ValueError)         the `checkpoint` state file is malformed
+    ├── StateFileError           (ValueError)         a state file (the file `checkpoint` of a directory) is malformed
     ├── UnsupportedError         (NotImplementedError) the input or request is valid, but not supported
     ├── MismatchError            (ValueError)         a saved value does not fit the live object: shape, dtype
-    ├── RefusedError             (what was raised)    an object or its framework rejected a saved value
+    │   └── RefusedError         (what was raised)    an object or its framework raised an error for a saved value
     ├── UntrackableError         (ValueError)         an object cannot be saved as it is held
     ├── UnmatchedError           (AssertionError)     an assertion about a restore failed
     ├── CheckpointExistsError    (FileExistsError)    a save would replace checkpoints of another run
+    ├── CoordinationError        (RuntimeError)       the processes of a program did not save or restore together
     ├── AdapterError             (ImportError)        milepost cannot use the installed version of a framework
     └── StorageError             (OSError)            the operating system refused a file operation
         └── AfterCommitError                          the checkpoint is saved, but a later step failed
@@ -30,6 +31,7 @@ keys, paths and text from files are escaped, so that a file cannot send commands
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -175,7 +177,7 @@ class CorruptCheckpointError(MilepostError, ValueError):
 
 
 class StateFileError(MilepostError, ValueError):
-    """The ``checkpoint`` state file is malformed."""
+    """A state file, which is the file ``checkpoint`` of a directory, is malformed."""
 
 
 class UnsupportedError(MilepostError, NotImplementedError):
@@ -183,7 +185,9 @@ class UnsupportedError(MilepostError, NotImplementedError):
 
 
 class MismatchError(MilepostError, ValueError):
-    """A saved value does not fit the live object, for example because shapes or dtypes differ. Nothing was changed.
+    """A saved value does not fit the live object, for example because shapes or dtypes differ.
+
+    Nothing was changed, unless the message says that the objects must be restored again.
 
     Attributes:
         report: The full `milepost.Report` of the restore, where one exists.
@@ -192,11 +196,51 @@ class MismatchError(MilepostError, ValueError):
     report: Any = None
 
 
-class RefusedError(MilepostError):
-    """An object or its framework raised an error when a restore assigned a value. The ``__cause__`` is that error.
+class RefusedError(MismatchError):
+    """An object or its framework raised an error for a saved value, for example in ``load_state_dict()``.
 
-    The exception is also of the built-in class of its cause, such as `RuntimeError` or `MemoryError`.
+    The ``__cause__`` is that error. The exception is also of the built-in class of its cause, such as `RuntimeError` or
+    `MemoryError`. Nothing was changed, unless the message says that the objects must be restored again.
     """
+
+    @classmethod
+    def caused_by(cls, cause: Exception, problem: str, **facts: Any) -> RefusedError:
+        """A `RefusedError` that is also of the built-in class of its cause.
+
+        Args:
+            cause: What the object or its framework raised.
+            problem: One sentence: what is wrong.
+            **facts: As for `MilepostError`.
+
+        Example:
+            >>> error = RefusedError.caused_by(RuntimeError("not ready"), "an object did not accept its saved state")
+            >>> isinstance(error, RuntimeError), isinstance(error, MismatchError)
+            (True, True)
+        """
+        built_in = next((each for each in type(cause).__mro__ if each in _CAUSES), None)
+        return _refused_and(built_in)(problem, **facts)
+
+
+_CAUSES: Final = (
+    MemoryError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+)
+
+
+@functools.cache
+def _refused_and(built_in: Any) -> type[RefusedError]:
+    if built_in is None or issubclass(RefusedError, built_in):
+        return RefusedError
+    return type("RefusedError", (RefusedError, built_in), {"__module__": RefusedError.__module__})
 
 
 class UntrackableError(MilepostError, ValueError):
@@ -236,6 +280,10 @@ class AdapterError(MilepostError, ImportError):
         self.version = version
         self.tried = tried
         self.name = facts.get("key")
+
+
+class CoordinationError(MilepostError, RuntimeError):
+    """The processes of a program did not save or restore together: one failed, did not answer, or did something else."""
 
 
 class StorageError(MilepostError, OSError):

@@ -5,8 +5,8 @@ Windows does not fork processes. There the functions are never called, and the l
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Final
@@ -27,7 +27,7 @@ def register_at_fork(
         os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
 
 
-class ForkableLock:
+class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotations, not in Python
     """A re-entrant lock that is free in a forked child if another thread held it.
 
     A forked child has only the thread that forked, so an ordinary lock that another thread held would never become free. A lock
@@ -40,20 +40,14 @@ class ForkableLock:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        super().__init__()
         _locks.add(self)
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
-
     def _after_fork(self) -> None:
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
+        if self.acquire(blocking=False):
+            self.release()
         else:
-            self._lock = threading.RLock()
+            self._at_fork_reinit()  # type: ignore[attr-defined]  # what the locks of `threading` do
 
 
 _locks: Final[weakref.WeakSet[ForkableLock]] = weakref.WeakSet()

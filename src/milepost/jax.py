@@ -26,6 +26,7 @@ from milepost.engine.load import storage_of as _storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.status import CheckpointLoadStatus as _CheckpointLoadStatus
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
+from milepost.errors import MilepostError as _MilepostError
 from milepost.errors import UntrackableError as _UntrackableError
 from milepost.graph.adapter import adapter_of as _adapter_of
 from milepost.graph.containers import NoDependency as _NoDependency
@@ -210,8 +211,11 @@ def _has_counter(path: str, storage: _Storage) -> bool:
     """Whether a checkpoint belongs to a series, and so has a counter beside the tree."""
     if not storage.is_file(_index_path(path)):
         return False
-    with _open_bundle(storage, path) as reader:
-        return _COUNTER in reader
+    try:
+        with _open_bundle(storage, path) as reader:
+            return _COUNTER in reader
+    except _MilepostError:
+        return False  # the restore raises it, on all processes
 
 
 class TreeManager:
@@ -270,6 +274,14 @@ class TreeManager:
     def latest_checkpoint(self) -> str | None:
         """The path of the newest good checkpoint, or None."""
         return self._manager.latest_checkpoint
+
+    @property
+    def skipped(self) -> dict[str, _MilepostError]:
+        """The checkpoints that were skipped as damaged or missing, by path, each with the error that says why.
+
+        `restore_latest` and `latest_checkpoint` set this anew. It is empty if none was skipped.
+        """
+        return self._manager.skipped
 
     def adopt_checkpoints(self) -> list[str]:
         """Adds to the state file all checkpoints of this series in the directory, as `CheckpointManager.adopt_checkpoints` does."""

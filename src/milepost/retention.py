@@ -1,8 +1,8 @@
 """Which checkpoints to keep: pure functions of lists, without files or clocks.
 
 The rules are those of TensorFlow's ``CheckpointManager``. The newest ``max_to_keep`` of the managed checkpoints stay.
-Of the others, oldest first, one is preserved for good if it was saved at least ``keep_checkpoint_every_n_hours`` after
-the last preserved one. The rest is deleted. A preserved checkpoint is no longer managed, so that the list does not
+Of the others, oldest first, one is preserved if it was saved at least ``keep_checkpoint_every_n_hours`` after the last
+preserved one. The others are deleted. A preserved checkpoint is kept and no longer managed, so that the list does not
 grow.
 
 Invariant: the newest checkpoint is always kept.
@@ -21,17 +21,17 @@ class ManagedCheckpoint:
     """A checkpoint that a manager keeps or deletes.
 
     Attributes:
-        path: Its prefix.
+        prefix: Its prefix.
         timestamp: When it was saved, in seconds since the epoch.
     """
 
-    path: str
+    prefix: str
     timestamp: float
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a policy about a list of checkpoints. Each checkpoint is in exactly one of the first three.
+    """The decision of a policy about a list of checkpoints. Each checkpoint is in exactly one of the first three lists.
 
     Attributes:
         keep: Checkpoints that stay managed, oldest first.
@@ -48,7 +48,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How many checkpoints to keep, and which to preserve for good.
+    """How many checkpoints to keep, and which to preserve.
 
     Args:
         max_to_keep: How many of the newest to keep, or None to keep all.
@@ -61,9 +61,9 @@ class RetentionPolicy:
     Example:
         >>> saved = [ManagedCheckpoint(f"ckpt-{hour}", hour * 3600.0) for hour in range(1, 6)]
         >>> decision = RetentionPolicy(2, keep_checkpoint_every_n_hours=2).apply(saved, last_preserved=0.0)
-        >>> [each.path for each in decision.keep]
+        >>> [each.prefix for each in decision.keep]
         ['ckpt-4', 'ckpt-5']
-        >>> [each.path for each in decision.preserve], [each.path for each in decision.delete]
+        >>> [each.prefix for each in decision.preserve], [each.prefix for each in decision.delete]
         (['ckpt-2'], ['ckpt-1', 'ckpt-3'])
     """
 
@@ -125,10 +125,10 @@ def recover(recorded: Sequence[ManagedCheckpoint], last_preserved: float, now: f
     Example:
         >>> recorded = [ManagedCheckpoint("ckpt-1", 50.0), ManagedCheckpoint("ckpt-2", 60.0)]
         >>> recover(recorded, last_preserved=50.0, now=70.0).managed
-        (ManagedCheckpoint(path='ckpt-2', timestamp=60.0),)
+        (ManagedCheckpoint(prefix='ckpt-2', timestamp=60.0),)
     """
     behind = max(0.0, last_preserved - now)
     last_preserved = min(last_preserved, now)
-    clamped = {each.path: min(each.timestamp, now) for each in recorded}
+    clamped = {each.prefix: min(each.timestamp, now) for each in recorded}
     managed = (ManagedCheckpoint(*each) for each in clamped.items())
     return Recovered(tuple(each for each in managed if each.timestamp > last_preserved), last_preserved, behind)

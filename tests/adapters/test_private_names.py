@@ -139,6 +139,18 @@ def torch_objects(torch):
     yield "torch.nn.Module", torch.nn.Linear(1, 1)
     yield "torch.Tensor", torch.ones(1)
     yield "torch.optim.Optimizer", torch.optim.SGD([torch.ones(1)])
+    yield "torch.distributed.tensor.DTensor", dtensor(torch)
+
+
+def dtensor(torch):
+    """A DTensor of one process."""
+    tensor = importlib.import_module("torch.distributed.tensor")
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = importlib.import_module("torch.distributed.device_mesh").init_device_mesh("cpu", (1,))
+        return tensor.distribute_tensor(torch.ones(2), mesh, [tensor.Shard(0)])
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def failed_call(keras):

@@ -11,6 +11,7 @@ from milepost import (
     MismatchError,
     NoDependency,
     PythonState,
+    RefusedError,
     UnsupportedError,
     UntrackableError,
     Variable,
@@ -138,6 +139,22 @@ def test_a_refused_state_is_a_mismatch_and_changes_nothing(prefix):
     assert "Strict" in caught.value.expected
     assert caught.value.file == prefix
     assert (live.a.position, live.v.numpy(), live.w.tolist()) == (1, 0.0, [0, 0])
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ValueError, KeyError, OSError, MemoryError])
+def test_a_refused_state_is_also_of_the_class_of_what_the_object_raised(prefix, kind):
+    class Refuses(Reader):
+        def load_state_dict(self, state):
+            if state["position"] == 5:
+                raise kind("other data")
+
+    Checkpoint(r=Reader(5)).write(prefix)
+    with pytest.raises(RefusedError, match=r"refuses its saved state; nothing was changed\n") as caught:
+        Checkpoint(r=Refuses(1)).read(prefix)
+    assert isinstance(caught.value, kind)
+    assert type(caught.value.__cause__) is kind
+    assert f"{kind.__name__}: " in caught.value.found
+    assert "other data" in caught.value.found
 
 
 def test_one_that_refuses_gets_its_own_old_state_back_too(prefix):

@@ -1,6 +1,8 @@
 """Small runs of ``fit()`` in the process of a test, with either generation of Keras."""
 
 import importlib
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,14 +23,23 @@ class Trainer:
         self.callbacks = importlib.import_module(f"milepost.{package}")
 
     @property
+    def name(self):
+        return self.keras.__name__
+
+    @property
     def is_keras_3(self):
         return self.keras.__version__.startswith("3")
 
-    def model(self, rate=0.01, optimizer="Adam", metrics=("mae",), **compiled):
+    def model(self, rate=0.01, optimizer="SGD", metrics=("mae",), is_compiled=False, **compiled):
+        """A model with an optimizer that keeps a momentum of each variable.
+
+        Its steps run as functions of TensorFlow only if ``is_compiled``: tracing them would take most of a test's time.
+        """
         self.keras.utils.set_random_seed(1)
         model = self.keras.Sequential([self.keras.Input((3,)), self.keras.layers.Dense(1)])
         kind = getattr(self.keras.optimizers, optimizer)
-        model.compile(optimizer=kind(rate), loss="mse", metrics=list(metrics), **compiled)
+        made = kind(rate, momentum=0.9) if optimizer == "SGD" else kind(rate)
+        model.compile(optimizer=made, loss="mse", metrics=list(metrics), run_eagerly=not is_compiled, **compiled)
         return model
 
     def callback(self, directory, **options):
@@ -64,6 +75,19 @@ class Trainer:
 
 def weights(model):
     return [weight.tobytes() for weight in model.get_weights()]
+
+
+@pytest.fixture(scope="module")
+def computed() -> Callable[[Hashable, Callable[[], Any]], Any]:
+    """Gives what a function returns, which is called once for each key: several tests compare theirs with one whole run."""
+    results: dict[Hashable, Any] = {}
+
+    def get(key: Hashable, compute: Callable[[], Any]) -> Any:
+        if key not in results:
+            results[key] = compute()
+        return results[key]
+
+    return get
 
 
 @pytest.fixture(params=["keras", "tf_keras"])

@@ -21,7 +21,7 @@ Y = X.sum(axis=1, keepdims=True)
 def model():
     keras.utils.set_random_seed(1)
     net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-    net.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse", metrics=["mae"])
+    net.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse", metrics=["mae"], run_eagerly=True)
     return net
 
 
@@ -208,7 +208,7 @@ class TestResuming:
     def test_fails_with_a_model_that_was_not_saved(self, model, tmp_path):
         fit(model, callbacks.CheckpointCallback(tmp_path))
         other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
-        other.compile(optimizer="sgd", loss="mse")
+        other.compile(optimizer="sgd", loss="mse", run_eagerly=True)
         with pytest.raises((milepost.MismatchError, milepost.UnmatchedError)):
             fit(other, callbacks.CheckpointCallback(tmp_path))
 
@@ -320,7 +320,7 @@ class TestKeras2:
     def run(self, keras2, directory):
         callbacks2 = importlib.import_module("milepost.tf_keras")
         net = keras2.Sequential([keras2.layers.Dense(4), keras2.layers.Dropout(0.5), keras2.layers.Dense(1)])
-        net.compile(optimizer="sgd", loss="mse")
+        net.compile(optimizer="sgd", loss="mse", run_eagerly=True)
         fit(net, callbacks2.CheckpointCallback(directory), epochs=1)
 
     def test_is_warned_of_random_numbers_that_nobody_can_save(self, keras2, tmp_path):

@@ -2,13 +2,10 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.callbacks.runs import X, Y, trainer  # noqa: F401 - a fixture
 
 TRAINERS = {
@@ -43,14 +40,12 @@ def test_a_call_is_found_with_its_arguments(name):
     if missing:
         pytest.skip(f"{missing[0]} is not installed")
     backend = "tensorflow" if name == "tf_keras" else name
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, package],
-        env={**os.environ, "KERAS_BACKEND": backend},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
+    done = programs.run(
+        ["-c", PROGRAM, package],
+        imports=programs.imports(*needed),
+        environment=programs.environment(backend),
     )
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [["History"], 1, True, True, False]
 
 

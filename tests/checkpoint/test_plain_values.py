@@ -388,7 +388,7 @@ def test_tensorflows_files_lack_no_plain_values(prefix):
     path = tf.train.Checkpoint(w=tf.Variable([1.0])).write(prefix)
     status = Checkpoint(w=Variable([0.0]), epoch=0, hist=[1]).read(path)
     status.assert_consumed()
-    assert all(entry.foreign for entry in status.report().missing)
+    assert all(entry.skipped_by_tensorflow for entry in status.report().missing)
 
 
 def test_plain_members_of_a_list_with_variables_leave_positions_to_the_program(tmp_path):

@@ -98,7 +98,7 @@ def test_a_tensor_that_cannot_be_mapped_names_the_method_that_reads_it(saved):
 
 
 def test_a_directory_without_a_state_file_says_so_and_names_what_is_in_it(saved, tmp_path):
-    with pytest.raises(CheckpointNotFoundError, match="has no `checkpoint` file") as caught:
+    with pytest.raises(CheckpointNotFoundError, match="has no state file") as caught:
         milepost.load_checkpoint(tmp_path)
     assert repr(str(saved)) in caught.value.remedy
 
@@ -110,7 +110,7 @@ def test_a_directory_whose_state_file_names_lost_checkpoints_says_that(tmp_path)
     milepost.update_checkpoint_state(tmp_path, path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", milepost.SkippedCheckpointWarning)
-        with pytest.raises(CheckpointNotFoundError, match="names checkpoints that are not there") as caught:
+        with pytest.raises(CheckpointNotFoundError, match="names checkpoints that do not exist") as caught:
             milepost.load_checkpoint(tmp_path)
     assert str(path) in caught.value.expected
 
@@ -134,6 +134,35 @@ def test_a_view_says_nothing_where_references_agree(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         view.match(made)
+
+
+def test_a_diff_tells_what_is_on_both_sides_and_what_is_on_one(tmp_path):
+    saved = Module()
+    saved.both, saved.only_saved = Variable(1.0), Variable(2.0)
+    view = milepost.CheckpointView(Checkpoint(model=saved).write(tmp_path / "ckpt"))
+    live = Module()
+    live.both, live.only_live = Variable(0.0), Variable(0.0)
+    checkpoint = Checkpoint(model=live)
+    matched, nodes, objects = view.diff(checkpoint)
+    model = view.children(0)["model"]
+    assert matched == {0: checkpoint, model: live, view.children(model)["both"]: live.both}
+    assert nodes == [view.children(model)["only_saved"]]
+    assert len(objects) == 1
+    assert objects[0] is live.only_live
+
+
+def test_a_diff_of_what_was_saved_itself_leaves_nothing_over(tmp_path):
+    checkpoint = Checkpoint(model={"v": Variable(1.0)}, w=Variable(2.0))
+    view = milepost.CheckpointView(checkpoint.write(tmp_path / "ckpt"))
+    matched, nodes, objects = view.diff(checkpoint)
+    assert (sorted(matched), nodes, objects) == (view.descendants(), [], [])
+
+
+def test_a_diff_changes_no_object(tmp_path):
+    path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt")
+    live = Checkpoint(v=Variable(0.0))
+    milepost.CheckpointView(path).diff(live)
+    assert float(live.v) == 0.0
 
 
 def test_the_lists_of_a_state_are_lists(tmp_path):

@@ -109,7 +109,7 @@ def test_a_reader_that_holds_nothing_says_that_the_checkpoint_was_replaced(prefi
     saved(prefix, 1)
     reader = open_bundle(LocalStorage(), prefix)
     saved(prefix, 2)
-    with pytest.raises(CheckpointNotFoundError, match="taken its place"):
+    with pytest.raises(CheckpointNotFoundError, match="has replaced it"):
         reader.read("a/.ATTRIBUTES/VARIABLE_VALUE")
 
 
@@ -155,7 +155,7 @@ def test_what_was_released_is_read_again_from_its_files_but_never_from_others(pr
         saved(prefix, 2)
         saved(prefix, 3)
         assert str(reader.spec("a/.ATTRIBUTES/VARIABLE_VALUE")) == "float32[1000]"
-        with pytest.raises(CheckpointNotFoundError, match="taken its place"):
+        with pytest.raises(CheckpointNotFoundError, match="has replaced it"):
             reader.read("a/.ATTRIBUTES/VARIABLE_VALUE")
 
 

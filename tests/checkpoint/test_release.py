@@ -91,7 +91,7 @@ def test_a_late_object_of_a_partial_restore_is_refused_if_its_file_is_gone(prefi
             file.unlink()
     else:
         Checkpoint(v=Variable(2.0)).write(prefix)
-    with pytest.raises(CheckpointNotFoundError, match="missing" if gone else "taken its place"):
+    with pytest.raises(CheckpointNotFoundError, match="missing" if gone else "has replaced it"):
         live.v = Variable(0.0)
     assert not hasattr(live, "v")
 

@@ -69,10 +69,10 @@ def test_readers_views_and_statuses_name_their_file(run):
     path = manager.latest_checkpoint
     assert repr(milepost.load_checkpoint(path)) == f"<milepost.CheckpointReader '{shown(path)}': 5 keys>"
     assert repr(milepost.CheckpointView(path)) == f"<milepost.CheckpointView '{shown(path)}': 6 objects>"
-    assert repr(milepost.TrackableView(manager.checkpoint)) == "<milepost.TrackableView of a milepost.Checkpoint>"
+    assert repr(milepost.TrackableView(manager.checkpoint)) == "<milepost.TrackableView of milepost.Checkpoint>"
     status = manager.checkpoint.restore(path)
     assert repr(status).startswith(f"<milepost.CheckpointLoadStatus '{shown(path)}': 6 objects matched")
-    assert repr(status.report()) == f"<milepost.Report '{shown(path)}': 4 matched>"
+    assert repr(status.report()) == f"<milepost.Report '{shown(path)}': values: 4 matched>"
     assert repr(manager.checkpoint.restore(None)) == "<milepost.InitializationOnlyStatus: nothing was restored>"
 
 

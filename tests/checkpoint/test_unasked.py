@@ -48,7 +48,7 @@ def test_live_values_that_were_not_saved_are_warned_of_at_the_line_that_restored
 def test_a_restore_that_matched_nothing_is_said_to_have(prefix, caught):
     path = Checkpoint(net=module(a=Variable(1.0))).write(prefix)
     Checkpoint(model=module(a=Variable(0.0))).read(path)
-    assert any("nothing but the root was matched" in text for text in texts(caught))
+    assert any("no object except the root was matched" in text for text in texts(caught))
 
 
 def test_a_status_that_is_kept_unasked_is_spoken_for_by_the_next_save(prefix, caught):

@@ -1,11 +1,14 @@
 """What a save would leave out is refused, unless it is doubtful or was allowed; a restore counts it as missing."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from milepost import (
     Checkpoint,
     CheckpointOptions,
+    MilepostWarning,
     Module,
     NoDependency,
     UnmatchedError,
@@ -40,6 +43,28 @@ def test_what_is_at_or_below_an_allowed_path_may_be_left_out(tmp_path, path):
 def test_an_allowed_path_is_no_prefix_of_a_name(tmp_path):
     with pytest.raises(UntrackableError):
         Checkpoint(m=module(ab=DATES)).write(tmp_path / "ckpt", CheckpointOptions(allow_unsaved=["m/a"]))
+
+
+def test_an_allowed_path_that_no_object_has_is_warned_of(tmp_path):
+    options = CheckpointOptions(allow_unsaved=["m/b", "m/scael"])
+    with pytest.warns(MilepostWarning, match="allow_unsaved names 'm/scael', and no object has this path") as caught:
+        Checkpoint(m=module(scale=Variable(1), b=Variable(1))).write(tmp_path / "ckpt", options)
+    assert [str(each.message).rpartition("; ")[2] for each in caught] == ["did you mean 'm/scale'?"]
+
+
+def test_an_allowed_path_is_not_warned_of_if_it_names_an_object(tmp_path):
+    """Whether the object is left out may differ from save to save."""
+    options = CheckpointOptions(allow_unsaved=["", "m/a", "m/b"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Checkpoint(m=module(a=DATES, b=Variable(1))).write(tmp_path / "ckpt", options)
+
+
+def test_a_restore_does_not_warn_of_allowed_paths(lacking):
+    options = CheckpointOptions(allow_unsaved=["m/a", "m/absent"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Checkpoint(m=module(a=DATES, b=Variable(0))).read(lacking, options).assert_consumed()
 
 
 def test_a_doubtful_omission_is_warned_of(tmp_path):

@@ -1,25 +1,29 @@
 """Running the guide's scripts, and reading what they print."""
 
 import importlib.util
-import os
 import pathlib
 import re
-import subprocess
-import sys
+
+from tests import programs
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 KEPT = "['./tf_ckpts/ckpt-8', './tf_ckpts/ckpt-9', './tf_ckpts/ckpt-10']"
 FILES = "checkpoint " + " ".join(f"ckpt-{n}{end}" for n in (10, 8, 9) for end in (".data-00000-of-00001", ".index"))
 
 
-def run(script, directory, **environment):
-    """What the script prints, line by line."""
-    done = subprocess.run(
-        [sys.executable, str(script), str(directory)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
+def run(script, directory, *frameworks, **environment):
+    """What the script prints, line by line.
+
+    Args:
+        script: The script.
+        directory: Its only argument.
+        frameworks: What it imports.
+        environment: What differs from the environment of the tests.
+    """
+    done = programs.run(
+        [script, directory],
+        imports=programs.imports(*frameworks),
+        environment=programs.environment(**environment),
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "UntrackedWarning" not in done.stderr, done.stderr[-4000:]

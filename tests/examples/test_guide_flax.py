@@ -12,7 +12,7 @@ pytest.importorskip("flax.nnx")
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     directory = tmp_path_factory.mktemp("guide_flax")
-    return directory, run(EXAMPLES / "guide_flax.py", directory)
+    return directory, run(EXAMPLES / "guide_flax.py", directory, "flax.nnx", "optax")
 
 
 class TestGuide(Guide):

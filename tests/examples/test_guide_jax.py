@@ -12,7 +12,7 @@ pytest.importorskip("optax")
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     directory = tmp_path_factory.mktemp("guide_jax")
-    return directory, run(EXAMPLES / "guide_jax.py", directory)
+    return directory, run(EXAMPLES / "guide_jax.py", directory, "jax", "optax")
 
 
 class TestGuide(Guide):

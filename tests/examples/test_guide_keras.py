@@ -13,7 +13,7 @@ def ran(request, tmp_path_factory):
     if not installed(request.param):
         pytest.skip(f"{request.param} is not installed")
     directory = tmp_path_factory.mktemp(f"guide_{request.param}")
-    return directory, run(EXAMPLES / "guide_keras.py", directory, KERAS_BACKEND=request.param)
+    return directory, run(EXAMPLES / "guide_keras.py", directory, "keras", request.param, KERAS_BACKEND=request.param)
 
 
 class TestGuide(Guide):

@@ -24,7 +24,7 @@ def ran(request, tmp_path_factory):
     _skip_without(request.param)
     directory = tmp_path_factory.mktemp("guide")
     environment = {"TF_USE_LEGACY_KERAS": request.param, "KERAS_BACKEND": "tensorflow"}
-    return directory, run(SCRIPT, directory, **environment)
+    return directory, run(SCRIPT, directory, "tensorflow", **environment)
 
 
 def test_it_prints_the_guides_lines(ran):
@@ -77,6 +77,6 @@ def test_nothing_but_tf_train_was_replaced(tmp_path):
     text = text.replace("milepost.save_weights(net, 'easy_checkpoint')", "net.save_weights('easy_checkpoint')")
     original = tmp_path / "original.py"
     original.write_text(text.replace("milepost.", "tf.train."))
-    lines = run(original, tmp_path / "written", TF_USE_LEGACY_KERAS=KERAS_2, KERAS_BACKEND="tensorflow")
+    lines = run(original, tmp_path / "written", "tensorflow", TF_USE_LEGACY_KERAS=KERAS_2, KERAS_BACKEND="tensorflow")
     assert KEPT in lines
     assert lines[-1] == "ListWrapper([])"

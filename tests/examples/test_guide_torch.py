@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     directory = tmp_path_factory.mktemp("guide_torch")
-    return directory, run(EXAMPLES / "guide_torch.py", directory)
+    return directory, run(EXAMPLES / "guide_torch.py", directory, "torch")
 
 
 class TestGuide(Guide):

@@ -200,8 +200,8 @@ def numbers():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (Own, "give an object of Own, not the class itself"),
-        (numbers, "give the objects that the function uses"),
+        (Own, "pass an object of Own, and not the class itself"),
+        (numbers, "pass the objects that the function uses"),
         (numbers(), "state_dict() and load_state_dict(state)"),
         (Own(), "derive it from milepost.Module"),
         (deque(), "hold its members in a list, tuple or dict instead"),

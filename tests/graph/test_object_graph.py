@@ -16,7 +16,7 @@ def graphs(draw):
     text = st.text(max_size=5)
     values = st.lists(st.builds(SavedValue, text, text, text, st.booleans()), max_size=3)
     slots = st.lists(st.builds(SlotReference, ids, st.text(max_size=3), ids), max_size=2)
-    public_first = values.map(lambda values: tuple(sorted(values, key=lambda value: value.private)))
+    public_first = values.map(lambda values: tuple(sorted(values, key=lambda value: value.skipped_by_tensorflow)))
     nodes = st.builds(Node, edges, public_first, slots.map(tuple))
     return ObjectGraph(tuple(draw(st.lists(nodes, min_size=count, max_size=count))))
 
@@ -44,7 +44,7 @@ def test_a_node_has_values_if_anything_below_it_has():
     ],
 )
 def test_a_reference_to_a_node_that_is_not_there_is_damage(node):
-    with pytest.raises(CorruptCheckpointError, match="not there"):
+    with pytest.raises(CorruptCheckpointError, match="does not exist"):
         ObjectGraph.deserialize(_serialize_unchecked(node))
 
 

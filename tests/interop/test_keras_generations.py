@@ -99,23 +99,39 @@ class Training:
         return float(loss)
 
 
-def written(tmp_path, generation, library, model, optimizer, **options):
-    training = Training(generation, library, model, optimizer)
-    training.losses(3)
-    arguments = {"options": milepost.CheckpointOptions(**options)} if options else {}
-    return training.checkpoint.write(str(tmp_path / "c"), **arguments), training.losses(3)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Gives the checkpoint of a training and the losses that came after it; several tests read each."""
+    found = {}
+
+    def get(generation, library, model, optimizer, **options):
+        key = (generation, library, model, optimizer, *options)
+        if key not in found:
+            training = Training(generation, library, model, optimizer)
+            training.losses(3)
+            path = str(tmp_path_factory.mktemp("written") / "c")
+            arguments = {"options": milepost.CheckpointOptions(**options)} if options else {}
+            found[key] = training.checkpoint.write(path, **arguments), training.losses(3)
+        return found[key]
+
+    return get
 
 
-def resumes(tmp_path, writer, reader, model, optimizer, *, trained, **options):
-    path, expected = written(tmp_path, *writer, model, optimizer, **options)
-    training = Training(*reader, model, optimizer)
-    if trained:
-        training.losses(2)
-    status = training.checkpoint.read(path)
-    status.assert_existing_objects_matched()
-    np.testing.assert_allclose(training.losses(3), expected, rtol=2e-5)
-    status.assert_consumed()
-    return status
+@pytest.fixture
+def resumes(written):
+    """A function that requires that a reader goes on with the losses of a writer."""
+
+    def check(writer, reader, model, optimizer, *, trained, **options):
+        path, expected = written(*writer, model, optimizer, **options)
+        training = Training(*reader, model, optimizer)
+        if trained:
+            training.losses(2)
+        status = training.checkpoint.read(path)
+        status.assert_existing_objects_matched()
+        np.testing.assert_allclose(training.losses(3), expected, rtol=2e-5)
+        status.assert_consumed()
+
+    return check
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -123,44 +139,44 @@ def resumes(tmp_path, writer, reader, model, optimizer, *, trained, **options):
 class TestModels:
     @pytest.mark.parametrize("writer", ["keras3", "keras2", "keras2_legacy"])
     @pytest.mark.parametrize("library", LIBRARIES)
-    def test_milepost_resumes_keras_3_from(self, tmp_path, writer, library, model, trained):
-        resumes(tmp_path, (writer, library), ("keras3", "milepost"), model, "adam", trained=trained)
+    def test_milepost_resumes_keras_3_from(self, resumes, writer, library, model, trained):
+        resumes((writer, library), ("keras3", "milepost"), model, "adam", trained=trained)
 
     @pytest.mark.parametrize("writer", ["keras3", "keras2"])
-    def test_tensorflow_resumes_keras_2_from_milepost_and(self, tmp_path, writer, model, trained):
-        resumes(tmp_path, (writer, "milepost"), ("keras2", "tensorflow"), model, "adam", trained=trained)
+    def test_tensorflow_resumes_keras_2_from_milepost_and(self, resumes, writer, model, trained):
+        resumes((writer, "milepost"), ("keras2", "tensorflow"), model, "adam", trained=trained)
 
-    def test_tensorflow_resumes_keras_3_from_milepost_and_keras_3(self, tmp_path, model, trained):
+    def test_tensorflow_resumes_keras_3_from_milepost_and_keras_3(self, resumes, model, trained):
         if not trained and model != "functional":
             pytest.skip("TensorFlow loses values of Keras 3 models that are not built, whoever wrote them")
-        resumes(tmp_path, ("keras3", "milepost"), ("keras3", "tensorflow"), model, "adam", trained=trained)
+        resumes(("keras3", "milepost"), ("keras3", "tensorflow"), model, "adam", trained=trained)
 
-    def test_tensorflow_resumes_the_oldest_optimizers_from_milepost_and_keras_3(self, tmp_path, model, trained):
+    def test_tensorflow_resumes_the_oldest_optimizers_from_milepost_and_keras_3(self, resumes, model, trained):
         writer, reader = ("keras3", "milepost"), ("keras2_legacy", "tensorflow")
-        resumes(tmp_path, writer, reader, model, "adam", trained=trained, legacy_keras_optimizers=True)
+        resumes(writer, reader, model, "adam", trained=trained, legacy_keras_optimizers=True)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 class TestOptimizers:
     @pytest.mark.parametrize("writer", ["keras3", "keras2", "keras2_legacy"])
-    def test_milepost_resumes_keras_3_from_tensorflow_and(self, tmp_path, writer, optimizer):
-        resumes(tmp_path, (writer, "tensorflow"), ("keras3", "milepost"), "functional", optimizer, trained=False)
+    def test_milepost_resumes_keras_3_from_tensorflow_and(self, resumes, writer, optimizer):
+        resumes((writer, "tensorflow"), ("keras3", "milepost"), "functional", optimizer, trained=False)
 
     @pytest.mark.parametrize("reader", ["keras3", "keras2"])
     @pytest.mark.parametrize("trained", [False, True], ids=["fresh", "trained"])
-    def test_tensorflow_resumes_from_milepost_and_keras_3(self, tmp_path, reader, optimizer, trained):
+    def test_tensorflow_resumes_from_milepost_and_keras_3(self, resumes, reader, optimizer, trained):
         if reader == "keras3" and not trained and optimizer in ("momentum", "rmsprop"):
             pytest.skip("TensorFlow needs this optimizer built: Keras 3 makes its lists twice, empty at first")
-        resumes(tmp_path, ("keras3", "milepost"), (reader, "tensorflow"), "functional", optimizer, trained=trained)
+        resumes(("keras3", "milepost"), (reader, "tensorflow"), "functional", optimizer, trained=trained)
 
-    def test_tensorflow_resumes_the_oldest_optimizers_from_milepost_and_keras_3(self, tmp_path, optimizer):
+    def test_tensorflow_resumes_the_oldest_optimizers_from_milepost_and_keras_3(self, resumes, optimizer):
         writer, reader = ("keras3", "milepost"), ("keras2_legacy", "tensorflow")
         options = {"trained": True, "legacy_keras_optimizers": True}
-        resumes(tmp_path, writer, reader, "functional", optimizer, **options)
+        resumes(writer, reader, "functional", optimizer, **options)
 
-    def test_milepost_resumes_keras_3_from_a_file_for_the_oldest(self, tmp_path, optimizer):
+    def test_milepost_resumes_keras_3_from_a_file_for_the_oldest(self, resumes, optimizer):
         both = ("keras3", "milepost")
-        resumes(tmp_path, both, both, "functional", optimizer, trained=False, legacy_keras_optimizers=True)
+        resumes(both, both, "functional", optimizer, trained=False, legacy_keras_optimizers=True)
 
 
 def test_momentum_that_keras_3_does_not_keep_is_reported(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 import milepost
 from tests import programs
-from tests.interop.keras_weights import MODELS, X, Y, predictions, trained
+from tests.interop.keras_weights import COMPILED, MODELS, X, Y, predictions, trained
 
 tf_keras = pytest.importorskip("tf_keras", reason="compares with the weights of Keras 2")
 HAS_KERAS_3 = (
@@ -46,31 +46,36 @@ class TestKeras2:
         save(net, path, writer)
         expected = net.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
         fresh = MODELS[model](tf_keras)
-        fresh.compile(optimizer=tf_keras.optimizers.Adam(0.01), loss="mse")
+        fresh.compile(optimizer=tf_keras.optimizers.Adam(0.01), loss="mse", run_eagerly=model not in COMPILED)
         load(fresh, path, reader)
         assert fresh.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"] == expected
         assert int(fresh.optimizer.iterations) == 4
 
 
-@pytest.fixture(scope="module", params=["tensorflow", "jax", "torch"])
-def exchanged(request, tmp_path_factory):
-    """A directory of weights that Keras 2 saved, and of those that Keras 3 on another backend did; and what it loaded."""
-    if not HAS_KERAS_3 or importlib.util.find_spec(request.param) is None:
-        pytest.skip("Keras 3 or this backend is not installed")
-    directory = tmp_path_factory.mktemp("weights")
-    for name in ("theirs", "ours"):
-        (directory / name).mkdir()
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """A directory of weights that Keras 2 saved."""
+    directory = tmp_path_factory.mktemp("theirs")
     for model in MODELS:
         net = trained(tf_keras, model)
-        np.save(directory / "theirs" / f"{model}.npy", predictions(net))
-        net.save_weights(str(directory / "theirs" / model))
+        np.save(directory / f"{model}.npy", predictions(net))
+        net.save_weights(str(directory / model))
+    return directory
+
+
+@pytest.fixture(scope="module", params=["tensorflow", "jax", "torch"])
+def exchanged(request, theirs, tmp_path_factory):
+    """A directory of weights that Keras 3 on a backend saved, and what it loaded of those that Keras 2 did."""
+    if not HAS_KERAS_3 or importlib.util.find_spec(request.param) is None:
+        pytest.skip("Keras 3 or this backend is not installed")
+    ours = tmp_path_factory.mktemp("ours")
     done = programs.run(
-        ["-m", "tests.interop.keras_weights", directory],
+        ["-m", "tests.interop.keras_weights", theirs, ours],
         imports=programs.imports("keras", request.param),
         environment=programs.environment(request.param),
     )
     assert done.returncode == 0, done.stderr
-    return directory / "ours", json.loads(done.stdout.splitlines()[-1])
+    return ours, json.loads(done.stdout.splitlines()[-1])
 
 
 class TestKeras3:
@@ -93,7 +98,7 @@ class TestKeras3:
         directory, _ = exchanged
         net = MODELS[model](tf_keras)
         predictions(net)
-        net.compile(optimizer=tf_keras.optimizers.Adam(0.01), loss="mse")
+        net.compile(optimizer=tf_keras.optimizers.Adam(0.01), loss="mse", run_eagerly=model not in COMPILED)
         net.load_weights(str(directory / model)).expect_partial()
         net.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
         assert int(net.optimizer.iterations) == 4

@@ -56,7 +56,11 @@ class Net(keras.Model):  # type: ignore[name-defined]
 def directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("run")
     for _ in range(2):
-        done = programs.run(["-c", RUN, directory], imports=programs.imports("tensorflow", "keras"))
+        done = programs.run(
+            ["-c", RUN, directory],
+            imports=programs.imports("tensorflow", "keras"),
+            environment=programs.environment(),
+        )
         assert done.returncode == 0, done.stderr
     names = json.dumps(milepost.list_variables(directory / "ckpt-2"))
     if "_trainable_variables/0" not in names:

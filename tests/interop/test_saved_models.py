@@ -224,7 +224,7 @@ def subclassed(k):
 
 def trained(k, make):
     model = make(k)
-    model.compile(k.optimizers.Adam(0.1), "mse")
+    model.compile(k.optimizers.Adam(0.1), "mse", run_eagerly=True)
     model.fit(X, np.ones((8, 4), "float32"), verbose=0)
     return model
 
@@ -242,19 +242,34 @@ def make(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Gives the directory of a trained model and what it predicts; several tests read each."""
+    found = {}
+
+    def get(k, make, writer):
+        key = (k.__name__, make, writer)
+        if key not in found:
+            model = trained(k, make)
+            path = str(tmp_path_factory.mktemp("written") / "model")
+            model.save(path, save_format="tf") if writer == "model.save" else tf.saved_model.save(model, path)
+            found[key] = path, model.predict(X, verbose=0)
+        return found[key]
+
+    return get
+
+
 @pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
 @pytest.mark.parametrize("writer", ["model.save", "tf.saved_model.save"])
-def test_a_model_of_keras_has_every_weight(k, make, built, writer, tmp_path):
+def test_a_model_of_keras_has_every_weight(k, make, built, writer, written):
     if writer == "model.save" and k.__name__ == "keras":
         pytest.skip("Keras 3 saves no SavedModel")
-    model = trained(k, make)
-    path = str(tmp_path / "model")
-    model.save(path, save_format="tf") if writer == "model.save" else tf.saved_model.save(model, path)
+    path, expected = written(k, make, writer)
     live = make(k)
     if built:
         live(X)
     status = milepost.load_weights(live, path)
-    np.testing.assert_array_equal(live.predict(X, verbose=0), model.predict(X, verbose=0))
+    np.testing.assert_array_equal(live.predict(X, verbose=0), expected)
     status.assert_existing_objects_matched()
 
 

@@ -571,7 +571,7 @@ class TestOtherState:
         path = tmp_path / "tensor.pt"
         torch.save(torch.ones(2), path)
         status = milepost.Checkpoint(w=milepost.Variable(np.zeros(2, np.float32))).read(path).expect_partial()
-        with pytest.raises(milepost.UnmatchedError, match="make the object that takes it the root"):
+        with pytest.raises(milepost.UnmatchedError, match="make its variable or tensor the root"):
             status.assert_consumed()
 
     @pytest.mark.parametrize("value", [7, "a", None])

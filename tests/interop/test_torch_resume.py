@@ -21,7 +21,7 @@ class Training:
         with (self.directory / f"{name}.err").open("w") as errors:
             return programs.start(
                 ["-m", "tests.interop.torch_training", self.directory, name, *options],
-                imports=programs.imports("torch"),
+                imports=programs.imports("torch", "torchdata.stateful_dataloader"),
                 environment=programs.environment(hash_seed=hash_seed, OMP_NUM_THREADS="1"),
                 stdout=errors,
                 stderr=errors,

@@ -309,7 +309,7 @@ class TestTwoManagers:
 
 class TestUnlistedCheckpoints:
     def test_a_copied_checkpoint_is_pointed_out_and_taken_up_when_told(self, tmp_path: Path) -> None:
-        """Somebody copied ckpt-3.* into a new directory, without the `checkpoint` file."""
+        """Somebody copied ckpt-3.* into a new directory, without the state file."""
         run(tmp_path / "old", 3)
         here = tmp_path / "here"
         here.mkdir()
@@ -341,11 +341,11 @@ class TestUnlistedCheckpoints:
             path.unlink()
         with (
             pytest.warns(SkippedCheckpointWarning),
-            pytest.raises(CheckpointNotFoundError, match="names checkpoints that are not there"),
+            pytest.raises(CheckpointNotFoundError, match="names checkpoints that do not exist"),
         ):
             milepost.load_checkpoint(tmp_path)
         (tmp_path / "checkpoint").unlink()
-        with pytest.raises(CheckpointNotFoundError, match="has no `checkpoint` file"):
+        with pytest.raises(CheckpointNotFoundError, match="has no state file"):
             milepost.load_checkpoint(tmp_path)
 
     def test_after_plain_saves_older_ones_are_fallen_back_to(self, tmp_path: Path) -> None:

@@ -137,7 +137,9 @@ def test_links_are_followed(tmp_path):
     assert [STORAGE.is_file(str(tmp_path / name)) for name in ("link", "loop", "broken")] == [True, False, False]
     STORAGE.make_directory(str(tmp_path / "d" / "inside"))
     assert (tmp_path / "inside").is_dir()
-    with pytest.raises(CheckpointNotFoundError, match="a symbolic link of this name leads to nothing"):
+    with pytest.raises(
+        CheckpointNotFoundError, match="a symbolic link of this name leads to a path that does not exist"
+    ):
         STORAGE.make_directory(str(tmp_path / "broken"))
 
 

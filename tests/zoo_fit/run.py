@@ -160,6 +160,8 @@ def _train(
             outcome["interrupted"] = call
             if call == calls - 1:
                 return
+    if not model.built:  # nothing was left to train; what is deferred comes with the first call
+        model.predict(X, verbose=0)
     outcome["terminated"] = callback.was_terminated
     outcome["history"] = {name: [_number(each) for each in values] for name, values in history.history.items()}
     outcome["epochs"] = list(history.epoch)

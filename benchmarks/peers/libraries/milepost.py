@@ -12,7 +12,7 @@ import numpy as np
 
 import milepost
 from benchmarks.peers.exploit import pickled
-from benchmarks.peers.peer import Late, Live, Peer, Values
+from benchmarks.peers.peer import Late, Live, Peer, Values, distinct
 
 
 class _Late(milepost.Module):
@@ -90,6 +90,23 @@ class Milepost(Peer):
 
             kinds |= tensorflow.unbuilt()
         return {kind: Late(_attached(make), _to_model(call)) for kind, (make, call) in kinds.items()}
+
+    shares = True
+
+    def save_share(self, path: Path, rank: int, port: int) -> None:
+        import torch
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+
+        torch.distributed.init_process_group("gloo", f"tcp://localhost:{port}", rank=rank, world_size=2)
+        rows = torch.from_numpy(distinct(1, "rows")["rows"])
+        milepost.Checkpoint(rows=distribute_tensor(rows, init_device_mesh("cpu", (2,)), [Shard(0)])).write(path)
+        torch.distributed.destroy_process_group()
+
+    def restore_shares(self, path: Path) -> Any:
+        rows = milepost.Variable(np.zeros((128, 128), np.float32))
+        milepost.Checkpoint(rows=rows).read(path).assert_consumed()
+        return rows.numpy()
 
     def exploits(self, path: Path, code: str) -> list[tuple[str, Callable[[], object]]]:
         def of_torch() -> None:

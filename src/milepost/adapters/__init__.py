@@ -15,6 +15,7 @@ nothing else needs to be imported to write an adapter.
 `DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
 `StoredTensor`, `PiecewiseArray`,     large values: read box by box, and saved from several pieces of memory
 `Piece`, `PieceSource`
+`ShardedArray`, `Shard`               values of which other processes hold parts
 ====================================  ==================================================================================
 
 milepost's own adapters are modules of this package, one file or folder for each framework. No other part of milepost imports a
@@ -37,7 +38,7 @@ from milepost.graph.adapter import ANY_SHAPE, Adapter, Shape, StoredTensor, Valu
 from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
-from milepost.tensor import DType, Piece, PieceSource, PiecewiseArray, TensorSlice, TensorSpec
+from milepost.tensor import DType, Piece, PieceSource, PiecewiseArray, Shard, ShardedArray, TensorSlice, TensorSpec
 
 __all__ = [
     "ANY_SHAPE",
@@ -53,6 +54,8 @@ __all__ = [
     "PiecewiseArray",
     "RefusedError",
     "Shape",
+    "Shard",
+    "ShardedArray",
     "StoredTensor",
     "TensorSlice",
     "TensorSpec",
@@ -75,3 +78,4 @@ register_framework("jax", "milepost.adapters.jax", tried="0.10")
 register_framework("flax.nnx", "milepost.adapters.flax", tried="0.12")
 register_framework("tensorflow", "milepost.adapters.tensorflow", tried="2.15 and 2.21")
 register_framework("keras", "milepost.adapters.keras", tried="3.15")
+register_framework("mpi4py", "milepost.adapters.mpi", tried="4.1")

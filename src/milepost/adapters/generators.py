@@ -15,6 +15,8 @@ from milepost.graph.adapter import register
 class PythonGeneratorAdapter(PackedAdapter):
     """`random.Random`."""
 
+    each_process = "random"
+
     def handles(self, kind: type) -> bool:
         return issubclass(kind, random.Random) and not issubclass(kind, random.SystemRandom)
 
@@ -27,6 +29,8 @@ class PythonGeneratorAdapter(PackedAdapter):
 
 class NumPyGeneratorAdapter(PackedAdapter):
     """`numpy.random.Generator`, and the bit generators below it."""
+
+    each_process = "random"
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, (np.random.Generator, np.random.BitGenerator))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
+from milepost.errors import MilepostError, MismatchError, RefusedError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value
 from milepost.plain_state.encoding import TEXT, pack, unpack
 from milepost.tensor import DType
@@ -78,7 +78,8 @@ class PackedAdapter(Adapter):
         except MilepostError:
             raise
         except Exception as error:
-            raise MismatchError(
+            raise RefusedError.caused_by(
+                error,
                 "an object refuses its saved state; nothing was changed",
                 expected=f"a state that fits {self.name(obj)}",
                 found=f"{type(error).__name__}: {error}",

@@ -72,6 +72,7 @@ class RandomState(Tracked):
 class RandomStateAdapter(PackedAdapter, AttributeAdapter):
     """`RandomState`. Its turn is the last, so that no object draws from the generators after they were saved or restored."""
 
+    each_process = "random"
     turn = 2
 
     def handles(self, kind: type) -> bool:

@@ -1,4 +1,4 @@
-"""Reading boxes of tensors that were verified before, without reading what lies between them."""
+"""Reads boxes of tensors that were verified before, without reading the bytes between them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice
 
 _RUN: Final = 8 << 10
-"""Bytes of a run from which on it is faster to read it by itself than to read over what lies between runs."""
+"""The size of a run in bytes from which on it is faster to read only the run than all bytes up to the next one."""
 _SPANS: Final = 4096
 """How many runs are read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """A stored tensor of which boxes are read.
+    """A stored tensor that is read box by box.
 
     Attributes:
         reader: The checkpoint.
-        key: The tensor. Somebody has verified it; what lies in one run in its file is not verified again.
+        key: The tensor. It must have been verified. Tensors in one run of bytes are not verified again.
     """
 
     reader: BundleReader
@@ -54,21 +54,36 @@ class Boxes:
             box: Which part of the tensor.
 
         Raises:
+            StorageError: The file can no longer be read.
+            MismatchError: The box reaches outside the tensor.
+        """
+        wanted = ranges(box, self.shape)
+        target = new_array(self.reader.spec(self.key).dtype, tuple(stop - start for start, stop in wanted))
+        self.read_into(box, target)
+        return target
+
+    def read_into(self, box: TensorSlice, target: Array) -> None:
+        """Reads a box into an array.
+
+        Args:
+            box: Which part of the tensor.
+            target: A contiguous, writable array of the element type and the shape of the box.
+
+        Raises:
             StorageError: The file cannot be read any more.
             MismatchError: The box reaches outside the tensor.
         """
         place = self.reader.extent(self.key)
         if place is None or not place[1].size:
-            return self.reader.read(self.key, box)
+            self.reader.read_into(self.key, target, box)
+            return
         file, entry = place
         wanted = ranges(box, entry.shape)
-        target = new_array(entry.dtype, tuple(stop - start for start, stop in wanted))
         if target.size:
             try:
                 self._fill(target, wanted, file, entry)
             except MilepostError as error:
                 raise error.with_context(key=self.key) from None
-        return target
 
     def _fill(self, target: Array, box: Box, file: ReadableFile, entry: Entry) -> None:
         axis, size = _runs(box, entry.shape, entry.dtype.itemsize)
@@ -85,7 +100,7 @@ class Boxes:
 
 
 def _runs(box: Box, shape: tuple[int, ...], itemsize: int) -> tuple[int, int]:
-    """The axis below which a box has all elements, so that they lie one after the other, and the bytes of a run."""
+    """The axis from which on a box has all elements, which then form runs, and the bytes of a run."""
     axis, size = len(shape), itemsize
     while axis and (axis == len(shape) or box[axis] == (0, shape[axis])):
         axis -= 1
@@ -104,7 +119,7 @@ def _offsets(box: Box, shape: tuple[int, ...], axis: int, itemsize: int) -> Iter
 
 
 def _read_over(target: Array, box: Box, file: ReadableFile, entry: Entry) -> None:
-    """Reads from the first row of a box to the last, and takes what belongs into it."""
+    """Reads from the first row of a box to the last, and keeps the elements of the box."""
     (start, stop), row = box[0], math.prod(entry.shape[1:])
     origin, position = [first for first, _ in box], start * row
     itemsize = entry.dtype.itemsize

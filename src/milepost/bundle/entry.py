@@ -1,15 +1,15 @@
-"""Entries of an index: where the bytes of a tensor are.
+"""Entries of an index, which tell where the bytes of a tensor are.
 
 ::
 
     entry := BundleEntryProto, fields in the order of their numbers, zero scalars left out
     1 dtype     DataType number
-    2 shape     always there; a dimension of length 0 is an empty message
+    2 shape     always present; a dimension of length 0 is an empty message
     3 shard_id  which data file
     4 offset    first byte in it
     5 size      number of bytes
     6 crc32c    fixed32: masked checksum of the bytes (see `strings` and `variants` for theirs)
-    7 slices    the tensor was saved in these pieces, each under a key of its own; 3 to 6 then mean nothing
+    7 slices    the pieces in which the tensor was saved, each under its own key; then 3 to 6 have no meaning
 
 Source: TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
 """
@@ -35,9 +35,9 @@ _MOST_DIMENSIONS: Final = 254
 
 
 class Entry(NamedTuple):
-    """Where the bytes of a tensor are, and what they mean.
+    """The place and the meaning of the bytes of a tensor.
 
-    A named tuple, because a frozen dataclass takes three times as long to make.
+    It is a named tuple, because making a frozen dataclass takes three times as long.
 
     Attributes:
         dtype: Element type.
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
         offset: The first byte in it.
         size: The number of bytes.
         crc: Their masked checksum.
-        slices: The pieces in which the tensor was saved; if there are any, the four before mean nothing.
+        slices: The pieces in which the tensor was saved. If there are any, the four attributes before have no meaning.
     """
 
     dtype: DType
@@ -72,7 +72,7 @@ def encode(
     crc: int = 0,
     slices: Iterable[TensorSlice] = (),
 ) -> bytes:
-    """Encodes what `Entry` has, byte for byte as TensorFlow does.
+    """Encodes the attributes of an `Entry`, byte for byte as TensorFlow does.
 
     Example:
         >>> encode(DType.of("float32"), (2,), offset=7, size=8).hex(" ")
@@ -86,7 +86,7 @@ def encode(
     message.crc32c = crc
     if slices:
         message.slices.extend(map(box_message, slices))
-    # Serialized messages may be joined. Type and shape come first, take longest, and are mostly those of other tensors.
+    # Serialized messages may be joined. Encoding type and shape takes longest, so the result is cached for other tensors.
     return _head(dtype.number, shape) + message.SerializeToString()  # type: ignore[no-any-return]
 
 
@@ -94,10 +94,10 @@ def decode(data: bytes) -> Entry:
     """Decodes an entry.
 
     Raises:
-        CorruptCheckpointError: It is not an entry, or contradicts itself.
+        CorruptCheckpointError: The data is not an entry, or is inconsistent.
         UnsupportedError: Values of the element type cannot be read.
     """
-    # Nearly always: a type in one byte, then a short shape, then the place. What the first two mean is remembered.
+    # The usual form is a type in one byte, a short shape, and the place. Parsed types and shapes are cached.
     if len(data) > 3 and data[0] == 0x08 and data[1] < 0x80 and data[2] == 0x12 and data[3] < 0x80:
         end = 4 + data[3]
         message = parse(BundleEntry, data[end:], what="an entry of the index")
@@ -108,10 +108,10 @@ def decode(data: bytes) -> Entry:
 
 
 def shape_of(message: Any) -> tuple[int, ...]:
-    """The shape that a ``TensorShapeProto`` holds.
+    """The shape in a ``TensorShapeProto``.
 
     Raises:
-        CorruptCheckpointError: No stored tensor can have it.
+        CorruptCheckpointError: No stored tensor can have the shape.
     """
     shape = tuple(dimension.size for dimension in message.dim)
     if message.unknown_rank or len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0:
@@ -127,7 +127,7 @@ def dtype_of(number: int) -> DType:
     """The element type of a stored tensor.
 
     Raises:
-        CorruptCheckpointError: It is the number for no type at all.
+        CorruptCheckpointError: The number is that of no type.
         UnsupportedError: Values of this type cannot be read.
     """
     if number == _INVALID:
@@ -155,7 +155,7 @@ def _parse_head(data: bytes) -> tuple[DType, tuple[int, ...], int]:
 
 
 def _spec_of(message: Any) -> tuple[DType, tuple[int, ...], int]:
-    """Type, shape, and the least number of bytes that hold so many elements; numbers also take no more."""
+    """Type, shape, and the smallest size in bytes of so many elements. For numbers it is the exact size."""
     spec = TensorSpec(dtype_of(message.dtype), shape_of(message.shape))
     if spec.dtype is STRING:
         return spec.dtype, spec.shape, strings.least_size(spec.size)

@@ -1,7 +1,7 @@
 """Reads many tensors for a restore: first verifies all of them, then delivers them.
 
-No destination changes before every byte was verified. In between, small tensors are kept in memory, up to a limit;
-large ones are read twice, which costs less than memory for all of them would.
+No destination changes before every byte was verified. Small tensors are kept in memory in between, up to a limit. Large
+tensors are read twice, because memory for all of them would cost more.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice, TensorSpec
 
 STAGING: Final = 64 << 20
-"""Bytes that a fetch may keep between verifying and delivering."""
+"""Bytes that a fetch may keep between `verify` and `deliver`."""
 
 _SMALL: Final = 64 << 10
 """Bytes up to which a tensor is read together with its neighbours."""
 _JOINED: Final = 2 << 20
 """Bytes that are read together."""
 _GAP: Final = 4 << 10
-"""Bytes between two tensors that cost less to read than to leave out."""
+"""Bytes between two tensors that are faster to read than to skip."""
 _PYTHON_BOUND: Final = 8 << 10
-"""Bytes of an average tensor below which threads would only wait for each other."""
+"""The average size of a tensor in bytes below which several threads are not faster."""
 
 
 @dataclass(slots=True)
@@ -66,12 +66,12 @@ class Fetch:
     def __init__(self, reader: BundleReader, *, staging: int = STAGING) -> None:
         self._reader = reader
         self._staging = staging
-        # By ticket. Lists of their own instead of one of tuples, because the garbage collector visits every tuple.
+        # By ticket. There are several lists instead of one of tuples, because the garbage collector visits every tuple.
         self._keys: list[str] = []
         self._destinations: list[Array | None] = []
         self._entries: dict[int, Entry] = {}
         self._boxes: dict[int, TensorSlice] = {}
-        # What there is to deliver: arrays in memory, and what has to be read again.
+        # The arrays to deliver from memory, and the tensors to read again.
         self._kept: dict[int, Array] = {}
         self._again: list[_Group] = []
         self._spans: list[tuple[Span, Entry]] = []
@@ -83,11 +83,11 @@ class Fetch:
 
         Args:
             key: The tensor.
-            destination: Where it goes: a contiguous array of its type and shape; None for a fresh one.
-            box: The part that is wanted.
+            destination: A contiguous array of its type and shape, or None for a new array.
+            box: The part to read.
 
         Returns:
-            Its place in what `deliver` returns.
+            Its position in the result of `deliver`.
         """
         ticket = len(self._keys)
         self._keys.append(key)
@@ -97,10 +97,10 @@ class Fetch:
         return ticket
 
     def verify(self) -> None:
-        """Reads and checks everything that was asked for. No destination changes.
+        """Reads and checks all requested tensors. No destination changes.
 
         Raises:
-            MilepostError: As for `BundleReader`; nothing can be delivered.
+            MilepostError: As for `BundleReader`. Nothing can be delivered.
             MismatchError: A destination does not fit.
         """
         for earlier in (self._entries, self._kept, self._again, self._spans, self._others):
@@ -111,7 +111,7 @@ class Fetch:
         extent = self._reader.extent
         for ticket, key in enumerate(self._keys):
             place = extent(key) if ticket not in self._boxes else None
-            # An empty tensor takes no reading, but may have a shape that no array can have.
+            # an empty tensor need not be read, but may have a shape that no array can have
             if place is None or not place[1].size:
                 others.append(ticket)
                 continue
@@ -140,11 +140,11 @@ class Fetch:
         """Fills all destinations, after `verify`.
 
         Returns:
-            The destination or the fresh array of each tensor, in the order in which they were asked for.
+            The destination or the new array of each tensor, in the order of the calls of `add`.
 
         Raises:
-            StorageError: A file cannot be read any more; some destinations may have changed.
-            CorruptCheckpointError: A file has changed since it was verified; some destinations may have changed.
+            StorageError: A file can no longer be read. Some destinations may have changed.
+            CorruptCheckpointError: A file has changed since it was verified. Some destinations may have changed.
         """
         if not self._verified:
             raise ValueError("verify() comes before deliver()")
@@ -168,7 +168,7 @@ class Fetch:
         return delivered
 
     def _groups(self, file: ReadableFile, tickets: list[int]) -> list[_Group]:
-        """Puts small tensors of a file that lie next to each other together, and makes room for those that go into memory."""
+        """Groups small neighbouring tensors of a file, and reserves memory for groups that are kept."""
         groups: list[_Group] = []
         for offset, ticket in sorted((self._entries[ticket].offset, ticket) for ticket in tickets):
             stop = offset + self._entries[ticket].size
@@ -195,7 +195,7 @@ class Fetch:
     def _verify_group(self, group: _Group) -> None:
         for ticket, array in self._read_group(group):
             if self._destinations[ticket] is None:
-                # Not a view, which would keep its neighbours in memory for as long as it lives.
+                # a copy, because a view would keep its neighbours in memory
                 self._kept[ticket] = array.copy()
             elif group.staged:
                 self._kept[ticket] = array
@@ -233,7 +233,7 @@ class Fetch:
 
 
 def check_all(reader: BundleReader, keys: Iterable[str]) -> None:
-    """Makes sure that tensors can be read, without the memory they would take; errors as for `BundleReader.read`."""
+    """Checks that tensors can be read, without the memory for them. Errors are those of `BundleReader.read`."""
     spans = []
     for key in keys:
         place = reader.extent(key)

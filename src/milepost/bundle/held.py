@@ -1,4 +1,4 @@
-"""What a reader keeps of closed files."""
+"""Content of closed files that a reader keeps in memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class FileInMemory:
     """The content of a file that was closed.
 
     Args:
-        path: The path that it was opened by.
-        data: All of its bytes.
+        path: The path with which the file was opened.
+        data: All bytes of the file.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -33,11 +33,11 @@ class FileInMemory:
         target[:] = self.read(offset, len(target))
 
     def close(self) -> None:
-        """It is closed."""
+        """Does nothing, because the file is closed already."""
 
 
 def have_same_bytes(first: ReadableFile, second: ReadableFile) -> bool:
-    """Whether two files hold the same.
+    """Whether two files have the same bytes.
 
     Example:
         >>> have_same_bytes(FileInMemory("a", b"text"), FileInMemory("b", b"test"))

@@ -1,4 +1,4 @@
-"""What every open checkpoint can do, whatever its format."""
+"""The methods of an open checkpoint of any format."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class BundleReader(Protocol):
         ...
 
     def entry(self, key: str) -> Entry:
-        """The tensor's entry of the index. In checkpoints of version 1 it has no position and no checksum."""
+        """The entry of a tensor in the index. In checkpoints of version 1 it has no position and no checksum."""
         ...
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
-        """The file and the entry of a tensor whose bytes lie in one run, in the form that memory has; otherwise None."""
+        """The file and the entry of a tensor whose bytes lie in one run, as they would in memory. None for other tensors."""
         ...
 
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
@@ -51,10 +51,10 @@ class BundleReader(Protocol):
 
         Args:
             key: The tensor.
-            box: The part to read; it need not be one of those in which the tensor was saved.
+            box: The part to read. It may differ from the pieces in which the tensor was saved.
 
         Returns:
-            A fresh array; strings and variants are arrays of ``bytes`` objects.
+            A new array. Strings and variants are arrays of ``bytes`` objects.
 
         Raises:
             MismatchError: The box reaches outside the tensor.
@@ -62,14 +62,14 @@ class BundleReader(Protocol):
         ...
 
     def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
-        """Reads and verifies like `read`, into an array of the right type and shape.
+        """Reads and verifies a tensor like `read`, into an array of the right type and shape.
 
-        Should the bytes be damaged, the destination has been changed by the time this is known.
+        If the bytes are damaged, the destination has changed when the error is raised.
         """
         ...
 
     def check(self, key: str, box: TensorSlice | None = None) -> None:
-        """Makes sure that `read` would succeed, without the memory it would take."""
+        """Checks that `read` would succeed, without the memory for the tensor."""
         ...
 
     def map(self, key: str) -> Array:
@@ -77,40 +77,40 @@ class BundleReader(Protocol):
 
         Returns:
             A read-only array. It stays valid when the reader is closed and the file is removed, but not if another
-            program cuts the file short.
+            program truncates the file.
 
         Raises:
-            UnsupportedError: The tensor does not lie in its file as it would in memory; `read` it.
+            UnsupportedError: The bytes of the tensor do not lie in its file as they would in memory. Use `read`.
         """
         ...
 
     def verify(self) -> None:
-        """Reads the whole checkpoint and checks all there is to check."""
+        """Reads the whole checkpoint and verifies all of it."""
         ...
 
     def check_files(self) -> None:
-        """Makes sure that all files are there and long enough, without reading them."""
+        """Checks that all files exist and are long enough, without reading them."""
         ...
 
     def hold(self) -> None:
-        """Opens all files now, so that they stay readable should they be removed."""
+        """Opens all files now, so that they stay readable if they are removed."""
         ...
 
     def is_replaced(self) -> bool:
-        """Whether another checkpoint stands under this prefix by now. One that was removed is not replaced."""
+        """Whether another checkpoint has this prefix now. A checkpoint that was removed is not replaced."""
         ...
 
     def release(self, *, for_good: bool) -> None:
-        """Closes files. What is known of tensors stays known: keys, element types and shapes.
+        """Closes files. Keys, element types and shapes stay known.
 
         Args:
-            for_good: Whether no tensor will be asked for again. Otherwise one that is asked for opens its file again,
-                and files that could not be opened again stay open.
+            for_good: Whether no tensor will be read again. Otherwise reading a tensor opens its file again, and files that
+                cannot be opened again stay open.
         """
         ...
 
     def close(self) -> None:
-        """Lets go of all files. Closing twice does nothing."""
+        """Closes all files. Closing twice does nothing."""
         ...
 
     def __enter__(self) -> Self: ...

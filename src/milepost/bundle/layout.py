@@ -6,9 +6,9 @@
     padding   := {00}                  up to the next multiple of the alignment
     tensor    := elements, row-major, in the machine's byte order; or as in `strings` or `variants`
 
-Small tensors are joined in memory. Large ones are written from their own memory in chunks, each right after it was
-hashed, while it is in the processor's cache. Arrays whose memory is laid out otherwise, or in pieces, are converted chunk
-by chunk.
+Small tensors are joined in memory. Large tensors are written from their own memory in chunks. Each chunk is written right
+after it was hashed, while it is in the cache of the processor. Arrays with another memory layout, or in pieces, are converted
+chunk by chunk.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from milepost.tensor import DType, PiecewiseArray
 from milepost.tensor.dtype import VARIANT
 
 ALIGNMENT: Final = 64
-"""A cache line: any machine can compute with arrays that are mapped from a file, as they are."""
+"""The size of a cache line. Any machine can compute with arrays that are mapped from a file at such positions."""
 
 _SMALL: Final = 64 << 10
-"""Bytes up to which copying a tensor costs less than writing it by itself."""
+"""Bytes up to which copying a tensor is faster than writing it by itself."""
 _JOINED: Final = 2 << 20
 """Bytes of small tensors that are written together."""
 
 
 class Placed(NamedTuple):
-    """A tensor, or a piece of one, and where the index has it.
+    """A tensor or a piece of one, and its key in the index.
 
     Attributes:
-        name: The tensor, for errors.
+        name: The name of the tensor, for errors.
         key: The key in the index.
         array: The elements.
         dtype: Their type.
@@ -66,7 +66,7 @@ def write_tensors(
         shard: The number of the file, for the entries.
         file: A new file.
         alignment: Tensors begin at multiples of it.
-        written: Is told how many more bytes were written, now and then, from several threads.
+        written: A function that is called with the number of bytes after each write, from several threads.
 
     Returns:
         The entry of each tensor, by its key in the index.
@@ -78,7 +78,7 @@ def write_tensors(
 
 
 class _Large:
-    """A tensor that is written block by block, and the checksum and size of each block."""
+    """A tensor that is written block by block, with the checksum and size of each block."""
 
     __slots__ = ("blocks", "offset", "tensor")
 
@@ -97,31 +97,27 @@ class _Layout:
         self._entries: dict[bytes, bytes] = {}
         self._large: list[_Large] = []
         self._end = 0
-        # What comes right before the end but is not written yet.
+        # bytes right before the end that are not written yet
         self._unwritten: list[bytes] = []
         self._unwritten_size = 0
 
     def work(self, tensors: Sequence[Placed]) -> Iterator[Callable[[], None]]:
-        """What there is to do, in the order of the file."""
+        """The writes to do, in the order of the file."""
         for tensor in tensors:
-            if tensor.dtype.is_bytes:
-                yield from self._place_strings(tensor)
-            elif tensor.array.nbytes > _SMALL:
+            if tensor.array.nbytes > _SMALL and not tensor.dtype.is_bytes:
                 yield from self._place_large(tensor)
-            else:
-                array = np.asarray(tensor.array)
-                if array.dtype != tensor.dtype.numpy:
-                    array = array.astype(tensor.dtype.numpy)
-                data = array.tobytes()
-                self._align()
-                self._enter(tensor, self._end, len(data), crc32c(data))
-                self._append(data)
-                if self._unwritten_size >= _JOINED:
+                continue
+            pieces, crc = _encoded(tensor)
+            padding = -self._end % self._alignment
+            self._enter(tensor, self._end + padding, sum(map(len, pieces)), crc)
+            for piece in (bytes(padding), *pieces) if padding else pieces:
+                if len(piece) > _SMALL or self._unwritten_size >= _JOINED:
                     yield self._flush()
+                self._append(piece)
         yield self._flush()
 
     def entries(self) -> dict[bytes, bytes]:
-        """The entries, when all work was done."""
+        """The entries, after all writes."""
         for large in self._large:
             crc = 0
             for block, size in large.blocks:
@@ -129,21 +125,8 @@ class _Layout:
             self._enter(large.tensor, large.offset, large.tensor.array.nbytes, crc)
         return self._entries
 
-    def _place_strings(self, tensor: Placed) -> Iterator[Callable[[], None]]:
-        try:
-            elements = strings.elements_of(np.asarray(tensor.array))
-        except MilepostError as error:
-            raise error.with_context(key=tensor.name) from None
-        pieces, crc = variants.encode(elements) if tensor.dtype is VARIANT else strings.encode(elements)
-        self._align()
-        self._enter(tensor, self._end, sum(map(len, pieces)), crc)
-        for piece in pieces:
-            if len(piece) > _SMALL or self._unwritten_size >= _JOINED:
-                yield self._flush()
-            self._append(piece)
-
     def _place_large(self, tensor: Placed) -> Iterator[Callable[[], None]]:
-        self._align()
+        self._append(bytes(-self._end % self._alignment))
         yield self._flush()
         large = _Large(tensor, self._end)
         self._large.append(large)
@@ -154,10 +137,6 @@ class _Layout:
             large.blocks.append((0, block.nbytes))
             yield partial(self._write_block, large, len(large.blocks) - 1, block, self._end)
             self._end += block.nbytes
-
-    def _align(self) -> None:
-        if padding := -self._end % self._alignment:
-            self._append(bytes(padding))
 
     def _append(self, data: bytes) -> None:
         self._unwritten.append(data)
@@ -171,7 +150,7 @@ class _Layout:
         return work
 
     def _write_joined(self, offset: int, pieces: list[bytes]) -> None:
-        # A single piece is not copied.
+        # a single piece is not copied
         if data := b"".join(pieces):
             self._file.write(offset, [data])
             self._written(len(data))
@@ -189,3 +168,16 @@ class _Layout:
 
     def _enter(self, tensor: Placed, offset: int, size: int, crc: int) -> None:
         self._entries[tensor.key] = encode(tensor.dtype, tensor.array.shape, self._shard, offset, size, mask(crc))
+
+
+def _encoded(tensor: Placed) -> tuple[list[bytes], int]:
+    """The bytes of a small tensor or of one of strings, to be joined, and their checksum, not masked."""
+    array = np.asarray(tensor.array)
+    if not tensor.dtype.is_bytes:
+        data = array.astype(tensor.dtype.numpy, copy=False).tobytes()
+        return [data], crc32c(data)
+    try:
+        elements = strings.elements_of(array)
+    except MilepostError as error:
+        raise error.with_context(key=tensor.name) from None
+    return variants.encode(elements) if tensor.dtype is VARIANT else strings.encode(elements)

@@ -50,11 +50,11 @@ _FIELDS: Final = {
     **dict.fromkeys(["int8", "int16", "int32", "uint8", "uint16"], "int_val"),
     **dict.fromkeys(["qint8", "qint16", "qint32", "quint8", "quint16"], "int_val"),
 }
-"""Where a TensorProto has the values of each type."""
+"""The field of a TensorProto for the values of each type."""
 
 
 class _Meta(NamedTuple):
-    """What the files say of a tensor, and which of them says it for each of its pieces."""
+    """The type and shape of a tensor, and the file of each of its pieces."""
 
     messages: list[Any]
     tables: list[TableReader]
@@ -67,7 +67,7 @@ class _Tensor(NamedTuple):
 
 
 class LegacyReader:
-    """An open V1 checkpoint; see `BundleReader` for what its methods do."""
+    """An open V1 checkpoint. `BundleReader` describes its methods."""
 
     def __init__(self, storage: Storage, prefix: str, paths: tuple[str, ...]) -> None:
         self.prefix = prefix
@@ -139,10 +139,10 @@ class LegacyReader:
             self.check(key)
 
     def check_files(self) -> None:
-        """Nothing is left to check: opening has read the end of each file, which tells where the rest must be."""
+        """Does nothing. Opening has already read the end of each file, which tells the places of all other parts."""
 
     def hold(self) -> None:
-        """They are open."""
+        """Does nothing, because the files are open."""
 
     def is_replaced(self) -> bool:
         return False
@@ -214,7 +214,7 @@ class LegacyReader:
 
 
 def _table(file: ReadableFile) -> TableReader:
-    # A block has whole tensors in it, so it may be as large as the file.
+    # a block holds whole tensors, so it may be as large as the file
     return TableReader(file, block_limit=max(BLOCK_LIMIT, file.size))
 
 
@@ -247,7 +247,7 @@ def _decode_values(dtype: DType, shape: tuple[int, ...], message: Any) -> Array:
     elif dtype.name in _HALVES:
         flat = np.array(values, np.int32).astype(np.uint16).view(dtype.numpy)
     elif field == "int_val":
-        # Wraps what does not fit, which only a damaged file could hold.
+        # numbers that do not fit wrap around; only a damaged file has them
         flat = np.array(values, np.int32).astype(dtype.numpy[0] if dtype.numpy.names else dtype.numpy)
         flat = flat.view(dtype.numpy)
     else:

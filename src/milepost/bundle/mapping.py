@@ -1,4 +1,4 @@
-"""Bytes of local files as memory."""
+"""Maps bytes of local files into memory."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def map_bytes(file: LocalFile, offset: int, size: int) -> Bytes:
     """Maps part of a file.
 
     Args:
-        file: An open local file, whatever has become of its name.
+        file: An open local file. It may have been renamed or removed.
         offset: The first byte.
         size: The number of bytes.
 
     Returns:
-        A read-only array, valid for as long as it is used, also when the file is removed.
+        A read-only array. It stays valid when the file is removed.
 
     Raises:
-        CorruptCheckpointError: The file ends before.
-        StorageError: The operating system could not map it.
+        CorruptCheckpointError: The file is too short.
+        StorageError: The operating system cannot map the file.
     """
     if not size:
         return np.frombuffer(b"", np.uint8)
@@ -36,7 +36,7 @@ def map_bytes(file: LocalFile, offset: int, size: int) -> Bytes:
     except MilepostError:
         raise
     except (ValueError, OSError) as error:
-        # Of a file that is too short POSIX systems say the one, and Windows the other.
+        # for a file that is too short, POSIX systems raise one of them, and Windows the other
         if os.fstat(file.fileno()).st_size < offset + size:
             raise CorruptCheckpointError(
                 "the file is truncated", file=file.path, expected=f"at least {offset + size} bytes"

@@ -1,4 +1,4 @@
-"""Arrays as the runs of bytes that files hold: row-major, in the byte order of the machine that wrote them."""
+"""Arrays as runs of bytes in files: row-major, in the byte order of the machine that wrote them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Array = np.ndarray[Any, Any]
 Bytes = npt.NDArray[np.uint8]
 
 _ALIGNMENT: Final = 64
-"""At a multiple of so many bytes, XLA can use the memory of an array as it is."""
+"""XLA uses the memory of an array without a copy if its address is a multiple of this."""
 _WORTH_ALIGNING: Final = 16 << 10
-"""Bytes of an array that is copied as fast as it is aligned."""
+"""The size of an array in bytes up to which a copy is as fast as an aligned allocation."""
 
 
 def new_array(dtype: DType, shape: tuple[int, ...]) -> Array:
-    """A fresh array for what a file holds.
+    """A new array for a tensor of a file.
 
     Raises:
         CorruptCheckpointError: No array can have this shape.
@@ -64,8 +64,8 @@ def blocks(array: Array | PiecewiseArray, most: int) -> Iterator[Array | Piecewi
     """Cuts an array into views that follow each other in row-major order.
 
     Args:
-        array: Any array, also one whose elements do not lie in this order, or in pieces.
-        most: Bytes in a block; only blocks of one element may have more.
+        array: Any array, also one with another memory layout or in pieces.
+        most: The largest number of bytes in a block. Only blocks of one element may have more.
     """
     if array.nbytes <= most or array.ndim == 0:
         yield array
@@ -81,13 +81,13 @@ def blocks(array: Array | PiecewiseArray, most: int) -> Iterator[Array | Piecewi
 
 
 def scatter(target: Array, origin: Sequence[int], shape: Sequence[int], start: int, elements: Array) -> None:
-    """Puts a run of a tensor's elements to where they belong in a box cut from it.
+    """Copies a run of elements of a tensor to their positions in a box.
 
     Args:
         target: The box.
-        origin: Where the box begins in the tensor, in each dimension.
-        shape: Shape of the tensor.
-        start: Row-major position of the first element in the tensor.
+        origin: The start of the box in the tensor, in each dimension.
+        shape: The shape of the tensor.
+        start: The row-major position of the first element in the tensor.
         elements: The elements, flat.
     """
     if not shape:
@@ -110,7 +110,7 @@ def scatter(target: Array, origin: Sequence[int], shape: Sequence[int], start: i
 
 
 def swap_bytes(data: Bytes, dtype: DType) -> None:
-    """Turns elements into those of the other byte order, in place; complex numbers half by half."""
+    """Swaps the bytes of elements in place. The two halves of a complex number are swapped separately."""
     width = dtype.itemsize // 2 if dtype.numpy.kind == "c" else dtype.itemsize
     if width > 1:
         data.view(f"u{width}").byteswap(inplace=True)

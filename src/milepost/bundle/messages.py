@@ -21,7 +21,7 @@ _MESSAGES: Final = declare(
         ],
         "Dimension": [Field("size", 1, "int64"), Field("name", 2, "bytes")],
         "Shape": [Field("dim", 2, "Dimension", repeated=True), Field("unknown_rank", 3, "bool")],
-        # A length that is absent, and so 0 here, means the whole dimension. Empty extents are never written.
+        # an absent length, which is 0 here, means the whole dimension; empty extents are never written
         "Extent": [Field("start", 1, "int64"), Field("length", 2, "int64")],
         "Slice": [Field("extent", 1, "Extent", repeated=True)],
         "BundleHeader": [

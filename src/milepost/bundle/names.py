@@ -1,4 +1,4 @@
-"""Names of the files of a checkpoint, and finding them from what a user calls it.
+"""Names of the files of a checkpoint, and the search for a checkpoint by the path that a user gives.
 
 ::
 
@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from milepost.errors import CheckpointNotFoundError
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.checked import unchecked
 from milepost.storage.paths import plain_path
 
 INDEX_SUFFIX: Final = ".index"
@@ -31,12 +32,12 @@ _MOST_SUGGESTIONS: Final = 5
 
 
 class DataFile(NamedTuple):
-    """What the name of a data file says.
+    """The parts of the name of a data file.
 
     Attributes:
-        prefix: The checkpoint it belongs to.
-        shard: Which shard it is.
-        shards: How many there are.
+        prefix: The prefix of its checkpoint.
+        shard: The number of the shard.
+        shards: The number of shards in the checkpoint.
     """
 
     prefix: str
@@ -45,7 +46,7 @@ class DataFile(NamedTuple):
 
 
 class Location(NamedTuple):
-    """The files that tell what is in a checkpoint.
+    """The files that list the content of a checkpoint.
 
     Attributes:
         prefix: The checkpoint's prefix.
@@ -79,7 +80,7 @@ def data_path(prefix: str, shard: int, shards: int) -> str:
 
 
 def parse_data_path(path: str) -> DataFile | None:
-    """Undoes `data_path`; None if the path is not one that `data_path` gives.
+    """Undoes `data_path`. None if the path is not one that `data_path` returns.
 
     Example:
         >>> parse_data_path("run/ckpt-1.data-00000-of-00002")
@@ -97,7 +98,7 @@ def find_prefixes(storage: Storage, directory: str) -> list[str]:
 
     Args:
         storage: Where the directory is.
-        directory: The directory; one that does not exist has no checkpoints.
+        directory: The directory. One that does not exist has no checkpoints.
     """
     found = [
         os.path.join(directory, name.removesuffix(INDEX_SUFFIX))
@@ -108,16 +109,16 @@ def find_prefixes(storage: Storage, directory: str) -> list[str]:
 
 
 def locate(storage: Storage, path: str | os.PathLike[str]) -> Location:
-    """Finds the checkpoint that a path names.
+    """Finds the checkpoint of a path.
 
-    The path of an index is understood as its prefix.
+    The path of an index is accepted as its prefix.
 
     Args:
         storage: Where the checkpoint is.
         path: A prefix.
 
     Raises:
-        CheckpointNotFoundError: The path names something else, or nothing; the error says what to give instead.
+        CheckpointNotFoundError: There is no such checkpoint. The error says what to pass instead.
     """
     prefix = plain_path(path)
     if storage.is_file(index_path(prefix)):
@@ -138,7 +139,7 @@ def _by_number(prefix: str) -> tuple[str, int]:
 
 
 def v1_shards(storage: Storage, prefix: str) -> tuple[str, ...]:
-    """The files of a V1 checkpoint in shards; none if some are missing, or there are several sets of them."""
+    """The files of a V1 checkpoint in shards. Empty if some are missing, or there are several sets of them."""
     pattern = _V1_PATTERN.fullmatch(prefix)
     directory, name = os.path.split(pattern[1] if pattern else prefix)
     found: dict[int, list[str]] = {}
@@ -181,7 +182,7 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
     directory, name = os.path.split(prefix)
     if not storage.is_directory(directory or "."):
         remedy = "check the path"
-        if isinstance(storage, LocalStorage):
+        if isinstance(unchecked(storage), LocalStorage):
             remedy += "; if the checkpoint is not on this machine, pass its storage, as storage= or CheckpointOptions(storage=...)"
         return CheckpointNotFoundError(
             "no checkpoint: its directory does not exist",
@@ -191,10 +192,10 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
         )
     if any((data := parse_data_path(other)) and data.prefix == name for other in storage.list(directory)):
         return CheckpointNotFoundError(
-            "no checkpoint: its data is there, but not its index",
+            "no checkpoint: its data exists, but not its index",
             file=prefix,
             expected=index_path(prefix),
-            remedy="the save was cut off, or the index was removed; use another checkpoint",
+            remedy="the save did not finish, or the index was removed; use another checkpoint",
         )
     others = find_prefixes(storage, directory)
     numbered = [other for other in others if re.fullmatch(re.escape(prefix) + "-[0-9]+", other)]

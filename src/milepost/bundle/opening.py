@@ -1,8 +1,8 @@
-"""Opening a checkpoint of either version, whole.
+"""Opens a whole checkpoint of either version.
 
-A checkpoint may be replaced by another of the same prefix while it is opened: first its index, then its data files go.
-What is opened between the two would be the index of one and the data of the other. So the data files are opened at once,
-and if another index is visible after that, everything is opened anew.
+Another checkpoint with the same prefix may replace a checkpoint while it is opened: first the index is replaced, then the data
+files. An index that is opened in between belongs to one checkpoint, and the data to the other. So the data files are opened at
+once, and if another index is visible after that, all files are opened again.
 """
 
 from __future__ import annotations
@@ -13,29 +13,33 @@ from typing import Final
 
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.legacy import LegacyReader
-from milepost.bundle.names import locate
+from milepost.bundle.names import index_path, locate
 from milepost.bundle.reader import IndexedReader
 from milepost.errors import MilepostError, StorageError
 from milepost.storage import Storage
+from milepost.storage.paths import plain_path
 
 _MOST_HELD: Final = 64
-"""Data files that are opened at once. Of more, each is opened when it is needed."""
+"""The largest number of data files that are opened at once. If there are more, each is opened when it is needed."""
 _TRIES: Final = 200
-"""How often a checkpoint is opened anew. A save takes longer than opening does, so that two are enough as a rule."""
+"""How often the files are opened again. A save takes longer than opening, so two are usually enough."""
 
 
 def open_bundle(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader:
     """Opens a checkpoint, reading its index only.
 
     Args:
-        storage: Where it is.
-        prefix: Its prefix; the path of an index is understood as one.
+        storage: Where the checkpoint is.
+        prefix: Its prefix. The path of an index is accepted too.
 
     Raises:
-        CheckpointNotFoundError: There is none; the error says what there is.
+        CheckpointNotFoundError: There is no such checkpoint. The error says which there are.
         CorruptCheckpointError: The index is damaged, or the file is something else.
-        UnsupportedError: A newer TensorFlow wrote it and says that this reader must not read it.
+        UnsupportedError: A newer TensorFlow wrote it, and states that this reader must not read it.
     """
+    prefix = plain_path(prefix)
+    if storage.is_file(index_path(prefix)):
+        return IndexedReader(storage, prefix, index_path(prefix))
     location = locate(storage, prefix)
     if location.version == 1:
         return LegacyReader(storage, location.prefix, location.files)
@@ -43,19 +47,19 @@ def open_bundle(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReade
 
 
 def open_whole(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader:
-    """Opens a checkpoint and its data files, so that it can be read whatever becomes of their names.
+    """Opens a checkpoint and its data files, so that it can be read even if they are renamed or removed.
 
-    A data file that is missing is no error before a tensor in it is asked for.
+    A missing data file is an error only when a tensor in it is read.
 
     Args:
-        storage: Where it is.
-        prefix: Its prefix; the path of an index is understood as one.
+        storage: Where the checkpoint is.
+        prefix: Its prefix. The path of an index is accepted too.
 
     Raises:
-        CheckpointNotFoundError: There is none; the error says what there is.
+        CheckpointNotFoundError: There is no such checkpoint. The error says which there are.
         CorruptCheckpointError: The index is damaged, or the file is something else.
-        StorageError: It is replaced again and again while it is opened.
-        UnsupportedError: A newer TensorFlow wrote it and says that this reader must not read it.
+        StorageError: The checkpoint is replaced again and again while it is opened.
+        UnsupportedError: A newer TensorFlow wrote it, and states that this reader must not read it.
 
     Example:
         >>> import numpy as np

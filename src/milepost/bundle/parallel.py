@@ -1,4 +1,4 @@
-"""Doing the parts of one large transfer on a few threads."""
+"""Runs the parts of one large transfer on a few threads."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 THREADS: Final = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-"""More do not make a disk or the memory faster."""
+"""More threads are not faster, because the disk or the memory is the limit."""
 
 
 def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = THREADS) -> None:
-    """Calls ``work`` for each item, on this thread and others; items are taken in order, one at a time.
+    """Calls ``work`` for each item, on this thread and others. Items are taken in order, one at a time.
 
-    Where the system has no more threads, fewer do it. After a failure no more items are begun, and when those under way have ended, the failure is raised.
+    If the system has too few threads, fewer are used. After a failure no more items are begun. The error is raised when the
+    running calls have ended.
 
     Args:
-        work: What to do.
-        items: With what. Its iterator is never used by two threads at once.
-        threads: How many threads work, this one among them.
+        work: The function.
+        items: Its arguments. The iterator is never used by two threads at once.
+        threads: The number of threads, this one included.
     """
     if threads <= 1:
         for item in items:
@@ -47,7 +48,7 @@ def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = TH
             helper.start()
             helpers.append(helper)
     except (RuntimeError, MemoryError):
-        pass  # The system has no more threads, or is about to end this process: those that there are do it all.
+        pass  # The system has no more threads, or this process is ending: the existing threads do all the work.
     except BaseException as interrupt:
         failures.append(interrupt)
     run()
@@ -56,7 +57,7 @@ def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = TH
             for helper in helpers:
                 helper.join()
         except KeyboardInterrupt as interrupt:
-            # The helpers may be using files and memory that the caller is about to give up.
+            # The other threads may still use files and memory that the caller will free.
             failures.append(interrupt)
     if failures:
         raise failures[0]

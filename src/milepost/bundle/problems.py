@@ -10,13 +10,13 @@ from milepost.coding.crc32c import mask
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError
 
 _MOST_COMPARED: Final = 5000
-"""Keys to compare a wrong one with; more would make the error take seconds."""
+"""The largest number of keys to compare with a wrong one. More would make the error take seconds."""
 _ATTRIBUTES: Final = "/.ATTRIBUTES/"
-"""What follows it is the same in nearly all keys, so it would make any two of them look alike."""
+"""The marker in keys. The text after it is the same in nearly all keys, so it is not compared."""
 
 
 def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError:
-    """A key that is not there, with those that look like it."""
+    """The error for a key that does not exist. It names similar keys."""
     close: Sequence[str] = ()
     if isinstance(key, str):
         close = [other for other in keys if other.startswith(key + "/")][:3]
@@ -30,7 +30,7 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
 
 
 def _alike(key: str, keys: Sequence[str]) -> list[str]:
-    """The keys of objects whose paths look like that of a wrong key."""
+    """The keys of objects whose paths are similar to that of a wrong key."""
     paths: dict[str, str] = {}
     for other in keys:
         paths.setdefault(other.partition(_ATTRIBUTES)[0], other)
@@ -38,12 +38,12 @@ def _alike(key: str, keys: Sequence[str]) -> list[str]:
 
 
 def wrong_checksum(key: str, file: str, offset: int, expected: int, found: int) -> CorruptCheckpointError:
-    """Bytes of a tensor that are not those that were written.
+    """The error for bytes of a tensor that are not those that were written.
 
     Args:
         key: The tensor.
-        file: Where it is.
-        offset: Its first byte there.
+        file: The file.
+        offset: The position of its first byte in the file.
         expected: The checksum in the entry, masked.
         found: The checksum of the bytes, not masked.
     """

@@ -1,8 +1,8 @@
 """Reads V2 checkpoints.
 
-The index is a table (see `writer`), data files are described in `layout`. Files of TensorFlow may differ from milepost's
-in that tensors are not aligned, gaps between them are allowed, blocks of the index may be compressed, and everything
-may come from a big-endian machine. Source: TensorFlow 2.21,
+The index is a table (see `writer`), data files are described in `layout`. Files of TensorFlow may differ from
+milepost's: tensors are not aligned, there may be gaps between them, blocks of the index may be compressed, and the machine that
+wrote them may be big-endian. Source: TensorFlow 2.21,
 ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
 """
 
@@ -37,21 +37,21 @@ from milepost.tensor.dtype import VARIANT
 
 _LITTLE, _BIG = 0, 1
 _MOST_SHARDS: Final = 99_999
-"""What the five digits in the names of data files can count."""
+"""The largest number of shards that the five digits in the names of data files allow."""
 _NOWHERE: Final = KEY_START
-"""Not the header's key, which is empty; and too short for that of a slice."""
+"""A key that no index has. It is not the key of the header, which is empty, and is too short for that of a slice."""
 _FEW: Final = 64
-"""Keys that are looked up one by one before it pays to read the whole index."""
+"""The number of keys that are looked up one by one before the whole index is read."""
 
 
 class _Piece(NamedTuple):
-    """A stored run of bytes that has part of what is wanted.
+    """A stored run of bytes that holds a part of a requested box.
 
     Attributes:
-        entry: Where it is.
-        file: In which file.
-        source: The part of it; None for all of it.
-        target: The part of what is wanted; None for all of that.
+        entry: The entry of the run.
+        file: Its file.
+        source: The part in the run; None for the whole run.
+        target: The part in the requested box; None for the whole box.
     """
 
     entry: Entry
@@ -65,7 +65,7 @@ class IndexedReader:
 
     def __init__(self, storage: Storage, prefix: str, index: str) -> None:
         self.prefix = prefix
-        # Data files are opened when they are needed, when the current directory may be another.
+        # data files may be opened later, when the current directory is another
         self._storage = anchored(storage, prefix)
         self._index = self._storage.open(index)
         self._lock = ForkableLock()
@@ -79,13 +79,10 @@ class IndexedReader:
             self._table = TableReader(self._index)
             self._shards, self._byteorder = self._read_header()
             self._swapped = self._byteorder != sys.byteorder
+            self.shard_paths = [data_path(prefix, shard, self._shards) for shard in range(self._shards)]
         except MilepostError as error:
             self._index.close()
             raise error.with_context(file=index) from None
-
-    @property
-    def shard_paths(self) -> list[str]:
-        return [data_path(self.prefix, shard, self._shards) for shard in range(self._shards)]
 
     def keys(self) -> list[str]:
         return [self._decode_key(name) for name in self._all_rows() if not name.startswith(KEY_START) and name]
@@ -118,7 +115,7 @@ class IndexedReader:
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         entry = self.entry(key)
         if entry.dtype.is_bytes and entry.shape == () and not entry.slices and box is None:
-            # One string, as the object graph is, whose shape an array can have.
+            # one string, such as the object graph
             return self._read_objects(key, _Piece(entry, self._file_of(key, entry)))
         shape, pieces = self._pieces(key, entry, box)
         try:
@@ -155,14 +152,14 @@ class IndexedReader:
         return data.view(entry.dtype.numpy).reshape(entry.shape)
 
     def verify(self) -> None:
-        # Through a table of its own, which has no blocks in memory yet.
+        # through a new table, which has no blocks in memory yet
         TableReader(self._index).verify()
         self.check_files()
         spans = []
         entries = []
         for key, entry in self._all_entries():
             if entry.slices:
-                # The pieces have keys of their own, and so are read by themselves.
+                # the pieces have their own keys, and are read by themselves
                 self._pieces(key, entry, None)
             elif entry.dtype.is_bytes:
                 self._check(key, [_Piece(entry, self._file_of(key, entry))])
@@ -187,7 +184,7 @@ class IndexedReader:
                 raise CorruptCheckpointError(
                     "two tensors claim the same bytes",
                     key=other,
-                    file=self._shard_path(shard),
+                    file=self.shard_paths[shard],
                     expected=f"a start at {offset + size} or later, where {key!r} ends",
                     found=start,
                 )
@@ -215,7 +212,7 @@ class IndexedReader:
                 try:
                     content = FileInMemory(index.path, index.read(0, index.size))
                 except MilepostError:
-                    return  # and stay as it is; also where a garbage collection has closed the file before
+                    return  # then the file stays open; a garbage collection may have closed it before
                 self._index = self._table.file = content
                 index.close()
             self._released = True
@@ -274,7 +271,7 @@ class IndexedReader:
         return self._rows
 
     def _all_entries(self) -> Iterator[tuple[str, Entry]]:
-        """All entries, also those of pieces, which go by the name of their tensor."""
+        """All entries, also those of pieces, with the name of their tensor."""
         for row, value in self._all_rows().items():
             if row.startswith(KEY_START):
                 try:
@@ -300,9 +297,6 @@ class IndexedReader:
         except MilepostError as error:
             raise error.with_context(key=key, file=self._index.path) from None
 
-    def _shard_path(self, shard: int) -> str:
-        return data_path(self.prefix, shard, self._shards)
-
     def _file(self, shard: int, key: str | None) -> ReadableFile:
         file = self._files.get(shard)
         if file is None:
@@ -316,14 +310,14 @@ class IndexedReader:
 
     def _open_shard(self, shard: int, key: str | None) -> ReadableFile:
         try:
-            file = self._storage.open(self._shard_path(shard))
+            file = self._storage.open(self.shard_paths[shard])
         except CheckpointNotFoundError:
             if self.is_replaced():
                 raise _replaced(self.prefix, key) from None
             raise CheckpointNotFoundError(
                 "a data file of the checkpoint is missing",
                 key=key,
-                file=self._shard_path(shard),
+                file=self.shard_paths[shard],
                 remedy="keep the files of a checkpoint as long as values in it are deferred"
                 if self._released
                 else "copy all files of a checkpoint, or use another one",
@@ -357,7 +351,7 @@ class IndexedReader:
         return file
 
     def _pieces(self, key: str, entry: Entry, box: TensorSlice | None) -> tuple[tuple[int, ...], list[_Piece]]:
-        """The shape of what is wanted, and what it is made of. Nothing larger than the files can come out."""
+        """The shape of a box, and its pieces. A damaged file cannot make the result larger than the files."""
         if not entry.slices:
             file = self._file_of(key, entry)
             if box is None:
@@ -419,7 +413,7 @@ class IndexedReader:
             _compare(key, piece.file, piece.entry, span.crc)
 
     def _stream(self, key: str, piece: _Piece, target: Array) -> None:
-        """Reads a run of bytes a part of which goes to places that do not lie one after the other."""
+        """Reads a run of bytes whose elements go to separate positions of the target."""
         entry = piece.entry
         origin = [start for start, _ in piece.source] if piece.source else [0] * len(entry.shape)
         crc = position = 0
@@ -458,7 +452,7 @@ class IndexedReader:
 
 def _replaced(prefix: str, key: str | None) -> CheckpointNotFoundError:
     return CheckpointNotFoundError(
-        "the checkpoint that was opened is gone: another one has taken its place",
+        "the checkpoint that was opened no longer exists: another one has replaced it",
         key=key,
         file=prefix,
         remedy="open or restore it again, to get the one that is there now",
@@ -475,7 +469,7 @@ def _lengths(box: Box) -> tuple[int, ...]:
 
 
 def _encode_key(key: str) -> bytes:
-    """A key as the index has it. One that no tensor can have becomes one that no index has."""
+    """A key as it is in the index. An impossible key becomes one that no index has."""
     if key and key[0] != "\0":
         try:
             return key.encode()

@@ -1,4 +1,4 @@
-"""Tensors saved in pieces: the keys of pieces, and which of them make up a box.
+"""Tensors saved in pieces: the keys of the pieces, and the pieces that together cover a box.
 
 ::
 
@@ -21,19 +21,19 @@ from milepost.tensor import TensorSlice
 from milepost.tensor.slice import WHOLE
 
 KEY_START: Final = b"\x00"
-"""What every key of a slice begins with, and no key of a tensor."""
+"""The first byte of every key of a slice. No key of a tensor begins with it."""
 
 Box = tuple[tuple[int, int], ...]
 """Start and stop in each dimension."""
 
 
 class Overlap(NamedTuple):
-    """A piece that has part of what is wanted.
+    """A piece that holds a part of a box.
 
     Attributes:
         piece: The stored slice.
         source: The part, relative to the piece.
-        target: The part, relative to the box that is wanted.
+        target: The part, relative to the box.
     """
 
     piece: TensorSlice
@@ -58,7 +58,7 @@ def parse_slice_key(key: bytes) -> tuple[bytes, TensorSlice]:
     """Undoes `slice_key`.
 
     Raises:
-        CorruptCheckpointError: It is not the key of a slice.
+        CorruptCheckpointError: The key is not that of a slice.
     """
     zero, position = ordered.decode_num(key)
     name, position = ordered.decode_str(key, position)
@@ -84,10 +84,10 @@ def box_message(box: TensorSlice) -> Any:
 
 
 def parse_box(message: Any, shape: Sequence[int]) -> TensorSlice:
-    """The slice that a ``TensorSliceProto`` holds.
+    """The slice in a ``TensorSliceProto``.
 
     Raises:
-        CorruptCheckpointError: It cannot be a piece of a tensor of ``shape``.
+        CorruptCheckpointError: The slice cannot be a piece of a tensor of ``shape``.
     """
     box = TensorSlice(tuple((extent.start, extent.length or -1) for extent in message.extent))
     try:
@@ -100,10 +100,10 @@ def parse_box(message: Any, shape: Sequence[int]) -> TensorSlice:
 
 
 def check_piece(box: TensorSlice, shape: Sequence[int]) -> None:
-    """Makes sure that a slice can be stored as a piece of a tensor of ``shape``.
+    """Checks that a slice can be stored as a piece of a tensor of ``shape``.
 
     Raises:
-        MismatchError: It reaches outside the shape, or has an extent of no length, which files cannot hold.
+        MismatchError: The slice reaches outside the shape, or has an extent of length 0, which files cannot hold.
     """
     box.resolve(shape)
     if any(length < 1 and (start, length) != WHOLE for start, length in box.extents):
@@ -111,7 +111,7 @@ def check_piece(box: TensorSlice, shape: Sequence[int]) -> None:
 
 
 def covers(box: TensorSlice, shape: tuple[int, ...]) -> bool:
-    """Whether a slice is the whole of a tensor of ``shape``, however it is written."""
+    """Whether a slice covers a whole tensor of ``shape``, in either notation."""
     return box.shape(shape) == shape
 
 
@@ -128,17 +128,17 @@ def ranges(box: TensorSlice, shape: Sequence[int]) -> Box:
 
 
 def index_of(box: Box) -> tuple[Any, ...]:
-    """What selects a box from an array, as a view also where there are no dimensions."""
+    """The index that selects a box from an array. The result is a view, even without dimensions."""
     return (*(slice(start, stop) for start, stop in box), ...)
 
 
 def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[int]) -> list[Overlap]:
-    """The pieces that together make up a box. They may overlap each other; those that add nothing are left out.
+    """The pieces that together cover a box. They may overlap each other. Pieces that add nothing are left out.
 
     Args:
-        stored: The pieces there are.
-        box: What is wanted.
-        shape: Shape of the whole tensor.
+        stored: All pieces of the tensor.
+        box: The box.
+        shape: The shape of the whole tensor.
 
     Raises:
         MismatchError: The box reaches outside the shape.
@@ -147,7 +147,7 @@ def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[in
     wanted = ranges(box, shape)
     missing = [] if _is_empty(wanted) else [wanted]
     found = []
-    # In the order of their places the pieces of a grid leave few boxes missing at any time.
+    # sorted by position, the pieces of a grid leave few boxes uncovered at any time
     for place, piece in sorted(((ranges(piece, shape), piece) for piece in stored), key=lambda pair: pair[0]):
         if not missing:
             break
@@ -177,7 +177,7 @@ def _intersection(a: Box, b: Box) -> Box | None:
 
 
 def _without(box: Box, hole: Box) -> list[Box]:
-    """What is left of a box, in boxes, when a hole is cut into it."""
+    """The rest of a box, as boxes, without the part in another box."""
     common = _intersection(box, hole)
     if common is None:
         return [box]

@@ -5,8 +5,8 @@
     tensor := length^N check:u32 {byte}     lengths are varints; then all elements, joined
     check  := masked checksum of the lengths, each as u32, or as u64 if it needs more
 
-The checksum of the entry goes over the lengths as for ``check``, over ``check``, and over the elements. Numbers that
-are not varints, also where they only go into a checksum, have the byte order of the machine. Source: TensorFlow 2.21,
+The checksum of the entry covers the lengths, as for ``check``, then ``check``, then the elements. Numbers that are not
+varints have the byte order of the machine, also in a checksum. Source: TensorFlow 2.21,
 ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
 """
 
@@ -30,7 +30,7 @@ _CHECK_SIZE: Final = 4
 
 
 def elements_of(array: Array) -> list[bytes]:
-    """The elements of an array of strings, in row-major order; text becomes UTF-8.
+    """The elements of an array of strings, in row-major order. Text becomes UTF-8.
 
     Raises:
         UnsupportedError: An element is not a string.
@@ -44,13 +44,13 @@ def elements_of(array: Array) -> list[bytes]:
                 "an array of objects can be stored only if they are strings",
                 expected="elements that are bytes or str",
                 found=f"{type(element).__name__} at position {position}",
-                remedy="turn the elements into bytes, or the array into one of numbers",
+                remedy="convert the elements to bytes, or the array to one of numbers",
             )
     return elements
 
 
 def least_size(count: int) -> int:
-    """Bytes of a tensor of so many empty strings."""
+    """The size in bytes of a tensor of so many empty strings."""
     return count + _CHECK_SIZE
 
 
@@ -82,7 +82,7 @@ def decode(data: bytes, count: int, order: Order = sys.byteorder) -> tuple[list[
     Args:
         data: All of its bytes.
         count: The number of elements.
-        order: Byte order of the machine that wrote it.
+        order: The byte order of the machine that wrote it.
 
     Returns:
         The elements, and the checksum of the data, not masked, for the caller to compare.
@@ -115,7 +115,7 @@ def decode(data: bytes, count: int, order: Order = sys.byteorder) -> tuple[list[
 
 
 def _lengths(data: bytes, count: int) -> tuple[npt.NDArray[np.uint64], int]:
-    """The lengths, and where they end."""
+    """The lengths, and the position after them."""
     if count > len(data):
         raise CorruptCheckpointError(
             "too few bytes for so many strings",

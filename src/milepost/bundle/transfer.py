@@ -1,7 +1,7 @@
-"""Reading runs of bytes and their checksums in one pass.
+"""Reads runs of bytes and computes their checksums in one pass.
 
-Bytes are hashed a chunk at a time, right after they were read, while they are in the processor's cache. Long runs are
-cut into segments for several threads; checksums of segments are combined.
+Bytes are hashed in chunks, right after they were read, while they are in the cache of the processor. Long runs are divided
+into segments for several threads, and the checksums of the segments are combined.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from milepost.errors import MilepostError
 from milepost.storage import ReadableFile
 
 CHUNK: Final = 1 << 20
-"""Bytes read or written at once: they fit into the cache of any processor, and a call takes far longer than Python."""
+"""Bytes to read or write at once. They fit into the cache of any processor, and Python's overhead is small for them."""
 SEGMENT: Final = 16 << 20
 """Bytes that one thread works on before it takes the next piece of work."""
 WORTH_THREADS: Final = 8 << 20
-"""Bytes below which starting threads takes longer than they save."""
+"""Bytes below which starting threads takes longer than it saves."""
 
 
 @dataclass(slots=True)
@@ -36,8 +36,8 @@ class Span:
         file: The file.
         offset: The first byte.
         size: The number of bytes.
-        target: Where they go; None to read them for their checksum only.
-        crc: Their checksum, not masked, once they were read.
+        target: The memory to read into; None to compute only the checksum.
+        crc: Their checksum, not masked, after they were read.
     """
 
     key: str
@@ -85,7 +85,7 @@ def read_spans(spans: Sequence[Span], *, checksum: bool = True) -> None:
 
 
 def read_chunks(file: ReadableFile, offset: int, size: int) -> Iterator[Bytes]:
-    """Reads a run of bytes through one buffer; each chunk is gone when the next is asked for."""
+    """Reads a run of bytes through one buffer. Each chunk is valid until the next one is read."""
     buffer = np.empty(min(CHUNK, size), np.uint8)
     for start in range(0, size, CHUNK):
         chunk = buffer[: min(CHUNK, size - start)]

@@ -1,12 +1,12 @@
-"""Variant tensors: iterators of ``tf.data``, for example. Elements are opaque.
+"""Variant tensors, for example iterators of ``tf.data``. milepost does not interpret the elements.
 
 ::
 
     tensor  := {element}
     element := varint(length) {byte} check:u32     a serialized VariantTensorDataProto
-    check   := masked checksum of all before, from the first element on, where each length counts as u64
+    check   := masked checksum of all bytes before it, from the first element on, with each length as u64
 
-The checksum of the entry goes over the last ``check`` too. Numbers that are not varints are little-endian: TensorFlow
+The checksum of the entry also covers the last ``check``. Numbers that are not varints are little-endian: TensorFlow
 does not read variants from big-endian machines. Source: TensorFlow 2.21,
 ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
 """
@@ -24,7 +24,7 @@ _CHECK_SIZE: Final = 4
 
 
 def least_size(count: int) -> int:
-    """Bytes of a tensor of so many empty elements."""
+    """The size in bytes of a tensor of so many empty elements."""
     return count * (1 + _CHECK_SIZE)
 
 

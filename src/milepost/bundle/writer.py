@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -39,9 +39,9 @@ class _Sliced(NamedTuple):
 
 
 class BundleWriter:
-    """Writes a checkpoint: first all tensors are added, then each shard is written, then there is an index.
+    """Writes a checkpoint. First add all tensors, then write each shard, then get the index.
 
-    Arrays are not copied; they must not change until their shard was written.
+    Arrays are not copied. They must not change until their shard was written.
 
     Args:
         shards: The number of data files.
@@ -70,21 +70,21 @@ class BundleWriter:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of data written so far, also while a shard is being written."""
+        """The bytes of data that were written so far, also while a shard is written."""
         return self._bytes_written
 
     def add(self, key: str, array: Any, dtype: DType | None = None, *, shard: int = 0) -> None:
-        """Takes a tensor to be written.
+        """Adds a tensor.
 
         Args:
             key: Its name.
-            array: An array of any layout and byte order, also one in pieces; a number or a string is one, too.
-            dtype: Its element type, where the array does not tell: arrays of objects hold strings or variants.
-            shard: The data file it goes to.
+            array: An array of any layout and byte order, also in pieces. A number or a string is accepted too.
+            dtype: Its element type, if the array does not tell it: arrays of objects hold strings or variants.
+            shard: The number of its data file.
 
         Raises:
             MismatchError: ``dtype`` is not that of the array.
-            UnsupportedError: The key is taken or not possible, or the element type cannot be stored.
+            UnsupportedError: The key is used already or is impossible, or the element type cannot be stored.
         """
         if type(array) is not np.ndarray and type(array) is not PiecewiseArray:
             array = _as_array(array)
@@ -101,15 +101,15 @@ class BundleWriter:
         *,
         shard: int = 0,
     ) -> None:
-        """Takes a piece of a tensor to be written. The pieces of one tensor may go to different shards.
+        """Adds a piece of a tensor. The pieces of one tensor may go to different shards.
 
         Args:
-            key: Name of the whole tensor.
-            full_shape: Its shape.
-            box: Which part of it the array is.
+            key: The name of the whole tensor.
+            full_shape: The shape of the whole tensor.
+            box: The box of the piece in the tensor.
             array: The piece.
             dtype: Its element type, as for `add`.
-            shard: The data file the piece goes to.
+            shard: The number of its data file.
 
         Raises:
             MismatchError: The piece does not fit the box, the shape or the pieces before.
@@ -144,17 +144,17 @@ class BundleWriter:
         self._keys.add(name)
 
     def write_shard(self, shard: int, file: WritableFile) -> None:
-        """Writes the tensors of a shard, and lets go of them.
+        """Writes the tensors of a shard, and forgets them.
 
-        Neither syncs nor closes the file. Different threads may write different shards.
+        The file is neither synced nor closed. Different threads may write different shards.
 
         Args:
-            shard: Which shard.
+            shard: The number of the shard.
             file: A new file.
 
         Raises:
-            StorageError: The file could not be written.
-            UnsupportedError: An array of objects has an element that is no string.
+            StorageError: The file cannot be written.
+            UnsupportedError: An array of objects has an element that is not a string.
         """
         tensors = self._shards[shard]
         if tensors is None:
@@ -162,6 +162,16 @@ class BundleWriter:
         entries = write_tensors(tensors, shard, file, alignment=self._alignment, written=self._count)
         self._entries.update(entries)
         self._shards[shard] = None
+
+    @property
+    def entries(self) -> Mapping[bytes, bytes]:
+        """The entries of what was written so far, by key; see `milepost.bundle.merging`."""
+        return self._entries
+
+    @property
+    def pieces(self) -> Mapping[bytes, tuple[TensorSpec, Sequence[TensorSlice]]]:
+        """The tensors that were given in pieces, by key, each with its boxes."""
+        return self._sliced
 
     def index(self) -> bytes:
         """The index of the checkpoint, after all shards were written."""
@@ -196,7 +206,7 @@ def _as_array(value: Any) -> Array:
     if isinstance(value, bytes | str):
         return np.array(value, object)
     array = np.asarray(value)
-    # NumPy's own strings lose zeros at their ends.
+    # NumPy's strings lose zeros at their ends
     return np.array(value, object) if array.dtype.kind in "SU" and not isinstance(value, np.ndarray) else array
 
 
@@ -207,12 +217,16 @@ def _name(key: str) -> bytes:
         name = b""
     if not name or name[0] == 0:
         raise UnsupportedError(
-            "a key that an index cannot hold", key=repr(key), expected="text that neither is empty nor begins with NUL"
+            "a key that an index cannot hold",
+            key=repr(key),
+            expected="text that is not empty and does not begin with NUL",
         )
     return name
 
 
 def _dtype(key: str, array: Array | PiecewiseArray, dtype: DType | None) -> DType:
+    if dtype is not None and array.dtype == dtype.numpy:
+        return dtype
     try:
         found = DType.of(array)
     except MilepostError as error:

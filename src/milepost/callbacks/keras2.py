@@ -102,6 +102,8 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:  # noqa: C901
             return {"metrics": list(self.model.metrics)}
 
         def _make_everything(self) -> bool:
+            if self._data is not None:
+                self._data.rewind()  # a run of before may have been interrupted where no batch of its pass was left
             has_trained = trace(self.model.train_function, self._dataset)
             if self._data is not None:
                 self._data.rewind()

@@ -141,7 +141,7 @@ def _array(variable: Any) -> np.ndarray[Any, Any]:
     adapter = adapter_of(variable)
     if adapter is None:
         raise _no_data(variable)
-    return adapter.values(variable)[0].read().copy()
+    return np.array(adapter.values(variable)[0].read())
 
 
 def _plain(found: Portrait) -> Any:

@@ -249,4 +249,4 @@ class SavedRun(Generation):
 def _value(variable: Any) -> np.ndarray[Any, Any]:
     adapter = adapter_of(variable)
     assert adapter is not None, "variables of Keras are trackable"
-    return adapter.values(variable)[0].read().copy()
+    return np.array(adapter.values(variable)[0].read())

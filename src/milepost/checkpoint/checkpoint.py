@@ -12,18 +12,15 @@ import numpy as np
 
 from milepost.checkpoint.names import PRIVATE, check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
-from milepost.checkpoint.tracing import as_written, is_traced, refuse_if_traced, refuse_restore_if_traced
+from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
 from milepost.deferred.table import admit
-from milepost.engine.arguments import check_has_file_name
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
 from milepost.engine.leftovers import sweep_quietly
 from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
-from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, Save, record_latest
-from milepost.engine.save import plan_save, snapshot
 from milepost.engine.series import list_announced
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
@@ -37,7 +34,7 @@ from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init, remedy_for_state
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.structure import is_empty_tree, is_functional, is_tuple
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import check_has_file_name, plain_path
 
 _COUNTER = "save_counter"
 
@@ -45,7 +42,7 @@ PathLike = str | os.PathLike[str]
 
 
 class _State:
-    """The checkpoint's own state, which is no part of the object graph."""
+    """The internal state of a checkpoint, which is not in the object graph."""
 
     def __init__(self, root: Any, arguments: set[str]) -> None:
         self._root = root
@@ -61,7 +58,7 @@ class _State:
         Raises:
             UntrackableError: The root was given as a weak reference, and no longer exists.
         """
-        return _followed(self._root)
+        return None if self._root is None else _followed(self._root)
 
     @root.setter
     def root(self, root: Any) -> None:
@@ -138,7 +135,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 raise UntrackableError(
                     "a tree of immutable arrays cannot be the root: a restore would have no place to put the new arrays",
                     key="root",
-                    found=f"a {type(live).__name__}",
+                    found=f"an object of type {type(live).__name__}",
                     remedy="pass it under a name, as in Checkpoint(state=tree), or use milepost.jax.save() and milepost.jax.restore()",
                 )
             kwargs["root"] = root
@@ -193,8 +190,9 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             CheckpointExistsError: The directory has checkpoints of this name, and this object has restored none of
                 them.
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: The path ends with a separator, the call is inside a ``tf.function``, or another process of `torch.distributed` or
-                `jax.distributed` has saved to this path.
+            UnsupportedError: The path ends with a separator, or the call is inside a ``tf.function``.
+            CoordinationError: Of several processes one failed, did not answer, or holds other objects or values. Nothing was
+                saved on any of them.
             StateFileError: The state file of the directory is malformed.
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
@@ -203,7 +201,6 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             check_has_file_name("file_prefix", plain_path(file_prefix))
             counter = self.save_counter
             save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", resolved(options), record_latest)
-            claim_path(os.path.dirname(save.path), save.options)
             counter.assign_add(1)
             try:
                 return self._write_numbered(save)
@@ -227,7 +224,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
         Raises:
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: The path ends with a separator, or another process of `torch.distributed` or `jax.distributed` has saved to this path.
+            UnsupportedError: The path ends with a separator.
+            CoordinationError: As for `save`.
             StorageError: The files cannot be written. Existing files are unchanged.
         """
         options = resolved(options)
@@ -237,9 +235,10 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             objects = walk(*self._view()).objects
             return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
         check_has_file_name("file_prefix", plain_path(file_prefix))
-        save = Save(plain_path(file_prefix), options)
-        claim_path(save.path, save.options)
-        return self._run(save)
+        with self._private.writer.exclusive():
+            save = Save(plain_path(file_prefix), options)
+            with save.together():
+                return self._run(save)
 
     @as_written
     @or_with_session(SessionSaver.restore)
@@ -261,12 +260,12 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             UnsupportedError: The call is inside a ``tf.function``.
         """
         options = resolved(options)
-        refuse_restore_if_traced()
+        refuse_if_traced("a restore", RESTORE_OUTSIDE)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
         with self._private.writer.exclusive():
             is_new = _COUNTER not in self.__dict__
-            counter = self.save_counter  # made before, so that it is restored with the rest or not at all
+            counter = self.save_counter  # made first, so that it is restored with the other values, or not at all
             try:
                 status = self.read(save_path, options)
             except BaseException:
@@ -295,7 +294,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
             UnsupportedError: The call is inside a ``tf.function``.
         """
-        refuse_restore_if_traced()
+        refuse_if_traced("a restore", RESTORE_OUTSIDE)
         with self._private.writer.exclusive():
             return load_into(plain_path(save_path), self._view, resolved(options))
 
@@ -318,7 +317,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         return state
 
     def _view(self) -> tuple[Any, Sequence[tuple[str, Any]]]:
-        """The object of node 0, and the edges attached to it beside its own."""
+        """The object of node 0, and the edges attached to it."""
         root = self._private.root
         if root is None:
             return self, ()
@@ -335,16 +334,17 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """Writes a checkpoint of a series, unless the series is another run's, and lists it in its directory."""
         refuse_if_traced("a save")
         storage, guard = save.storage, self._private.guard
-        check_recordable(save.path)
-        if not save.options.overwrite:
-            guard.check(storage, save.path)
-        if not guard.is_own(storage, save.path):
-            directory = os.path.dirname(save.path)
-            list_announced(storage, directory)
-            get_checkpoint_state(directory, storage=storage)  # raises if nobody understands it
-            sweep_quietly(storage, directory)
-        save.committed = guard.on_commit(storage, save.path)
-        return self._run(save)
+        with save.together():
+            check_recordable(save.prefix)
+            if save.leads and not save.options.overwrite:
+                guard.check(storage, save.prefix)
+            if save.leads and not guard.is_own(storage, save.prefix):
+                directory = os.path.dirname(save.prefix)
+                list_announced(storage, directory)
+                get_checkpoint_state(directory, storage=storage)  # raises an error if the state file is malformed
+                sweep_quietly(storage, directory)
+            save.committed = guard.on_commit(storage, save.prefix)
+            return self._run(save)
 
     @as_written
     def _write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
@@ -353,14 +353,13 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
     def _run(self, save: Save) -> str:
         with self._private.writer.exclusive():
-            plan, arrays = plan_save(*self._view(), save.options)
+            save.read(*self._view())
             if save.options.is_async:
-                copies = snapshot(arrays)
-                del arrays  # what they lie in may be let go while the copies are written
-                self._private.writer.submit(lambda: save.run(plan, copies))
+                save.copy()
+                self._private.writer.submit(save.run)
             else:
-                save.run(plan, arrays)
-        return save.path
+                save.run()
+        return save.prefix
 
     def _check_clashes(self, root: Any) -> None:
         adapter = adapter_of(root)
@@ -371,41 +370,41 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                     f"root.{name} already exists and is a different object",
                     key=name,
                     expected="a name that the root does not use, or the same object",
-                    found=f"the root has a {type(children[name]).__name__}, the argument is a {type(self.__dict__[name]).__name__}",
+                    found=f"an object of type {type(children[name]).__name__} in the root, and one of type {type(self.__dict__[name]).__name__} as the argument",
                     remedy="pass the argument under another name",
                 )
 
 
-# What managers and trees of JAX need of a checkpoint beside what is public. These are functions, because no child of a
-# checkpoint can have the name of a method.
+# Functions for managers and trees of JAX. They are not methods, because no child of a checkpoint can have the name of a
+# method.
 
 
 def exclusive(checkpoint: Checkpoint) -> AbstractContextManager[None]:
     """Keeps other threads from saving and restoring through a checkpoint.
 
     Raises:
-        MilepostError: The save that was in flight has failed.
+        MilepostError: The running save has failed.
     """
     return checkpoint._private.writer.exclusive()
 
 
 def write_numbered(checkpoint: Checkpoint, save: ListedSave) -> str:
-    """Saves through a checkpoint as one of a series, perhaps later and on another thread; returns the path."""
+    """Saves a numbered checkpoint, perhaps later and on another thread. Returns its prefix."""
     return checkpoint._write_numbered(save)
 
 
 def view_of(checkpoint: Checkpoint) -> tuple[Any, Sequence[tuple[str, Any]]]:
-    """The object that node 0 of a checkpoint stands for, and edges that it has beside its own."""
+    """The object of node 0 of a checkpoint, and the edges attached to it."""
     return checkpoint._view()
 
 
 def root_of(checkpoint: Checkpoint) -> Any:
-    """The object whose edges are those of node 0, or None if these are the checkpoint's own."""
+    """The root of a checkpoint, or None if the checkpoint itself is the root."""
     return checkpoint._private.root
 
 
 def set_root(checkpoint: Checkpoint, root: Any) -> None:
-    """Has another object stand for node 0, which, unlike a root that is given to `Checkpoint`, is no child."""
+    """Sets the object of node 0. Unlike a root that is passed to `Checkpoint`, it is not a child."""
     checkpoint._private.root = root
 
 

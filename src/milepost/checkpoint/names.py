@@ -15,7 +15,7 @@ _RESERVED: Final = (PRIVATE, UNTRACKED, NOW_NUMBERS)
 
 
 def check_name(kind: type, name: str) -> None:
-    """Refuses a name for a child that would hide a method.
+    """Raises an error for the name of a child that would hide a method.
 
     Args:
         kind: The class of the checkpoint.

@@ -23,14 +23,15 @@ from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orb
 from milepost.graph.adapter import Array
 from milepost.graph.description import counted, of_file
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, escape, tensor_key
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import Storage
+from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
 PathLike = str | os.PathLike[str]
 _TENSORFLOW_NAMES: Final = {"float16": "half", "float32": "float", "float64": "double"}
-"""Element types that TensorFlow's ``DataType`` calls otherwise."""
+"""Element types that have another name in TensorFlow's ``DataType``."""
 _MOST_LISTED: Final = 5
 _MOST_ATTEMPTS: Final = 20
 
@@ -63,7 +64,7 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
-        self._bundle = open_any(storage or LOCAL_STORAGE, plain_path(prefix))
+        self._bundle = open_any(checked(storage), plain_path(prefix))
 
     def __repr__(self) -> str:
         bundle: BundleReader | None = self.__dict__.get("_bundle")
@@ -71,7 +72,7 @@ class CheckpointReader:
             return of_file(self, None)
         try:
             facts = [counted(len(bundle.keys()), "key")]
-        except Exception:  # the index is damaged or closed, which a method that reads it will say
+        except Exception:  # the index is damaged or closed; methods that read it raise the error
             facts = []
         return of_file(self, bundle.prefix, *facts)
 
@@ -82,7 +83,7 @@ class CheckpointReader:
 
     @property
     def foreign(self) -> bool:
-        """Whether this is a file of another library, such as PyTorch, which may have no checksums."""
+        """Whether this is a file of another library, such as PyTorch. It may have no checksums."""
         return isinstance(self._bundle, ForeignReader)
 
     def keys(self) -> list[str]:
@@ -171,7 +172,7 @@ class CheckpointReader:
         return "".join(lines).encode()
 
     def _key_of(self, name: str) -> str:
-        """The full key that a name stands for; the name itself if it stands for none."""
+        """The full key for a key or a short name. The name itself if there is no such tensor."""
         bundle = self._bundle
         _check_key(name)
         if name in bundle:
@@ -209,7 +210,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
         CheckpointNotFoundError: There is no checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
     """
-    files, path = storage or LOCAL_STORAGE, plain_path(ckpt_dir_or_file)
+    files, path = checked(storage), plain_path(ckpt_dir_or_file)
     for _ in range(_MOST_ATTEMPTS):
         before = _list_of(files, path)
         try:
@@ -220,7 +221,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
         except CheckpointNotFoundError:
             if _list_of(files, path) == before:
                 raise
-            # A manager beside this reader has removed the checkpoint, and lists newer ones.
+            # a manager has removed the checkpoint meanwhile, and lists newer ones
     return CheckpointReader(_resolve(path, files), storage)
 
 
@@ -300,5 +301,5 @@ def _resolve(path: PathLike, storage: Storage) -> str:
 
 
 def _list_of(storage: Storage, path: str) -> bytes | None:
-    """The list of a directory as it is now; None if the path is no directory."""
+    """The text of the state file of a directory. None if the path is not that of a directory."""
     return read_state_file(storage, path) if storage.is_directory(path) else None

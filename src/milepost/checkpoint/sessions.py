@@ -3,7 +3,8 @@
 Everything that a `Checkpoint` has for sessions is here: the methods that only a ``Scaffold`` calls (`ScaffoldSaver`), and what
 `Checkpoint.save` and `Checkpoint.restore` do if their first argument is a session (`or_with_session`).
 
-Variables of graphs that are restored without a session wait for `run_restore_ops` or `initialize_or_restore` of the status.
+Variables of graphs that are restored without a session get their values by `run_restore_ops` or `initialize_or_restore` of the
+status.
 
 Estimators and monitored sessions use `build`, `saver_def`, ``save(session, path, global_step=...)``, ``restore(session,
 path)`` and `recover_last_checkpoints` of their saver. Here these save and restore object-based checkpoints under the
@@ -110,7 +111,7 @@ class SessionSaver:
             record_state(os.path.dirname(path), state, latest_filename=latest_filename, storage=storage)
             directory, stem = os.path.dirname(path), (split_number(path) or (path, 0))[0]
             for old in dropped:
-                # An Estimator's list may name the directory that its own was copied from.
+                # the list of an Estimator may name the directory from which its own was copied
                 if is_inside(storage, directory, old) and is_of_series(
                     os.path.join(directory, os.path.basename(old)), stem
                 ):
@@ -137,20 +138,20 @@ class SessionSaver:
 
 
 class ScaffoldSaver:
-    """The methods of a saver that nobody but TensorFlow 1's ``Scaffold`` calls."""
+    """The methods of a saver that only TensorFlow 1's ``Scaffold`` calls."""
 
     _session_saver: SessionSaver
 
     def build(self) -> None:
-        """Does nothing: there are no operations to be made."""
+        """Does nothing, because no operations are needed."""
 
     @property
     def saver_def(self) -> None:
-        """What TensorFlow 1 would rebuild a saver of operations from: there are none."""
+        """None, because there are no operations from which TensorFlow 1 could rebuild a saver."""
         return
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Takes over an earlier run's list of checkpoints that were saved with a session."""
+        """Continues the list of an earlier run, of checkpoints that were saved with a session."""
         self._session_saver.recover_last_checkpoints(checkpoint_paths)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from milepost.errors import UnsupportedError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+RESTORE_OUTSIDE: Final = "restore before calling the function"
+"""The remedy for a restore."""
 
 
 def is_traced() -> bool:
@@ -40,15 +43,6 @@ def refuse_if_traced(
         )
         error.ag_pass_through = True  # type: ignore[attr-defined]  # AutoGraph would raise an error of its own in its place
         raise error
-
-
-def refuse_restore_if_traced() -> None:
-    """Refuses a restore while a function is traced.
-
-    Raises:
-        UnsupportedError: A function is being traced.
-    """
-    refuse_if_traced("a restore", "restore before calling the function")
 
 
 def as_written(function: _Function) -> _Function:

@@ -1,4 +1,4 @@
-"""Inspecting the two sides of a restore: objects in memory and objects in a checkpoint."""
+"""Views of the two sides of a restore: live objects, and the object graph of a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from milepost.graph.adapter import adapter_of
 from milepost.graph.description import counted, kind_of, of_file
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import Storage
+from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
@@ -41,14 +42,14 @@ class TrackableView:
         if adapter_of(root) is None:
             raise UntrackableError(
                 "this object cannot be saved, so it has no object graph",
-                found=f"a {type(root).__name__}",
+                found=f"an object of type {type(root).__name__}",
                 remedy="pass a milepost.Checkpoint or Module, or an object of a supported framework",
             )
         self.root = root
 
     def __repr__(self) -> str:
         root = self.__dict__.get("root")
-        return f"<{kind_of(self)}, not initialized>" if root is None else f"<{kind_of(self)} of a {kind_of(root)}>"
+        return f"<{kind_of(self)}, not initialized>" if root is None else f"<{kind_of(self)} of {kind_of(root)}>"
 
     @staticmethod
     def children(obj: Any) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class CheckpointView:
     """
 
     def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        files = storage or LOCAL_STORAGE
+        files = checked(storage)
         with open_whole(files, checkpoint_of(files, plain_path(save_path))) as reader:
             graph = read_object_graph(reader)
         if graph is None:
@@ -148,7 +149,10 @@ class CheckpointView:
         return matched
 
     def diff(self, obj: Any) -> tuple[dict[int, Any], list[int], list[Any]]:
-        """Compares the checkpoint with live objects.
+        """Compares the checkpoint with live objects. No object changes.
+
+        Args:
+            obj: The live object to match with the root.
 
         Returns:
             The result of `match`, the ids of nodes without a live object, and the live objects without a node.

@@ -1,4 +1,4 @@
-"""Saving a model alone, as a checkpoint whose root is the model and that has no counter.
+"""Saves a model alone, as a checkpoint whose root is the model and which has no counter.
 
 The files are those of Keras 2's ``model.save_weights(prefix)``. They also hold the optimizer of a compiled model.
 """
@@ -9,13 +9,11 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from milepost.checkpoint.tracing import as_written, refuse_if_traced, refuse_restore_if_traced
+from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, refuse_if_traced
 from milepost.checkpoint.views import TrackableView
 from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
-from milepost.engine.processes import claim_path
 from milepost.engine.run_save import ListedSave, record_latest
-from milepost.engine.save import plan_save
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
@@ -38,8 +36,8 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         ``filepath`` as a string. The checkpoint becomes the latest of its directory.
 
     Raises:
-        UnsupportedError: The path has the extension of another format, or another process of `torch.distributed` or
-            `jax.distributed` has saved to this path.
+        UnsupportedError: The path has the extension of another format.
+        CoordinationError: Of several processes one failed, did not answer, or holds another model. Nothing was saved.
         UntrackableError: The model or something in it cannot be saved as it is held.
         StorageError: The files cannot be written. Existing files are unchanged.
         AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
@@ -59,10 +57,14 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     refuse_if_traced("save_weights()")
     path = _checked(filepath)
     check_recordable(path)
-    get_checkpoint_state(os.path.dirname(path), storage=options.storage)  # raises if nobody understands it
     save = ListedSave(path, options, record_latest)
-    claim_path(save.path, save.options)
-    save.run(*plan_save(model, (), options))
+    with save.together():
+        if save.leads:
+            get_checkpoint_state(
+                os.path.dirname(path), storage=options.storage
+            )  # raises an error if the state file is malformed
+        save.read(model, ())
+        save.run()
     return path
 
 
@@ -88,9 +90,9 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
         MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
     """
-    refuse_restore_if_traced()
+    refuse_if_traced("a restore", RESTORE_OUTSIDE)
     settings = resolved(options)
-    # The bytes of an existing file say better than its name what it is.
+    # the bytes of an existing file tell its format better than its name
     path = plain_path(filepath)
     path = path if storage_of(settings).is_file(path) else _checked(filepath)
     status = load_into(path, lambda: (model, ()), settings)
@@ -102,7 +104,7 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 
 
 def _hint(model: Any, saved: Mapping[str, Collection[str]]) -> str:
-    """What to do where a checkpoint has the model below its root, as those of a training loop have."""
+    """The remedy if a checkpoint has the model below its root, as checkpoints of training loops have."""
     names = TrackableView.children(model).keys()
     shared = {name: len(names & set(below)) for name, below in saved.items() if name not in names}
     name = max(shared, key=shared.__getitem__, default="")

@@ -1,1 +1,1 @@
-"""Encodings that files are made of: varints, checksums, ordered keys, snappy, protocol buffer messages."""
+"""Encodings in files: varints, checksums, ordered keys, Snappy, protocol buffer messages."""

@@ -4,10 +4,10 @@ Reflected polynomial 0x82F63B78, initial value and final complement 0xFFFFFFFF: 
 *masked* checksums, rotated and offset, because the checksum of bytes that contain their own checksum is always the
 same; source: LevelDB ``util/crc32c.h``.
 
-Three packages can compute it, at about 17 GB/s each; the first that is installed is taken:
+Three packages can compute it, at about 17 GB/s each. The first one that is installed is used:
 
-1. ``awscrt`` (``pip install milepost[fast]``) takes any buffer and lets other threads run meanwhile;
-2. ``crc32c`` does too, but its licence is the LGPL, so milepost only uses what it finds;
+1. ``awscrt`` (``pip install milepost[fast]``) accepts any buffer, and other threads run meanwhile.
+2. ``crc32c`` does the same. Its licence is the LGPL, so milepost does not depend on it.
 3. ``google-crc32c``, on which milepost depends, is small and runs everywhere, but stops all other threads.
 """
 
@@ -25,9 +25,9 @@ Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
 _POLYNOMIAL: Final = 0x82F63B78
 _MASK_DELTA: Final = 0xA282EAD8
 _CHUNK: Final = 8 << 20
-"""Bytes hashed at once where that stops other threads; about half a millisecond."""
+"""Bytes to hash at once if other threads stop meanwhile. They take about half a millisecond."""
 _TINY: Final = 1 << 10
-"""Bytes that are faster copied than wrapped in an array."""
+"""Bytes up to which a copy is faster than an array that wraps the memory."""
 
 
 def _awscrt() -> Callable[[Buffer, int], int]:
@@ -62,7 +62,7 @@ def _google() -> Callable[[Buffer, int], int]:
 
 
 PROVIDERS: Final = {"awscrt": _awscrt, "crc32c": _icrar, "google-crc32c": _google}
-"""Package name to what loads its function; an `ImportError` means that it is not there or cannot run here."""
+"""The functions that load a package, by its name. An `ImportError` means that the package is absent or cannot run here."""
 
 
 def _choose() -> tuple[str, Callable[[Buffer, int], int]]:
@@ -81,11 +81,11 @@ PARALLEL: Final = PROVIDER != "google-crc32c"
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """The checksum of ``data``, or of what gave ``value`` followed by ``data``.
+    """The checksum of ``data``, or of earlier data followed by ``data``.
 
     Args:
         data: Contiguous bytes, hashed in place.
-        value: The checksum of what comes before.
+        value: The checksum of the earlier data.
 
     Example:
         >>> hex(crc32c(b"6789", crc32c(b"12345")))

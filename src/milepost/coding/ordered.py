@@ -1,4 +1,4 @@
-"""Numbers and strings encoded so that the bytes sort as the values do; the keys of tensor slices are made of them.
+"""Numbers and strings in an encoding whose bytes sort as the values do. The keys of tensor slices consist of them.
 
 ::
 
@@ -11,7 +11,7 @@
             1110vvvv vvvvvvvv vvvvvvvv                ... up to n = 10 for 64 bits
 
 Source: TensorFlow 2.21, ``tensorflow/core/lib/strings/ordered_code``; ``num``, ``str`` and ``snum`` are its
-``NumIncreasing``, ``String`` and ``SignedNumIncreasing``. Only the one shortest form of each value is accepted.
+``NumIncreasing``, ``String`` and ``SignedNumIncreasing``. Only the shortest form of each value is accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 from milepost.errors import CorruptCheckpointError
 
 _MOST_SIGNED: Final = 10
-"""Bytes of the longest snum, that of a 64-bit number."""
+"""The size in bytes of the longest snum, which is that of a 64-bit number."""
 
 _END: Final = b"\x00\x01"
 _ESCAPED: Final = (b"\x00\xff", b"\xff\x00")
@@ -49,7 +49,7 @@ def decode_num(data: bytes, position: int = 0) -> tuple[int, int]:
         The number, and the position after it.
 
     Raises:
-        CorruptCheckpointError: There is no such number.
+        CorruptCheckpointError: There is no valid number at ``position``.
     """
     if position >= len(data):
         raise _damaged(data, position, "num")
@@ -77,7 +77,7 @@ def decode_str(data: bytes, position: int = 0) -> tuple[bytes, int]:
         The string, and the position after its end mark.
 
     Raises:
-        CorruptCheckpointError: There is no such string.
+        CorruptCheckpointError: There is no valid string at ``position``.
     """
     text = bytearray()
     start = position
@@ -117,7 +117,7 @@ def decode_snum(data: bytes, position: int = 0) -> tuple[int, int]:
         The number, and the position after it.
 
     Raises:
-        CorruptCheckpointError: There is no such number.
+        CorruptCheckpointError: There is no valid number at ``position``.
     """
     window = data[position : position + _MOST_SIGNED]
     negative = not window or window[0] < 0x80
@@ -141,6 +141,6 @@ def _header(length: int) -> int:
 def _damaged(data: bytes, position: int, kind: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
         f"no ordered {kind} at byte {position}",
-        expected=f"a {kind} in its shortest form",
+        expected=f"the shortest form of a {kind}",
         found=data[position : position + 12].hex() or "the end of the data",
     )

@@ -1,8 +1,8 @@
 """Protocol buffer messages declared in Python, in a descriptor pool of their own.
 
-TensorFlow registers its messages in the process-wide default pool and fails to import if another library got there
-first with the same names. A private pool can never collide, and needs no generated code, which would tie milepost to
-the range of protobuf runtimes that the generator supports.
+TensorFlow registers its messages in the default pool of the process, and fails to import if another library has registered
+the same names before. A separate pool avoids that. It also needs no generated code, which would tie milepost to the protobuf
+runtimes that the generator supports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCALARS: Final = {
 }
 
 Message = Any
-"""An instance of a declared message class. Its fields are attributes, known only at run time."""
+"""An object of a declared message class. Its fields are attributes, which are known only at run time."""
 
 
 class Field(NamedTuple):
@@ -30,9 +30,9 @@ class Field(NamedTuple):
 
     Attributes:
         name: The field's name.
-        number: Its tag.
-        type: A scalar type (``"int64"``, ``"bytes"``, ...) or the name of a message declared before or together.
-        repeated: Whether it may occur many times; numbers are then packed, as in proto3.
+        number: The field number.
+        type: A scalar type (``"int64"``, ``"bytes"``, ...), or the name of a message that is declared before or together.
+        repeated: Whether the field may occur many times. Numbers are packed then, as in proto3.
     """
 
     name: str
@@ -44,16 +44,15 @@ class Field(NamedTuple):
 def declare(file: str, messages: Mapping[str, Sequence[Field]], *, imports: Sequence[str] = ()) -> dict[str, Any]:
     """Declares message classes.
 
-    Enumerations are declared as ``int32``, which has the same encoding and keeps numbers that this version does not
-    know.
+    Enumerations are declared as ``int32``, which has the same encoding and also keeps numbers that this version does not know.
 
     Args:
         file: A name for this group of messages, to be used in ``imports`` of other groups.
-        messages: Message name to its fields.
+        messages: The fields of each message, by its name.
         imports: Other groups whose messages are used here.
 
     Returns:
-        Message name to its class.
+        The class of each message, by its name.
     """
     proto = descriptor_pb2.FileDescriptorProto(name=file, package=_PACKAGE, syntax="proto3", dependency=imports)
     for name, fields in messages.items():

@@ -1,4 +1,4 @@
-"""Snappy decompression, of blocks that another writer may have compressed. milepost itself never compresses.
+"""Snappy decompression, for blocks that another writer has compressed. milepost never compresses.
 
 ::
 
@@ -9,8 +9,8 @@
              | tag[10] offset:u16             n = (tag>>2) + 1
              | tag[11] offset:u32             n = (tag>>2) + 1
 
-Integers are little-endian. A copy appends n bytes, beginning ``offset`` bytes before the end of what was written so far;
-with n > offset it repeats the bytes that it has just appended. Source: google/snappy, ``format_description.txt``.
+Integers are little-endian. A copy appends n bytes, which begin ``offset`` bytes before the end of the output. With
+n > offset it repeats bytes that it has just appended. Source: google/snappy, ``format_description.txt``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from milepost.coding import varint
 from milepost.errors import CorruptCheckpointError
 
 _MOST_FROM_BYTE: Final = 22
-"""Output of one input byte, rounded up; the best element, a copy of 64 bytes, takes 3 bytes."""
+"""The largest output for one byte of input, rounded up. The best element, a copy of 64 bytes, takes 3 bytes."""
 
 
 def decompress(data: bytes, *, limit: int) -> bytes:
@@ -29,7 +29,7 @@ def decompress(data: bytes, *, limit: int) -> bytes:
 
     Args:
         data: One whole Snappy stream, without framing.
-        limit: The most bytes to produce.
+        limit: The largest number of bytes to produce.
 
     Raises:
         CorruptCheckpointError: The data is damaged, or claims to hold more than ``limit``.

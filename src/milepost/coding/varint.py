@@ -1,11 +1,11 @@
-"""Unsigned integers in base 128, least significant group first.
+"""Varints: unsigned integers in base 128, with the least significant group first.
 
 ::
 
     varint := {1ggggggg} 0ggggggg      7 bits a byte; the high bit says that more follow; at most 10 bytes
 
-Source: Protocol Buffers, "Encoding"; LevelDB's ``util/coding`` is the same. Longer forms of a small number, padded with
-zero groups, are accepted as both of those accept them.
+Source: Protocol Buffers, "Encoding"; LevelDB's ``util/coding`` is the same. Longer forms of a small number, with
+zero groups at the end, are accepted, as both accept them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from milepost.errors import CorruptCheckpointError
 
 MAX_LENGTH: Final = 10
-"""Bytes of the longest varint, that of a 64-bit number."""
+"""The size in bytes of the longest varint, which is that of a 64-bit number."""
 
 
 def encode(n: int) -> bytes:

@@ -1,21 +1,21 @@
 """Deferred restoration: saved values of objects that do not exist yet when a checkpoint is restored.
 
-This is the story of a kernel that is made when its layer is first called:
+These are the steps for a kernel that is made when its layer is first called:
 
-1. A restore matches the saved graph with the live one (`milepost.engine.match`). The layer is there, its kernel is not. So the
+1. A restore matches the saved graph with the live one (`milepost.engine.match`). The layer exists, its kernel does not. So the
    restore puts a *position* (`deferred.position`) into the table of `deferred.table`: under the live layer, the name of the
    edge, ``kernel``, and the saved node. The table refers to the layer weakly, by identity; the layer itself does not change.
-2. An object of a framework may not say when it gets a child. The adapter of such a layer is told
-   (`milepost.graph.adapter.Adapter.on_deferred`), and puts a hook where the framework makes children, such as around ``build``.
-3. The layer is called and makes its kernel. A hook has the layer *scanned again* (`deferred.rescan`); milepost's own modules,
-   lists and dicts ask `deferred.table.admit` themselves, before they hold the child (`milepost.graph.attach`).
-4. `admit` asks whether the child is one that the program built again (`deferred.own_values`). If so, it lets the positions
-   *settle* it, the newest restore first: the saved node and the child are matched, checked and delivered by
-   the steps of any restore (`milepost.engine.restore`), and what is missing below the child is deferred in turn.
-5. The kernel has its value before anyone has used it. When nothing of a restore is deferred any more, its files are closed
-   (`deferred.nodes`).
+2. An object of a framework may not tell when it gets a child. So the restore calls the adapter of the layer
+   (`milepost.graph.adapter.Adapter.on_deferred`), which puts a hook where the framework makes children, such as around ``build``.
+3. The layer is called and makes its kernel. The hook *scans the layer again* (`deferred.rescan`). Milepost's own modules,
+   lists and dicts need no hook: they call `deferred.table.admit` before they hold a child (`milepost.graph.attach`).
+4. `admit` finds out whether the program built the child again (`deferred.own_values`). If so, the positions *settle* it, the
+   newest restore first: the saved node and the child go through the steps of any restore, match, check and deliver
+   (`milepost.engine.restore`). Saved nodes that the child lacks are deferred on it.
+5. The kernel has its value before it is used. When nothing of a restore is deferred any more, its files are closed
+   (`deferred.position`).
 
-A save before that loses nothing: it writes the deferred values again (`deferred.saving`), under the names at which they are deferred. What a
-restore was told to leave (``expect_partial()``) is not written again. A newer restore of the same object *supersedes* what is deferred
-there.
+A save before step 3 loses nothing: it writes the deferred values again (`deferred.saving`), under the names at which they are
+deferred. The values of a restore with ``expect_partial()`` are not written again. A newer restore of the same object *supersedes*
+what is deferred there.
 """

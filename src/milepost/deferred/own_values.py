@@ -1,22 +1,22 @@
-"""Telling what a program makes as it goes on from what it builds again.
+"""Tells the program's own new values from values that it builds again after a restore.
 
-Saved values are deferred for what a program builds again after a restore. What comes, and where, tells the two apart:
+Saved values are deferred for objects that a program builds again. The kind of the new object, and its place, decide:
 
 ====================================================  ===================================================================
-what comes                                            whose value it has then
+new object                                            its value
 ====================================================  ===================================================================
-a variable, layer or other object                     the saved one: it was built again
-an array, as an attribute of a `Module`               the saved one likewise
-an array under a name of a `Checkpoint`               the saved one, until the next save; from then on its own
-an array at the end of a list that was there before   its own: a position does not say which value is meant
-an array at the end of a list that came later         the saved one, until the next save; from then on its own
-a variable at the end of a `Checkpoint`'s list        the saved one, until the next save; from then on its own
-a longer tree in the place of one that was restored   its own, if a `Checkpoint` holds it
+a variable, layer or other object                     the saved one, because the program built it again
+an array, as an attribute of a `Module`               the saved one, for the same reason
+an array under a name of a `Checkpoint`               the saved one until the next save, then its own
+an array at the end of a list that existed before     its own, because a position does not tell which value is meant
+an array at the end of a list that was made later     the saved one until the next save, then its own
+a variable at the end of a list of a `Checkpoint`     the saved one until the next save, then its own
+a longer tree that replaces a restored one            its own, if a `Checkpoint` holds it
 ====================================================  ===================================================================
 
-What lies in the dicts, lists and tuples of a `Checkpoint` is the `Checkpoint`'s.
-Whenever something keeps its own value although a saved one was deferred there, a warning says so, and nothing is deferred there any more.
-An array here is also a list, dict or tuple of arrays and plain values.
+The dicts, lists and tuples of a `Checkpoint` count as the `Checkpoint` itself. A list, dict or tuple of arrays and plain values
+counts as an array. If an object keeps its own value although a saved one is deferred there, a warning says so, and the saved value
+is not deferred any more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_LISTED: Final = 5
 
 
 class Taken(NamedTuple):
-    """What a member that was appended to a list has taken.
+    """The saved value of a member that was appended to a list.
 
     Attributes:
         file: The checkpoint.
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 
 
 class Saved(Protocol):
-    """A saved value that is deferred or was taken; see `milepost.deferred.table.Position`."""
+    """A saved value, deferred or already taken; see `milepost.deferred.table.Position`."""
 
     @property
     def file(self) -> str:
@@ -60,7 +60,7 @@ class Saved(Protocol):
         ...
 
 
-class Waiting(Saved, Protocol):
+class DeferredValue(Saved, Protocol):
     """A deferred value."""
 
     @property
@@ -70,16 +70,16 @@ class Waiting(Saved, Protocol):
 
     @property
     def is_late(self) -> bool:
-        """Whether the object that lacks it came after the restore itself."""
+        """Whether the object that lacks it was itself made after the restore."""
         ...
 
     @property
     def superseded(self) -> bool:
-        """Whether a newer restore gives this value."""
+        """Whether a newer restore supersedes it."""
         ...
 
 
-def is_own(holder: Any, name: Any, child: Any, saved: Collection[Waiting]) -> bool:
+def is_own(holder: Any, name: Any, child: Any, saved: Collection[DeferredValue]) -> bool:
     """Whether a child keeps its own value although saved ones are deferred for it.
 
     Args:
@@ -101,36 +101,36 @@ def is_own(holder: Any, name: Any, child: Any, saved: Collection[Waiting]) -> bo
 
 
 def warn_of_own(saved: Sequence[Saved], *, in_list: bool) -> None:
-    """Warns that the program's own value stands where saved ones were deferred.
+    """Warns that an object keeps its own value although saved values were deferred there.
 
     Args:
         saved: The values that were deferred there.
-        in_list: Whether for the next members of a list.
+        in_list: Whether they were deferred for the next members of a list.
     """
     where = "a list got a new member" if in_list else "the program put a new value"
     remedy = (
-        "to have it in the list, append it, or restore a checkpoint of milepost's into an empty list"
+        "to have it in the list, append it, or restore a checkpoint that milepost saved into an empty list"
         if in_list
-        else "to have it in this place, assign it, or let the program hold something there when it restores"
+        else "to have it in this place, assign it, or let the program hold an object there before it restores"
     )
     warn(
-        f"{saved[0].file}: {where} where {_count(saved)} {'was' if len(saved) == 1 else 'were'} deferred ({_keys(saved)}). The new value stays, and the next save drops "
-        f"what was saved. load_checkpoint({saved[0].file!r}).get_tensor(key) reads it; {remedy}",
+        f"{saved[0].file}: {where} where {_count(saved)} {'was' if len(saved) == 1 else 'were'} deferred ({_keys(saved)}). The new value stays, and the next save does not "
+        f"write the saved one. load_checkpoint({saved[0].file!r}).get_tensor(key) reads the saved value; {remedy}",
         UnrestoredWarning,
     )
 
 
 def warn_of_more(taken: Sequence[Saved]) -> None:
-    """Warns that a list gets one more member than it was saved with, after others took saved values.
+    """Warns that a list gets more members than were saved, after appended members took saved values.
 
     Args:
-        taken: What was given to members that were appended since the restore.
+        taken: The saved values of members that were appended since the restore.
     """
     warn(
         f"{taken[0].file}: {_count(taken)} went to objects that were appended to a list after the restore ({_keys(taken)}), and now "
-        "the list gets one more than was saved. If those objects were new, and not built again, they lost their own values: let the "
-        "list have its saved members before more are appended, or hold arrays instead of variables: a list of arrays is restored as a "
-        "whole if it is empty",
+        "the list gets more members than were saved. If those objects were new, and not built again, they lost their own values: "
+        "append the saved members before new ones, or use arrays instead of variables, since an empty list of arrays is restored "
+        "as a whole",
         UnrestoredWarning,
     )
 

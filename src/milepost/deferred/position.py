@@ -1,19 +1,67 @@
-"""A deferred node of one restore of an object-based checkpoint."""
+"""The positions of deferred nodes of an object-based checkpoint, counted so that its files are closed when no node needs them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from milepost.bundle import BundleReader
-from milepost.deferred.nodes import DeferredNodes
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.tensor import TensorSpec
 
 
+class DeferredNodes:
+    """The deferred nodes of a restore.
+
+    Args:
+        reader: The checkpoint. Its files are closed when no node needs them any more.
+    """
+
+    def __init__(self, reader: BundleReader) -> None:
+        self._reader = reader
+        self._counts: dict[int, int] = {}
+        self._superseded = 0
+        self._needing = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._counts))
+
+    @property
+    def any_superseded(self) -> bool:
+        """Whether a newer restore supersedes some of them."""
+        return self._superseded > 0
+
+    def add(self, node: int) -> None:
+        """Counts a new position. One node may be deferred in several places."""
+        self._counts[node] = self._counts.get(node, 0) + 1
+        self._needing += 1
+
+    def remove(self, node: int, *, superseded: bool) -> None:
+        """Counts a position that was removed."""
+        count = self._counts.pop(node) - 1
+        if count:
+            self._counts[node] = count
+        if superseded:
+            self._superseded -= 1
+            return
+        self._needing -= 1
+        self.release_if_unneeded()
+
+    def supersede(self) -> None:
+        """Counts a position that was superseded."""
+        self._superseded += 1
+        self._needing -= 1
+        self.release_if_unneeded()
+
+    def release_if_unneeded(self) -> None:
+        """Closes the files if no node needs them."""
+        if not self._needing:
+            self._reader.release(for_good=True)
+
+
 class Restore(Protocol):
-    """A restore that left positions, as they use it; `milepost.engine.restore` has its class."""
+    """A restore, as its positions use it. `milepost.engine.restore` has the class."""
 
     uid: int
     reader: BundleReader
@@ -23,7 +71,7 @@ class Restore(Protocol):
     is_watched: bool
 
     def bound(self, node: int) -> Any:
-        """The live object that took a node, or None."""
+        """The live object that matches a node, or None."""
         ...
 
     def first_key(self, node: int) -> str:
@@ -31,7 +79,7 @@ class Restore(Protocol):
         ...
 
     def stored_keys(self, value: SavedValue) -> list[str]:
-        """All keys that files hold for the object of this value."""
+        """All keys in the files for the object of this value."""
         ...
 
     def specs(self, node: int) -> Mapping[str, TensorSpec]:
@@ -39,11 +87,11 @@ class Restore(Protocol):
         ...
 
     def is_settled(self, node: int) -> bool:
-        """Whether live objects have taken all values of a node and of what lies below it."""
+        """Whether live objects have taken all values of a node and of the nodes below it."""
         ...
 
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
-        """Restores an object that came after the restore from a node; returns the object or its successor."""
+        """Restores an object that was made after the restore from a node. Returns the object or its successor."""
         ...
 
 
@@ -58,13 +106,15 @@ class RestoredPosition:
         self.node = node
         self.siblings = siblings
         self.is_late = is_late
-        self.variable = variable  # kept: a slot is deferred under its variable's identity, which must stay its own
+        self.variable = (
+            variable  # kept alive, because the identity of the variable is the key of a deferred slot variable
+        )
         self.superseded = False
         self.was_passed = False
         restoration.deferred.add(node)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing():  # or the names of modules may be gone
+        if not is_finalizing():  # at the end of the interpreter the names of modules may be gone
             self.restoration.deferred.remove(self.node, superseded=self.superseded)
 
     def supersede(self) -> bool:

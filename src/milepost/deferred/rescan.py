@@ -1,4 +1,4 @@
-"""Finding children for which values are deferred, in objects that do not announce what they hold, as most frameworks' do not."""
+"""Scans objects again for children for which values are deferred. Objects of most frameworks do not announce new children."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from milepost.graph.traversal import live_children, walk
 
 
 def look_again(holder: Any) -> list[str]:
-    """Gives deferred values to those children and slot variables of an object that exist by now.
+    """Restores the deferred values of children and slot variables of an object that exist now.
 
     Args:
         holder: Any trackable object.
 
     Returns:
-        Names of the children that have got something.
+        Names of the children that were restored.
 
     Raises:
         MismatchError: A deferred value does not fit. It stays deferred.
@@ -60,7 +60,7 @@ def look_again(holder: Any) -> list[str]:
 
 
 def unannounced_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
-    """Paths of children that were not announced, and for which values are deferred.
+    """Paths of children that were not announced, although values are deferred for them.
 
     Args:
         root: The object to start from.
@@ -77,14 +77,14 @@ def unannounced_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> li
 
 
 def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
-    """Looks again at everything that can be reached from a root.
+    """Scans all objects again that can be reached from a root.
 
     Args:
         root: The object to start from.
         attached: More edges of the root.
 
     Returns:
-        Paths of the objects that have got something, themselves or below.
+        Paths of the objects that were restored, or below which an object was restored.
 
     Raises:
         MismatchError: A deferred value does not fit. It stays deferred.

@@ -1,9 +1,8 @@
-"""Values that are still deferred when a save comes.
+"""Writes deferred values again in a save.
 
-A layer that was restored but not yet called has no variables, and a save at that moment would lose their values. So the
-deferred parts of restored graphs are written again: as children of the live objects that lack them, under the names at which
-they are deferred, as if the objects existed already. A restore that was declared partial (`expect_partial`) is not: what
-it leaves over is not wanted.
+A layer that was restored but not yet called has no variables, and a save at that moment would lose their values. So a save
+writes the deferred parts of restored graphs again, as children of the live objects that lack them, under the names at which they
+are deferred. The deferred values of a restore with `expect_partial` are not written.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from milepost.tensor import DType
 
 
 class DeferredTensor(NamedTuple):
-    """A tensor that is written again."""
+    """A deferred tensor to write."""
 
     key: str
     dtype: DType
@@ -32,7 +31,7 @@ class DeferredTensor(NamedTuple):
 
 @dataclass(slots=True)
 class DeferredNode:
-    """A saved node that no live object stands for.
+    """A saved node without a live object.
 
     Attributes:
         path: Its path in the new graph.
@@ -51,12 +50,12 @@ class DeferredNode:
 
 @dataclass(slots=True)
 class DeferredParts:
-    """What a save takes along.
+    """The deferred nodes and edges that a save adds to the live graph.
 
     Attributes:
-        nodes: New nodes; their ids follow those of the live graph.
-        edges: For live nodes, edges beside those they have.
-        slots: For live and new nodes, slot variables beside those they have.
+        nodes: New nodes. Their ids follow those of the live graph.
+        edges: More edges of live nodes.
+        slots: More slot variables of live and new nodes.
     """
 
     nodes: list[DeferredNode] = field(default_factory=list)
@@ -69,7 +68,7 @@ def deferred_parts(live: LiveGraph) -> DeferredParts:
 
     Raises:
         CorruptCheckpointError: A deferred value is damaged.
-        StorageError: It cannot be read.
+        StorageError: A deferred value cannot be read.
     """
     deferred = DeferredParts()
     collector = _Collector(live, deferred)
@@ -79,7 +78,7 @@ def deferred_parts(live: LiveGraph) -> DeferredParts:
 
 
 class _Step(NamedTuple):
-    """An edge to a deferred node; edges are taken by their distance from the root, so that paths are shortest."""
+    """An edge to a deferred node. Edges are taken by their distance from the root, so that each path is the shortest."""
 
     depth: int
     number: int
@@ -98,7 +97,7 @@ class _Collector:
         self._restorations: dict[int, Restore] = {}
 
     def collect_nodes(self) -> None:
-        """Adds what is deferred on the live nodes, and all that lies below it."""
+        """Adds the nodes that are deferred on live nodes, and all nodes below them."""
         steps: list[_Step] = []
         for holder, obj in enumerate(self._live.objects):
             depth = self._live.paths[holder].count("/") + (holder > 0)
@@ -109,7 +108,7 @@ class _Collector:
                 newest = _newest(positions)
                 if newest is not None:
                     self._restorations[newest.restoration.uid] = newest.restoration
-                    # Slots, whose names are no strings, come when both of their ends are known.
+                    # slot variables, whose names are not strings, follow when both their ends are known
                     if isinstance(name, str):
                         steps.append(_Step(depth, len(steps), holder, name, newest.restoration, newest.node))
         heapq.heapify(steps)
@@ -127,7 +126,7 @@ class _Collector:
                 self._edges(holder).append(Edge(name, target))
 
     def collect_slots(self) -> None:
-        """Takes along slot variables that were not made yet, of optimizers and variables that are in the new graph."""
+        """Adds slot variables that do not exist yet, if their optimizer and variable are in the new graph."""
         taken = {(owner, slot.variable, slot.name) for owner, slots in self._live.slots.items() for slot in slots}
         for uid in sorted(self._restorations, reverse=True):
             restoration = self._restorations[uid]
@@ -175,7 +174,7 @@ def _deferred_node(restoration: Restore, saved: int, path: str) -> DeferredNode:
 
     def renamed(key: str) -> str:
         _, marker, name = key.partition(ATTRIBUTES)
-        return path + (marker + name if marker else local[key])  # files of other libraries have keys of their own
+        return path + (marker + name if marker else local[key])  # files of other libraries have other keys
 
     keys = [value.key for value in listed]
     if any(key not in reader for key in keys):

@@ -1,14 +1,14 @@
 """The table of deferred values: saved values of objects that do not exist yet.
 
-A restore may reach a live object whose saved counterpart has more children. For each such edge, the table has a *position*,
-under the live object and the edge's name. When an object is about to become that child, `admit` settles the positions of this
-edge, newest restore first, so that the object has its value before it is used.
+A saved node may have more children than its live object. For each edge to such a child, the table has a *position*, under
+the live object and the name of the edge. Before an object becomes that child, `admit` settles the positions of the edge, the newest
+restore first, so that the object has its value before it is used.
 
-A position is superseded when a newer restore defers the same child of the same object, or has found it. A superseded position
-restores nothing. It stays in the table as long as the status of the older restore may report on its values.
+A position is superseded when a newer restore defers or matches the same child of the same object. A superseded position
+restores nothing. It stays in the table as long as the status of the older restore may report its values.
 
-Positions are held beside the objects, by identity, so that pickling, copying and comparing objects never meets them.
-They vanish with the object that lacks the child.
+Positions are stored beside the objects, by identity, so they take no part when objects are pickled, copied or compared.
+They are removed with the object that lacks the child.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Position(Protocol):
 
     @property
     def uid(self) -> int:
-        """Number of the restore; later ones are higher and win."""
+        """The number of the restore. Later restores have higher numbers, and win."""
         ...
 
     @property
@@ -57,56 +57,56 @@ class Position(Protocol):
 
     @property
     def is_late(self) -> bool:
-        """Whether its holder came after the restore."""
+        """Whether its holder was made after the restore."""
         ...
 
     @property
     def siblings(self) -> int:
-        """How many children were saved where this is one."""
+        """How many children the saved holder has."""
         ...
 
     @property
     def superseded(self) -> bool:
-        """Whether a newer restore gives this value."""
+        """Whether a newer restore supersedes it."""
         ...
 
     def supersede(self) -> bool:
-        """Marks the position as superseded, because a newer restore gives this value.
+        """Marks the position as superseded by a newer restore.
 
         Returns:
-            Whether `settle` is still to be called when the object comes.
+            Whether `settle` must still be called when the object is made.
         """
         ...
 
     def peek(self) -> Any:
-        """The deferred value, if it is a single one, as an array; else None."""
+        """The deferred value as an array, if there is only one; otherwise None."""
         ...
 
     def specs(self) -> Mapping[str, TensorSpec]:
-        """Element type and shape of each value that is deferred for this very object, by local name."""
+        """Element type and shape of each value that is deferred for this object itself, by local name."""
         ...
 
     def is_settled(self) -> bool:
-        """Whether live objects have taken all saved nodes from this one on."""
+        """Whether live objects have taken this saved node and all nodes below it."""
         ...
 
     def settle(self, name: Any, child: Any) -> Any:
-        """Restores ``child``, which comes under the edge ``name``, and everything below it from this saved node.
+        """Restores ``child``, which gets the edge ``name``, and everything below it from this saved node.
 
         Returns:
-            The object to be held: ``child``, or its successor if it cannot change.
+            The object to hold: ``child``, or its successor if it cannot change.
 
         Raises:
-            MismatchError: The value does not fit; nothing was changed.
+            MismatchError: The value does not fit. Nothing was changed.
         """
         ...
 
 
 SlotKey = tuple[int, str]
-"""A slot variable that is deferred on its optimizer: identity of its variable, and the slot's name."""
+"""The key of a slot variable that is deferred on its optimizer: the identity of its variable, and the slot name."""
 
 ANY: Final = None
-"""Stands for every edge name: a position for any new child, which stays after one has come."""
+"""The key of a position for every new child of any name. It stays in the table after a child has come."""
 
 _Edges = dict[Any, list[Position]]
 _entries: Final[ByIdentity[_Edges]] = ByIdentity()
@@ -117,8 +117,8 @@ def defer(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
     """Defers a position until ``holder`` gets a child called ``name``.
 
     Returns:
-        False if it cannot, because the object cannot be weakly referenced (as plain lists and dicts), or nothing that holds it
-        can ever get a child.
+        False if that is impossible, because the object allows no weak reference (as plain lists and dicts do not), or can never
+        get a child.
     """
     if type(holder) is PlainNode or (type(holder) in (Tree, Node) and is_final(holder)):
         return False
@@ -142,12 +142,12 @@ def _not_superseded(positions: list[Position], uid: int) -> list[Position]:
 
 
 def supersede(holder: Any, names: Collection[str | SlotKey], uid: int) -> None:
-    """Says that a newer restore has given an object these children, or defers nothing there.
+    """Supersedes positions, because a newer restore has matched or deferred these children of an object.
 
     Args:
         holder: The object.
         names: The names of the edges, and the keys of slot variables.
-        uid: Number of the newer restore.
+        uid: The number of the newer restore.
     """
     edges = deferred_on(holder)
     with _lock:
@@ -157,7 +157,7 @@ def supersede(holder: Any, names: Collection[str | SlotKey], uid: int) -> None:
 
 
 def stop_waiting(uid: int, *, superseded_only: bool = False) -> None:
-    """Drops all positions of a restore, or those of them that are superseded."""
+    """Removes all positions of a restore, or only those that are superseded."""
     with _lock:
         for holder, edges in _entries.items():
             mine = [name for name, positions in edges.items() if any(position.uid == uid for position in positions)]
@@ -172,7 +172,7 @@ def stop_waiting(uid: int, *, superseded_only: bool = False) -> None:
 
 
 def withdraw(positions: Collection[Position]) -> None:
-    """Drops some positions, because the restore that left them failed."""
+    """Removes positions, because the restore that made them failed."""
     dropped = {id(position) for position in positions}
     with _lock:
         for holder, edges in _entries.items() if dropped else ():
@@ -189,28 +189,28 @@ def _tidy(holder: Any, edges: _Edges) -> None:
 
 
 def is_anything_deferred() -> bool:
-    """Whether anything is deferred anywhere, which is seldom."""
+    """Whether anything is deferred at all. It seldom is."""
     return bool(_entries)
 
 
 def deferred_on(holder: Any) -> _Edges:
-    """The positions that are deferred on an object, by edge name; not to be changed."""
+    """The positions that are deferred on an object, by edge name. The caller must not change them."""
     edges = _entries.get(holder)
     return {} if edges is None else edges
 
 
 def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
-    """Gives an object its deferred values; to be called before it becomes the child ``name`` of ``holder``.
+    """Restores the deferred values of an object before it becomes the child ``name`` of ``holder``.
 
-    An object that the program made as it went on keeps its own values (`milepost.deferred.own_values`).
+    A new object of the program's own keeps its values (`milepost.deferred.own_values`).
 
     Args:
-        holder: The object that is about to get a child.
+        holder: The object that will hold the child.
         name: Name of the new edge, or the `SlotKey` of a new slot variable.
-        child: The object that is about to become the child; one that is not trackable passes untouched.
+        child: The object that will become the child. One that is not trackable is returned unchanged.
 
     Returns:
-        The object to be held: ``child``, or its successor if it cannot change.
+        The object to hold: ``child``, or its successor if it cannot change.
 
     Raises:
         MismatchError: A deferred value does not fit. It stays deferred, and the child must not be put in place.
@@ -228,7 +228,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
 
 
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
-    """Whether a child is the program's own, and not built again; then nothing is deferred in its place any more."""
+    """Whether a child keeps its own value. If so, the positions for it are removed."""
     edges = deferred_on(holder)
     if not is_own(holder, name, child, edges.get(name, ())):
         return False
@@ -240,12 +240,12 @@ def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
 
 
 def take(holder: Any, name: str | SlotKey, child: Any) -> Any:
-    """Gives an object its deferred values, whether the program built it again or not; returns and errors are as for `admit`.
+    """Restores the deferred values of an object, even if it is the program's own. Result and errors are those of `admit`.
 
     Args:
-        holder: The object that has the child, or is about to get it.
+        holder: The object that holds the child, or will hold it.
         name: Name of the edge, or the `SlotKey` of a slot variable.
-        child: The child as `milepost.graph.traversal.live_children` gives it: a place, if it has no identity.
+        child: The child as `milepost.graph.traversal.live_children` returns it. It is a place if it has no identity.
     """
     edges = deferred_on(holder)
     positions = [*edges.get(name, ()), *edges.get(ANY, ())]
@@ -270,10 +270,10 @@ def take(holder: Any, name: str | SlotKey, child: Any) -> Any:
 
 
 def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
-    """Gives a tree of values that never change what is deferred for it, or for more of the tree that it replaces.
+    """Restores the deferred values of a tree of values that never change, or of the larger tree that it replaces.
 
     Returns:
-        The tree to be held.
+        The tree to hold.
     """
     edges, former = deferred_on(holder), nodes_of_former_tree(holder, name)
     if not (name in edges or ANY in edges or any(deferred_on(node) for node in former)):
@@ -299,7 +299,7 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
 
 
 def _admit_plain(holder: Any, name: str, child: Any) -> Any:
-    """Gives a plain value, or anything else that a holder of state is about to hold, its deferred value."""
+    """Restores the deferred value of a plain value, or of another object that a holder of state will hold."""
     edges = deferred_on(holder)
     if name not in edges and ANY not in edges:
         return child
@@ -313,7 +313,7 @@ def _admit_plain(holder: Any, name: str, child: Any) -> Any:
 
 
 def forget_settled(holder: Any) -> None:
-    """Drops positions whose values have come by other names."""
+    """Removes positions whose values have arrived under other names."""
     edges = deferred_on(holder)
     with _lock:
         for name, positions in edges.items():
@@ -322,7 +322,7 @@ def forget_settled(holder: Any) -> None:
 
 
 class _Table(attach.Deferral):
-    """What objects ask before they get a child."""
+    """The answers to objects that will get a child, from the table."""
 
     def admit(self, holder: Any, name: str | SlotKey, child: Any) -> Any:
         return admit(holder, name, child) if _entries else child

@@ -1,1 +1,1 @@
-"""Where objects meet bytes: plans, saves, restores, commits, and accounts of what happened."""
+"""Saves and restores: plans, matches, commits, reports. This is the layer that knows both objects and files."""

@@ -1,4 +1,4 @@
-"""Announcements of numbered saves: what a killed process had saved, and had not yet put on its directory's list.
+"""Announcements of numbered saves. They tell which checkpoints a killed process had saved but not yet listed.
 
 ::
 
@@ -6,9 +6,9 @@
     token        = that of the save
     digest       = 16 hexadecimal digits: BLAKE2b, 8 bytes, of the index file's bytes
 
-A numbered save makes this file, which is empty, before its index becomes visible, and removes it when the state file that
-names the checkpoint P is durable. So an announcement that a dead process left tells whether its save reached the commit
-point: it did if the index of P has this digest. An index of another digest is another run's, or somebody's copy.
+A numbered save creates this empty file before its index becomes visible. It removes the file when the state file that names
+the checkpoint P is durable. A process that was killed in between leaves its announcement. Its save reached the commit point if
+the index of P has this digest. An index with another digest belongs to another run, or is a copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class Announcement:
-    """One save's announcement, from before its commit until its checkpoint is listed.
+    """The announcement of one save. It exists from before the commit until the checkpoint is listed.
 
     Example:
         >>> from milepost.storage import MemoryStorage
@@ -44,17 +44,17 @@ class Announcement:
         self._made: Temporary | None = None
 
     def make(self, storage: Storage, prefix: str, token: str, index: bytes) -> None:
-        """Announces the save of ``prefix`` whose index has these bytes; durable after the directory is synced.
+        """Announces the save of ``prefix`` whose index has these bytes. It is durable after the directory is synced.
 
         Raises:
-            StorageError: The file could not be made.
+            StorageError: The file cannot be created.
         """
         self._storage = storage
         self._made = Temporary.announcement(prefix, token, digest_of(index))
         self._file = storage.create(self._made.path)
 
     def is_committed(self) -> bool:
-        """Whether the announced index is visible. If that cannot be read, it may be, and so it counts as visible."""
+        """Whether the announced index is visible. An index that cannot be read counts as visible, since it may be."""
         if self._storage is None or self._made is None:
             return False
         try:
@@ -63,7 +63,7 @@ class Announcement:
             return True
 
     def withdraw(self) -> None:
-        """Removes the announcement; one that cannot be removed says nothing new, and is swept later."""
+        """Removes the announcement. One that cannot be removed does no harm, and a later sweep removes it."""
         if self._file is not None and self._storage is not None:
             try:
                 self._storage.remove(self._file.path)
@@ -72,17 +72,17 @@ class Announcement:
             self.leave()
 
     def leave(self) -> None:
-        """Leaves the announcement to the next run, which puts the checkpoint on the list."""
+        """Leaves the announcement to the next run, which lists the checkpoint."""
         file, self._file = self._file, None
         if file is not None:
             try:
                 file.close()
             except StorageError:
-                pass  # It is empty.
+                pass  # The file is empty, so nothing is lost.
 
 
 def digest_of(index: bytes) -> str:
-    """The digest that an announcement holds of the bytes of an index.
+    """The digest of the bytes of an index, as an announcement has it in its name.
 
     Example:
         >>> digest_of(b"index")
@@ -107,7 +107,7 @@ def announced(storage: Storage, directory: str) -> list[str]:
             try:
                 found.append((storage.modified(index_path(each.final)), each.final))
             except CheckpointNotFoundError:
-                pass  # It has been removed just now.
+                pass  # Another process has just removed it.
     return list(dict.fromkeys(prefix for _, prefix in sorted(found)))
 
 
@@ -120,10 +120,10 @@ def is_pending(storage: Storage, announcement: Temporary) -> bool:
 
 
 def forget(storage: Storage, directory: str) -> None:
-    """Removes what dead processes announced, once it is listed or newer checkpoints are.
+    """Removes the announcements of dead processes. Call it when their checkpoints, or newer ones, are listed.
 
     Raises:
-        StorageError: A file could not be removed.
+        StorageError: A file cannot be removed.
     """
     for each in temporaries(storage, directory):
         if each.digest is not None and not storage.in_use(each.path):

@@ -1,8 +1,7 @@
-"""Checks of arguments, made where an object is made, so that a mistake is found there and not in the middle of a training run."""
+"""Checks of arguments. They run when an object is made, so that a mistake does not stop a training run later."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -37,35 +36,5 @@ def wrong(name: str, value: Any, expected: str, remedy: str | None = None) -> Un
 
 
 def is_whole_number(value: Any) -> bool:
-    """Whether this is an integer of Python or NumPy, and no truth value."""
+    """Whether this is an integer of Python or NumPy. A bool is not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def check_has_file_name(name: str, path: str) -> None:
-    """Refuses the path of a checkpoint without a last part, which would become the path of a hidden file.
-
-    Args:
-        name: The argument.
-        path: The path of the files of a checkpoint.
-
-    Raises:
-        UnsupportedError: The path is empty, or ends with a separator.
-
-    Example:
-        >>> check_has_file_name("file_prefix", "run/ckpt")
-        >>> check_has_file_name("file_prefix", "run/")
-        Traceback (most recent call last):
-        milepost.errors.UnsupportedError: the prefix has no file name
-          key: file_prefix
-          expected: the path of a directory, and a name for the files
-          found: 'run/'
-          remedy: pass 'run/ckpt'
-    """
-    if not os.path.basename(path):
-        raise UnsupportedError(
-            "the prefix has no file name",
-            key=name,
-            expected="the path of a directory, and a name for the files",
-            found=repr(path),
-            remedy=f"pass {os.path.join(path, 'ckpt')!r}",
-        )

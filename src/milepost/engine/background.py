@@ -1,4 +1,4 @@
-"""One save at a time: in the foreground by one thread, in the background by another, whose errors are never lost."""
+"""One save at a time: on the calling thread, or on a background thread whose errors are raised or printed later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from milepost.forks import ForkableLock
 
 
 class BackgroundWriter:
-    """Runs one job at a time on a thread that the interpreter waits for before it ends.
+    """Runs one job at a time on a thread. The interpreter waits for the thread before it ends.
 
     A forked child has none of its parent's jobs: nothing is in flight in it, and nothing has failed.
 
@@ -29,15 +29,15 @@ class BackgroundWriter:
         self._turn = ForkableLock()
         self._job: _Job | None = None
         self._failed: list[_Job] = []
-        """Jobs whose error nobody has been told."""
+        """Jobs that failed, and whose error has not been raised yet."""
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         weakref.finalize(self, _tell, self._failed)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keeps other threads from saving. It waits for them, and for the job in flight, and raises what that raised.
+        """Keeps other threads from saving. It first waits for them and for the running job, and raises the job's error.
 
-        The job itself, which may call back into the program, is not kept waiting: whoever is inside waits for it.
+        The running job may enter too, because it may call back into the program.
         """
         if threading.current_thread() in self._threads:
             self.wait()
@@ -49,10 +49,10 @@ class BackgroundWriter:
             yield
 
     def submit(self, work: Callable[[], object]) -> None:
-        """Starts a job once the one before it has ended; raises what that one raised instead, if it failed.
+        """Starts a job when the previous one has ended. If the previous job failed, its error is raised instead.
 
         Raises:
-            StorageError: The system has no thread for it. The job is not done, and the next one can be.
+            StorageError: The system cannot start a thread. The job does not run; the next one can be submitted.
         """
         self.wait()
         before = self._job
@@ -67,12 +67,12 @@ class BackgroundWriter:
             raise
 
     def wait(self) -> None:
-        """Waits for the job in flight, and raises what it raised.
+        """Waits for the running job, and raises its error.
 
-        An error is raised once; the next call finds a clean slate.
+        An error is raised once.
         """
         done = None
-        # A job may submit the next one, from a callback.
+        # A job may submit the next one from a callback.
         while (job := self._job) is not done and job is not None:
             if job.process != os.getpid():
                 return
@@ -81,7 +81,7 @@ class BackgroundWriter:
                 each.raise_error()
             done = job
 
-    # A copy of a checkpoint has nothing in flight.
+    # A copy of a checkpoint has no running job.
 
     def __deepcopy__(self, memo: object) -> BackgroundWriter:
         return BackgroundWriter()
@@ -98,7 +98,7 @@ class _Job:
         self._work: Callable[[], object] | None = work
         self._failed = failed
         self._before = before
-        """The job that has submitted this one, and may not have ended."""
+        """The job that submitted this one. It may still be running."""
         self._lock = threading.Lock()
         self._state = "new"
 
@@ -113,14 +113,14 @@ class _Job:
             ) from error
 
     def give_up(self) -> bool:
-        """Keeps the job from being done, unless it has begun already, which an interrupt can be too late to see."""
+        """Keeps the job from running, unless it has already begun. An interrupt may come too late to prevent it."""
         with self._lock:
             if self._state == "new":
                 self._state, self._work = "given up", None
             return self._state == "given up"
 
     def to_wait_for(self) -> list[_Job]:
-        """This job and those that submitted it, oldest first; of a job that waits itself, only those after it."""
+        """This job and those that submitted it, oldest first. If one of them is the caller, only those after it."""
         jobs: list[_Job] = []
         job: _Job | None = self
         while job is not None and job.thread is not threading.current_thread():
@@ -129,7 +129,7 @@ class _Job:
         return jobs[::-1]
 
     def raise_error(self) -> None:
-        """Raises what went wrong, to the first who asks."""
+        """Raises the error of the job, in the first call only."""
         try:
             self._failed.remove(self)
         except ValueError:
@@ -148,13 +148,13 @@ class _Job:
             assert work is not None
             work()
         except BaseException as error:
-            # Raised again in the thread that asks, or told when nobody does.
+            # The next call raises it again; if there is none, it is printed.
             self.error = error
             self._failed.append(self)
 
 
 def _tell(failed: list[_Job]) -> None:
-    """Runs when the writer is gone, or the process ends, and nobody has asked how its last job went."""
+    """Prints the errors that no call has raised, when the writer is gone or the process ends."""
     for job in failed:
         if job.process == os.getpid():
             outcome = "" if isinstance(job.error, AfterCommitError) else ", and nothing was saved"

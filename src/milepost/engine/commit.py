@@ -1,4 +1,4 @@
-"""Making files visible, whole and durable or not at all.
+"""Commits: files become visible whole and durable, or not at all.
 
 A checkpoint, in this order; each step is durable before the next begins::
 
@@ -17,8 +17,8 @@ Invariants:
 - An index that is visible has all its data, whole and durable: new data never takes the names of the visible index's
   data, because the number of shards is part of the name. If that number is taken, an empty shard is added.
 - Before step 6 a crash leaves what was there before; after it, the new checkpoint. After step 7 it survives a power cut.
-- What is left over can be told from everything else, see `milepost.engine.leftovers`.
-- A failed sync of a file is not tried again: the kernel may have dropped the pages and call them clean.
+- Leftovers are recognised by their names (`milepost.engine.leftovers`).
+- A failed sync of a file is not tried again, because the kernel may have dropped the pages and marked them as clean.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from milepost.errors import (
 from milepost.storage import Storage, WritableFile
 
 _PATIENCE: Final = 10.0
-"""Seconds to let another save of the same checkpoint end first. Without file locks it can also be a dead one's."""
+"""Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
 
 
 def commit_bundle(
@@ -57,23 +57,23 @@ def commit_bundle(
     alignment: int = 1,
     announcement: Announcement | None = None,
 ) -> None:
-    """Writes a checkpoint; when this returns, it survives a power cut.
+    """Writes a checkpoint. When this returns, the checkpoint survives a power cut.
 
-    A checkpoint that is there already is replaced as atomically as a new one is made. Its data is removed, but whoever
-    has it open can go on reading.
+    An existing checkpoint is replaced atomically. Its data files are removed, but processes that have them open can
+    still read them.
 
     Args:
         storage: Where to write.
-        prefix: Path of the files, without ending; missing directories are made.
-        fill: Gives the tensors to the writer.
-        shards: The number of data files. There may be one more, which is empty, while an old checkpoint of the same
-            number is being replaced.
+        prefix: Path of the files, without their endings. Missing directories are made.
+        fill: A function that adds the tensors to the writer.
+        shards: The number of data files. If an existing checkpoint with as many is replaced, there is one more, which is
+            empty.
         alignment: Bytes; each tensor begins at a multiple of it.
-        announcement: Made before the commit point, for a checkpoint that is to be listed after it.
+        announcement: An announcement to make before the commit point, if the checkpoint is to be listed afterwards.
 
     Raises:
-        StorageError: The files could not be written, and what was there before still is.
-        AfterCommitError: The new checkpoint is visible, and may or may not survive a power cut.
+        StorageError: The files cannot be written. Existing files are unchanged.
+        AfterCommitError: The new checkpoint is visible, but a power cut may lose it.
 
     Example:
         >>> import numpy as np
@@ -85,27 +85,27 @@ def commit_bundle(
     """
     storage.make_directory(os.path.dirname(prefix))
     try:
-        with _Save(storage, prefix, shards) as save:
-            writer = BundleWriter(shards=save.shards, alignment=alignment)
+        with BundleCommit(storage, prefix, shards) as save:
+            writer = BundleWriter(shards=len(save.data), alignment=alignment)
             fill(writer)
-            for shard in range(save.shards):
-                writer.write_shard(shard, save.open_shard(shard))
+            for shard, temporary in enumerate(save.data):
+                writer.write_shard(shard, save.create(temporary))
             save.publish(writer.index(), announcement)
     except CheckpointNotFoundError as error:
         raise _vanished(error) from error
 
 
 def commit_file(storage: Storage, path: str, data: bytes) -> None:
-    """Writes a small file, replacing it if it exists; when this returns, it survives a power cut.
+    """Writes a small file, or replaces it. When this returns, the file survives a power cut.
 
     Args:
         storage: Where to write.
-        path: The file; missing directories are made.
-        data: All of its content.
+        path: The file. Missing directories are made.
+        data: The whole content.
 
     Raises:
-        StorageError: The file could not be written, and what was there before still is; or, if only the very last step
-            failed, the new file is there, and may or may not survive a power cut.
+        StorageError: The file cannot be written, and the existing file is unchanged. If only the last step failed, the new
+            file is visible, but a power cut may lose it.
 
     Example:
         >>> from milepost.storage import MemoryStorage
@@ -130,8 +130,18 @@ def commit_file(storage: Storage, path: str, data: bytes) -> None:
     storage.sync_directory(directory)
 
 
-class _Save:
-    """The files of one save, from the claim to the commit. What it does not publish it removes."""
+class BundleCommit:
+    """The files of one save, from the claim to the commit. It removes files that it does not publish.
+
+    Args:
+        storage: Where to write.
+        prefix: Path of the files, without ending. The directory exists.
+        wanted: The number of data files, of which there may be more; see `data`.
+
+    Attributes:
+        data: The data files. All of them are written before `publish`.
+        claim: The file that becomes the index. Whoever removes it before the commit point keeps the save from being committed.
+    """
 
     def __init__(self, storage: Storage, prefix: str, wanted: int) -> None:
         self._storage = storage
@@ -142,8 +152,9 @@ class _Save:
         self._moved: list[str] = []
         self._replaced: list[Temporary] = []
         self._published = False
-        self._claim, self._index = self._claim_names(wanted)
-        self.shards = self._claim.shards or 0
+        self.claim, self._index = self._claim_names(wanted)
+        shards = self.claim.shards or 0
+        self.data = [Temporary(data_path(prefix, shard, shards), self._token) for shard in range(shards)]
 
     def __enter__(self) -> Self:
         return self
@@ -157,14 +168,16 @@ class _Save:
             try:
                 file.close()
             except StorageError:
-                pass  # It has been synced, or given up.
+                pass  # The file has been synced, or the save has failed.
 
-    def open_shard(self, shard: int) -> WritableFile:
-        """A new file for a data shard. It stays open until the save has ended, which tells others that it is alive."""
-        return self._create(self._data(shard))
+    def create(self, temporary: Temporary) -> WritableFile:
+        """A new file of the save. It stays open until the save ends, so that other processes see that the save is alive."""
+        file = self._storage.create(temporary.path)
+        self._open.append(file)
+        return file
 
     def publish(self, index: bytes, announcement: Announcement | None) -> None:
-        """Takes steps 2 to 8 of the protocol from the data's sync on."""
+        """Carries out steps 2 to 8, from the sync of the data on."""
         storage, directory = self._storage, self._directory
         for file in self._open:
             if file is not self._index:
@@ -173,23 +186,22 @@ class _Save:
         self._index.sync()
         for shards in _counts_in_use(storage, self._prefix):
             claim = Temporary.claim(self._prefix, self._token, shards)
-            self._create(claim)
+            self.create(claim)
             self._replaced.append(claim)
         if announcement is not None:
             announcement.make(storage, self._prefix, self._token, index)
         storage.sync_directory(directory)
-        for shard in range(self.shards):
-            final = data_path(self._prefix, shard, self.shards)
-            self._moved.append(final)
-            _rename(storage, self._data(shard).path, final)
+        for data in self.data:
+            self._moved.append(data.final)
+            _rename(storage, data.path, data.final)
         storage.sync_directory(directory)
-        # From here on, whatever happens, the new index may be what a reader or a crash finds. A rename that fails, over a
-        # network for example, may have been carried out.
+        # From here on, a reader may see the new index, even if the rename fails: over a network it may have been carried out
+        # all the same.
         self._published = True
         try:
-            _rename(storage, self._claim.path, index_path(self._prefix))
+            _rename(storage, self.claim.path, index_path(self._prefix))
         except BaseException:
-            self._published = not storage.is_file(self._claim.path)
+            self._published = is_published(storage, self.claim)
             raise
         try:
             storage.sync_directory(directory)
@@ -226,7 +238,8 @@ class _Save:
             if is_free and (is_late or not living):
                 if living:
                     warn(
-                        f"another process seems to be saving {prefix} at the same time; the one that ends last wins: {living[0].path}"
+                        f"another process seems to save {prefix} at the same time, as {living[0].path} shows; the save that ends last "
+                        "replaces the other: let one process save to this path"
                     )
                 self._open.append(file)
                 return claim, file
@@ -237,16 +250,8 @@ class _Save:
             sweep_leftovers(storage, self._directory, prefix=prefix)
             taken = {other.shards or 0 for other in claims(storage, prefix)}
 
-    def _data(self, shard: int) -> Temporary:
-        return Temporary(data_path(self._prefix, shard, self.shards), self._token)
-
-    def _create(self, temporary: Temporary) -> WritableFile:
-        file = self._storage.create(temporary.path)
-        self._open.append(file)
-        return file
-
     def _remove_unpublished(self) -> None:
-        """Removes claims only after what they claim is gone for good, or a crash now would leave it unclaimed."""
+        """Removes the claims last, when the removal of the files that they claim is durable."""
         try:
             for file in self._open:
                 temporary = Temporary.parse(file.path)
@@ -258,7 +263,7 @@ class _Save:
                 self._storage.sync_directory(self._directory)
         except StorageError:
             return
-        _remove_quietly(self._storage, [claim.path for claim in (self._claim, *self._replaced)])
+        _remove_quietly(self._storage, [claim.path for claim in (self.claim, *self._replaced)])
 
     def _remove_replaced(self) -> None:
         try:
@@ -272,8 +277,22 @@ class _Save:
             warn(f"{self._prefix} is saved, but data of the checkpoint that it replaced cannot be removed: {error}")
 
 
+def is_published(storage: Storage, claim: Temporary) -> bool:
+    """Whether a save has reached its commit point, by the file that was to become its index.
+
+    No other save can have given the visible index this number of data files while the claim stood.
+    """
+    if storage.is_file(claim.path):
+        return False
+    prefix = claim.final.removesuffix(index_path(""))
+    try:
+        return visible_shards(storage, prefix) == claim.shards
+    except CorruptCheckpointError:
+        return True  # for all one can tell
+
+
 def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
-    """The numbers of shards whose data files belong, or for all one can tell may belong, to the visible index."""
+    """The numbers of shards whose data files belong, or may belong, to the visible index."""
     try:
         visible = visible_shards(storage, prefix)
     except CorruptCheckpointError:
@@ -285,7 +304,7 @@ def _rename(storage: Storage, temporary: str, final: str) -> None:
     """Gives a file of a save its final name.
 
     Raises:
-        StorageError: The storage cannot. If a directory has that name, the error names it and not the temporary file.
+        StorageError: The file cannot be renamed. If a directory has the final name, the error names that directory.
     """
     try:
         storage.rename(temporary, final)
@@ -293,7 +312,7 @@ def _rename(storage: Storage, temporary: str, final: str) -> None:
         if error.errno != errno.EISDIR:
             raise
         raise StorageError(
-            "cannot save: a directory has the name of a file of the save",
+            "cannot save: a directory has the name that a file of the checkpoint needs",
             errno=errno.EISDIR,
             file=final,
             expected="a file, or nothing",
@@ -303,7 +322,7 @@ def _rename(storage: Storage, temporary: str, final: str) -> None:
 
 
 def _remove_quietly(storage: Storage, paths: list[str]) -> None:
-    """Removes what a failed save leaves; what cannot be removed now is swept later."""
+    """Removes files of a failed save. A later sweep removes those that cannot be removed now."""
     for path in paths:
         try:
             storage.remove(path)
@@ -316,5 +335,5 @@ def _vanished(error: CheckpointNotFoundError) -> StorageError:
         f"a file of a running save was removed: {error.problem}",
         errno=errno.ENOENT,
         file=error.file,
-        remedy="keep other programs from removing files that end in .tmp and their directory",
+        remedy="keep other programs from removing this directory, and files in it that end in .tmp; then save again",
     )

@@ -1,19 +1,23 @@
-"""Giving saved values to the live objects that take them: all of them, or none.
+"""Assigns saved values to the live objects that match them: all of them, or none.
 
-Everything that can be known beforehand is checked first: that every value fits its object, and that all bytes have
-their checksums. Objects that run code of their own when they take a value (`PythonState`, for example) come next, and
-get their old values back if one of them refuses. Then come values of which a new one is made, and nothing changes by
-that; then objects that take an array and are not expected to fail; and last, plain values are read straight into memory.
-Of these two kinds small old values are kept, too, against what nobody expects (`milepost.engine.undo`).
+The order is:
 
-No more arrays are held at a time than fit into 64 MiB, or one object needs: what is small is kept from the
-first reading, the rest is read again when its turn comes. Of what is spread over devices each gets its own box, which is
-read when that device's array is made.
+1. Check that every value fits its object, and that all bytes have their checksums.
+2. Assign to objects that run their own code, such as `PythonState`. They get their old values back if one of them raises an error.
+3. Make the successors of values that cannot change. This changes no object.
+4. Assign to objects that take an array and are not expected to fail.
+5. Read the other values straight into the memory of their objects.
+
+Small old values are kept in steps 4 and 5 too, in case something fails after all (`milepost.engine.undo`).
+
+The arrays that are held at a time take at most 64 MiB, or what one object needs. Small values are kept from the first
+reading. Others are read again when they are assigned. For an array that is spread over devices, each device gets its own
+box, which is read when the array of that device is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -31,16 +35,16 @@ from milepost.graph.variable import shape_fits
 from milepost.tensor.spec import format_shape
 
 _STAGING: Final = 24 << 20
-"""Bytes of small tensors that go into memory that a restore may hold between checking and delivering them."""
+"""Bytes of small tensors that a restore may hold between the check and the delivery, for values with a destination."""
 _ASSIGNED: Final = 16 << 20
-"""Bytes that it may hold of those that are assigned: as many from checking them, and as many that were read again."""
+"""Bytes that it may hold for values that are assigned: so many from the check, and so many that were read again."""
 _IN_BOXES: Final = 1 << 20
-"""Bytes of a tensor above which it is read box by box, if its object takes it so."""
+"""Bytes above which a tensor is read box by box, if its object accepts that."""
 _MOST_LISTED: Final = 10
 _REFUSING, _SUCCEEDED, _CHANGED = range(3)
-"""Objects that may refuse a value; those that get successors; those that change, and are not expected to refuse."""
+"""Objects that may refuse a value; those that get successors; those that change and are not expected to refuse."""
 _KEPT: Final = -1
-"""In place of a batch's number: kept from the first reading."""
+"""Stands for the number of a batch: the values are kept from the first reading."""
 
 
 class Take(NamedTuple):
@@ -54,11 +58,11 @@ class Take(NamedTuple):
 
 @collection_paused()
 def check(reader: BundleReader, takes: Sequence[Take]) -> None:
-    """Makes sure that every value fits the object that takes it.
+    """Checks that every value fits its object.
 
     Raises:
-        MismatchError: Some do not; it names each, and its ``report`` has them all.
-        CorruptCheckpointError: A value that the object graph names is not there.
+        MismatchError: Some values do not fit. The message names them, and ``report`` has all of them.
+        CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
     """
     problems = []
     for take in takes:
@@ -67,7 +71,7 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
                 saved = reader.entry(key)
             except KeyNotFoundError as error:
                 raise CorruptCheckpointError(
-                    "the object graph names a tensor that the checkpoint does not hold",
+                    "the object graph names a tensor that the checkpoint does not have",
                     key=key,
                     file=reader.prefix,
                     remedy="restore another checkpoint",
@@ -81,24 +85,30 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
 
 
 def deliver(
-    reader: BundleReader, takes: Sequence[Take], holders: Sequence[Any], undo: Undo, growth: Growth | None = None
+    reader: BundleReader,
+    takes: Sequence[Take],
+    holders: Sequence[Any],
+    undo: Undo,
+    growth: Growth | None = None,
+    verified: Callable[[], object] = lambda: None,
 ) -> dict[int, Any]:
-    """Verifies and gives all values.
+    """Verifies all values and assigns them.
 
     Args:
         reader: The open checkpoint.
-        takes: What `check` has found to fit.
-        holders: The objects that may hold objects that cannot change, and must be given their successors.
-        undo: Gets what takes back each change; the caller runs it if this raises, or anything that follows.
-        growth: The plain values that containers get beside those they have.
+        takes: Values that have passed `check`.
+        holders: The objects in which successors must replace objects that cannot change.
+        undo: Collects the functions that undo the changes. The caller runs it if this call or a later step raises an error.
+        growth: The plain values that containers gain.
+        verified: Called when everything that can be checked beforehand is checked, and nothing has changed yet.
 
     Returns:
-        Successors of objects that cannot change, by the identity of the object they succeed.
+        Successors of objects that cannot change, by the identity of the object that each replaces.
 
     Raises:
         CorruptCheckpointError: Some bytes are damaged.
-        StorageError: The files could not be read.
-        RefusedError: An object did not take its value.
+        StorageError: The files cannot be read.
+        RefusedError: An object or its framework raised an error for a value.
         UnsupportedError: An adapter has no way to give an object its value.
     """
     filled: list[tuple[Take, dict[str, Array]]] = []
@@ -120,6 +130,7 @@ def deliver(
     if assigned is not None:
         assigned.verify()
     in_place.verify()
+    verified()
     if growth is not None and (growth.changes or growth.cuts):
         growth.apply(undo)
     successors = assigned.deliver(undo) if assigned is not None else {}
@@ -139,7 +150,7 @@ def deliver(
 
 
 def _keep_destinations(filled: Sequence[tuple[Take, dict[str, Array]]], undo: Undo) -> None:
-    """Keeps the old values of what is read straight into memory, as far as there is room for them."""
+    """Keeps the old values of objects whose memory is read into, as far as there is room."""
     kept: list[tuple[Array, Array]] = []
 
     def put_back() -> None:
@@ -159,7 +170,7 @@ def _put_back(trees: Sequence[Place], former: Mapping[Place, Any]) -> None:
         try:
             put([place])
         except Exception:
-            # What refuses this may have refused the new tree, too.
+            # An object that refuses its old tree may have refused the new one too.
             holder = place.holder() if place.holder is not None else None
             if _children(holder).get(place.key) is not place or place.value is not former[place]:
                 raise
@@ -169,7 +180,7 @@ def _replace_back(adapter: Adapter, holder: Any, former: Mapping[str, Any]) -> N
     try:
         adapter.replace(holder, former)
     except Exception:
-        # What refuses this may have refused the successors, too.
+        # An object that refuses its old children may have refused the successors too.
         present = _children(holder)
         if any(present.get(name) is not child for name, child in former.items()):
             raise
@@ -182,7 +193,10 @@ def _children(holder: Any) -> dict[str, Any]:
 
 def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Any]) -> Any:
     try:
-        given = {value.name: value.taken(arrays[value.name]) for value, _ in take.values if value.name in arrays}
+        given = dict(arrays)
+        for value, _ in take.values:
+            if value.converts and value.name in given:
+                given[value.name] = value.taken(given[value.name])
         return take.adapter.assign(take.obj, given)
     except MilepostError as error:
         error.with_context(key=take.values[0][1], file=reader.prefix)
@@ -219,11 +233,11 @@ def _mismatch(prefix: str, problems: Sequence[Entry]) -> MismatchError:
 
 
 class _Assigned:
-    """The values that do not go straight into memory: objects take them one after the other, or none does.
+    """The values that are assigned, and not read into memory. All objects take theirs, or none does.
 
     Args:
         reader: The open checkpoint.
-        takes: The objects that take such values.
+        takes: All objects that take values.
     """
 
     def __init__(self, reader: BundleReader, takes: Sequence[Take]) -> None:
@@ -238,8 +252,8 @@ class _Assigned:
             for value, key in take.values
             if value.in_boxes and reader.spec(key).nbytes > _IN_BOXES
         }
-        # Those that may refuse come first, so that the others need no old values to go back to; then those that get
-        # successors, which changes nothing yet.
+        # Objects that may refuse come first, so that no old values of the others are needed. Then come those that get
+        # successors, which changes no object yet.
         ranked = [(_rank(take), take) for take in wanted]
         ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
         self._order: list[tuple[Take, int, int]] = []
@@ -260,7 +274,7 @@ class _Assigned:
             self._order.append((take, rank, len(self._batches) - 1))
 
     def verify(self) -> None:
-        """Reads and checks all bytes; nothing changes."""
+        """Reads and checks all bytes. No object changes."""
         self._kept.verify()
         again = [
             key
@@ -269,20 +283,26 @@ class _Assigned:
             for value, key in take.values
             if value not in self._in_boxes
         ]
-        in_boxes = [key for take, _, _ in self._order for value, key in take.values if value in self._in_boxes]
-        if again or in_boxes:
-            check_all(self._reader, again + in_boxes)
+        for take, _, _ in self._order:
+            for value, key in take.values:
+                if value in self._in_boxes and value.boxes is None:
+                    again.append(key)
+                elif value in self._in_boxes:
+                    for box in value.boxes or ():
+                        self._reader.check(key, box)
+        if again:
+            check_all(self._reader, again)
 
     def deliver(self, undo: Undo) -> dict[int, Any]:
-        """Hands the values over.
+        """Assigns the values.
 
         Args:
-            undo: Gets what takes back each change.
+            undo: Collects the functions that undo the changes.
 
         Returns:
-            Successors of objects that cannot change, by the identity of the object they succeed.
+            Successors of objects that cannot change, by the identity of the object that each replaces.
         """
-        # Backwards, so that each array is gone from here when it is given out.
+        # Backwards, so that this list no longer holds an array once it is assigned.
         kept = self._kept.deliver()[::-1]
         streamed: list[Array] = []
         batch = _KEPT
@@ -310,7 +330,7 @@ class _Assigned:
         return successors
 
     def _read(self, takes: Sequence[Take]) -> list[Array]:
-        """The values of a batch, backwards."""
+        """The values of a batch, last one first."""
         fetch = Fetch(self._reader)
         for take in takes:
             for value, key in take.values:
@@ -321,13 +341,13 @@ class _Assigned:
 
 
 def _rank(take: Take) -> int:
-    if take.adapter.may_refuse(take.obj):
+    if "may_refuse" not in take.adapter.overrides or take.adapter.may_refuse(take.obj):
         return _REFUSING
     return _SUCCEEDED if take.adapter.functional or isinstance(take.obj, Place) else _CHANGED
 
 
 def _substitute(holders: Sequence[Any], successors: dict[int, Any], undo: Undo) -> None:
-    """Puts successors wherever a holder has what they succeed; tuples cannot change, so they get successors in turn."""
+    """Replaces objects by their successors in all holders. A tuple cannot change, so it gets a successor itself."""
     settled = False
     while not settled:
         settled = True

@@ -1,7 +1,7 @@
-"""The checkpoints of a directory: the latest good one, and waiting for new ones.
+"""Finds the latest good checkpoint of a directory, and waits for new ones.
 
-`milepost.engine.series` lists the checkpoints. They are read, newest first, until one is whole. Another process may save and
-remove checkpoints meanwhile, so checkpoints that were found bad are checked a second time.
+`milepost.engine.series` lists the checkpoints. They are read, newest first, until one is whole. Other processes may save and
+remove checkpoints meanwhile, so bad checkpoints are checked a second time.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from milepost.errors import (
 )
 from milepost.forks import ForkableLock
 from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
+from milepost.storage.checked import checked, unchecked
 from milepost.storage.paths import plain_path
 
 Verification = Literal["checksums", "files", "none"]
-"""How a checkpoint is proved good: by reading every byte, by the sizes of its files, or not beyond its existence."""
+"""How a checkpoint is verified: by reading every byte, by the sizes of its files, or only by its existence."""
 
 _POLL_SECONDS: Final = 1.0
 _MOST_REMEMBERED: Final = 64
@@ -55,8 +56,8 @@ class _Findings:
         self._found = weakref.WeakKeyDictionary()
 
     def problem(self, storage: Storage, prefix: str) -> MilepostError | None:
-        """What is wrong with a checkpoint. Its files are read only if they are not those that were read before."""
-        remembering, key = storage, prefix
+        """What is wrong with a checkpoint. Its files are read again only if they have changed since the last call."""
+        remembering, key = unchecked(storage), prefix
         if type(storage) is LocalStorage:
             remembering, key = LOCAL_STORAGE, storage.absolute(prefix)
         fingerprint = self._fingerprint(storage, prefix)
@@ -87,7 +88,7 @@ class _Findings:
 
 
 def _data_of(storage: Storage, prefix: str) -> list[str]:
-    """The data files of a checkpoint; all that might be, if its index does not tell."""
+    """The data files of a checkpoint. If its index is damaged, all files that may belong to it."""
     try:
         shards = visible_shards(storage, prefix) or 0
     except CorruptCheckpointError:
@@ -110,13 +111,13 @@ def good_checkpoints(
 
     Args:
         storage: Where they are.
-        candidates: Prefixes.
+        candidates: The prefixes of checkpoints.
         verify: What is checked: all checksums, the sizes of files, or only that the checkpoint exists.
         skip: Called with each candidate that is skipped and its error; by default, this issues a `SkippedCheckpointWarning`.
 
     Raises:
-        StorageError: A file cannot be read for a reason that does not lie in the file.
-        UnsupportedError: A checkpoint is whole, but not one that milepost can read.
+        StorageError: A file cannot be read, and the reason is not damage.
+        UnsupportedError: A checkpoint is whole, but milepost cannot read it.
     """
     if verify not in ("checksums", "files", "none"):
         raise ValueError(f"verify is {verify!r}; it can be 'checksums', 'files' or 'none'")
@@ -137,17 +138,17 @@ def newest_good(
     *,
     listed_only: bool = False,
 ) -> str | None:
-    """The newest checkpoint of a directory that is whole, while other processes may save and remove some.
+    """The newest good checkpoint of a directory. Other processes may save and remove checkpoints meanwhile.
 
     Args:
-        storage: Where it is.
-        read_state: What the directory lists now.
+        storage: Where the directory is.
+        read_state: Returns what the directory lists now.
         verify: What is checked, as for `good_checkpoints`.
         skip: As for `good_checkpoints`.
         listed_only: Whether to leave out older checkpoints of the series that are not listed.
 
     Returns:
-        A checkpoint that was there when this returned; None if there is none, or none that is good.
+        A checkpoint that existed when this returned, or None if no checkpoint is good.
 
     Raises:
         StorageError, UnsupportedError: As for `good_checkpoints`.
@@ -158,7 +159,7 @@ def newest_good(
             return None
         problems: dict[str, MilepostError] = {}
         note = problems.__setitem__
-        # If checkpoints are saved faster than all their bytes can be read, the last attempt compares only sizes.
+        # Checkpoints may be saved faster than their bytes can be read, so the last attempt compares only sizes.
         level = verify if attempt < _MOST_ATTEMPTS - 1 or verify == "none" else "files"
         found = next(good_checkpoints(storage, state.newest_first(), level, note), None)
         if found is None and not listed_only:
@@ -181,7 +182,7 @@ def skipped_message(prefix: str, problem: MilepostError, instead: str | None = N
     Args:
         prefix: The checkpoint that is skipped.
         problem: What is wrong with it.
-        instead: The checkpoint that is used in its place, if that is known.
+        instead: The checkpoint that is used instead, if it is known.
     """
     message = f"the checkpoint {printable(prefix, one_line=True)} was skipped: {without_remedy(problem)}"
     return message if instead is None else f"{message}\n  used instead: {printable(instead, one_line=True)}"
@@ -196,28 +197,28 @@ def latest_checkpoint(
 ) -> str | None:
     """Finds the newest good checkpoint of a directory.
 
-    That is the latest that the state file names, or that a process had saved when it was killed. If it is damaged or missing,
-    it is skipped with a warning, and the next older one is tried: the next that is listed, or that has a lower number of the
-    same series. Results are remembered as long as the files do not change, so the next call does not read them again.
-    A directory that was copied is read where it is, even if its state file names the original. The checkpoint of a
-    SavedModel's directory without a state file is that of its variables.
+    This is the latest checkpoint that the state file names, or one that a killed process had saved but not listed. If it is
+    damaged or missing, it is skipped with a warning, and the next older one is tried: the next one in the list, or the one with
+    the next lower number of the same series. Results are remembered until the files change, so the next call does not read
+    the files again. In a copied directory the copies are used, even if the state file names the originals. A directory that is
+    a SavedModel without a state file has the checkpoint of its variables.
 
     Args:
         checkpoint_dir: The directory.
         latest_filename: Name of the state file; by default ``checkpoint``.
-        verify: ``"checksums"`` reads every byte of the newest checkpoint, ``"files"`` its index and the sizes of its
-            files, ``"none"`` only sees whether it exists.
+        verify: ``"checksums"`` reads every byte of the newest checkpoint, ``"files"`` reads its index and the sizes of its
+            files, ``"none"`` only looks whether it exists.
         storage: Where the directory is; by default on this machine.
 
     Returns:
-        The checkpoint's prefix, joined to ``checkpoint_dir`` as it was passed, to be given to ``restore``; None if there
-        is neither a state file nor a SavedModel, or no checkpoint is good. If another process saves and removes checkpoints
-        meanwhile, the prefix is that of a checkpoint which was there when this returned.
+        The checkpoint's prefix, which begins with ``checkpoint_dir`` as it was passed, for ``restore``. None if there is
+        neither a state file nor a SavedModel, or no checkpoint is good. If another process saves and removes checkpoints
+        meanwhile, the checkpoint existed when this returned.
 
     Raises:
         CheckpointNotFoundError: The directory is a SavedModel that has no variables.
-        StateFileError: The state file is not understood.
-        StorageError: A file cannot be read for a reason that does not lie in the file, such as a missing permission.
+        StateFileError: The state file is malformed.
+        StorageError: A file cannot be read, and the reason is not damage but, for example, a missing permission.
 
     Example:
         >>> import milepost, tempfile
@@ -228,7 +229,7 @@ def latest_checkpoint(
         >>> latest_checkpoint(directory) == path
         True
     """
-    files, directory = storage or LOCAL_STORAGE, plain_path(checkpoint_dir)
+    files, directory = checked(storage), plain_path(checkpoint_dir)
     found = newest_good(files, lambda: known_checkpoints(files, directory, latest_filename), verify)
     if found is not None or latest_filename is not None or files.is_file(os.path.join(directory, STATE_FILE)):
         return found
@@ -250,19 +251,19 @@ def checkpoints_iterator(
 ) -> Iterator[str]:
     """Waits for new checkpoints of a directory and yields the latest, again and again.
 
-    If more than one has come since the last, only the newest is yielded. The directory is looked at every second.
+    If there are several new checkpoints, only the newest is yielded. The directory is read once a second.
 
     Args:
         checkpoint_dir: The directory.
-        min_interval_secs: Least number of seconds between two checkpoints yielded.
-        timeout: Most seconds to wait for the next checkpoint; by default any number.
-        timeout_fn: Called when that time is over, and after each checkpoint was used. The iteration ends when it returns
-            true. Without it, the iteration ends with the first timeout.
+        min_interval_secs: The smallest number of seconds between two checkpoints.
+        timeout: The largest number of seconds to wait for the next checkpoint. By default there is no limit.
+        timeout_fn: A function without arguments, called after each timeout and after each checkpoint. The iteration ends
+            when it returns true. Without it, the iteration ends with the first timeout.
         verify: As for `latest_checkpoint`.
         storage: Where the directory is; by default on this machine.
 
     Raises:
-        StateFileError: The state file is not understood.
+        StateFileError: The state file is malformed.
         StorageError: As for `latest_checkpoint`.
 
     Example:
@@ -272,7 +273,7 @@ def checkpoints_iterator(
         >>> list(checkpoints_iterator(directory, timeout=0)) == [path]
         True
     """
-    storage = storage or LOCAL_STORAGE
+    storage = checked(storage)
     warned: set[str] = set()
 
     def skip_once(prefix: str, problem: MilepostError) -> None:
@@ -296,21 +297,21 @@ def checkpoints_iterator(
 
 
 def checkpoint_exists(checkpoint_prefix: PathLike, *, storage: Storage | None = None) -> bool:
-    """Whether a checkpoint, or anything else of that very path, exists. Nothing is verified.
+    """Whether a checkpoint exists, or any file or directory with exactly this path. Nothing is verified.
 
     Args:
-        checkpoint_prefix: The prefix; the path of an index is understood too.
-        storage: Where it is; by default on this machine.
+        checkpoint_prefix: The prefix. The path of an index is accepted too.
+        storage: Where the checkpoint is; by default on this machine.
 
     Example:
         >>> checkpoint_exists("there/is/none")
         False
     """
-    return _identifying_path(storage or LOCAL_STORAGE, plain_path(checkpoint_prefix)) is not None
+    return _identifying_path(checked(storage), plain_path(checkpoint_prefix)) is not None
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: Storage | None = None) -> list[float]:
-    """When checkpoints were written, in whole seconds since the epoch. Those that do not exist are left out.
+    """When checkpoints were written, in whole seconds since the epoch. Checkpoints that do not exist are left out.
 
     Args:
         checkpoint_prefixes: Prefixes.
@@ -320,7 +321,7 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: S
         >>> get_checkpoint_mtimes(["there/is/none"])
         []
     """
-    storage = storage or LOCAL_STORAGE
+    storage = checked(storage)
     paths = (_identifying_path(storage, plain_path(prefix)) for prefix in checkpoint_prefixes)
     return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
 
@@ -329,7 +330,7 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
     try:
         if verify == "none":
             if _identifying_path(storage, prefix) is None:
-                return CheckpointNotFoundError("there is no such checkpoint", file=prefix)
+                return CheckpointNotFoundError("this checkpoint does not exist", file=prefix)
             return None
         with open_whole(storage, prefix) as reader:
             if verify == "files":
@@ -339,7 +340,7 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
     except (CheckpointNotFoundError, CorruptCheckpointError) as error:
         return error.with_traceback(None)
     except StorageError as error:
-        # A medium that cannot read its blocks back has damaged the file; anything else is not the file's fault.
+        # A disk that cannot read its blocks has damaged the file. Any other error says nothing of the file.
         if error.errno != errno.EIO:
             raise
         return error.with_traceback(None)
@@ -347,7 +348,7 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
 
 
 def _identifying_path(storage: Storage, prefix: str) -> str | None:
-    """The file that stands for a checkpoint: the index, or, as for TensorFlow, anything of the prefix's own path."""
+    """The file that shows that a checkpoint exists: its index or, as in TensorFlow, anything with the path of the prefix."""
     if storage.is_file(index_path(prefix)):
         return index_path(prefix)
     if storage.is_file(prefix) or storage.is_directory(prefix):
@@ -367,7 +368,7 @@ def _wait_for_other_than(
     skip: Callable[[str, MilepostError], None],
 ) -> str | None:
     def newer() -> CheckpointState | None:
-        """What is listed, without the last one and what is older: that is not new, even if all newer ones are damaged."""
+        """What is listed after the last checkpoint. Older checkpoints are not new, even if all newer ones are damaged."""
         state = known_checkpoints(storage, directory)
         names = [] if state is None else state.newest_first()
         names = names[: names.index(last)] if last in names else names

@@ -1,4 +1,4 @@
-"""What Keras 3's ``model.export()`` saves: a model's variables as flat lists, without the names of layers.
+"""Checkpoints of Keras 3's ``model.export()``: the variables of a model as flat lists, without the names of layers.
 
 ::
 
@@ -8,7 +8,7 @@
     variables                     the same variables; on TensorFlow in the order of ``model.variables``, on JAX one list after
                                   the other
 
-Lists of variables fit a live model if they have as many members, each of the same name. Source: Keras 3.15,
+The lists fit a live model whose lists have as many members with the same names. Source: Keras 3.15,
 ``export/saved_model_export_archive.py`` and ``backend/*/export.py``.
 """
 
@@ -23,7 +23,7 @@ from milepost.graph.object_graph import Node, ObjectGraph
 _MARKS: Final = frozenset({"variables", "_misc_assets"})
 _LISTS: Final = ("trainable_variables", "non_trainable_variables")
 REMEDY: Final = (
-    "Keras 3's export() saves a model's variables as flat lists: give the live model the layers of the one that was exported, "
+    "Keras 3's export() saves the variables of a model as flat lists: give the live model the layers of the one that was exported, "
     "each as trainable as it was then, build it, for example by calling it once, and pass it alone, as in "
     "milepost.load_weights(model, path)"
 )
@@ -42,7 +42,7 @@ def exported_lists(graph: ObjectGraph, model: Any) -> list[tuple[str, Any]]:
         model: The live root.
 
     Returns:
-        More edges for the root; none if the live variables are not those that were exported.
+        More edges for the root. None of them if the live variables are not the exported ones.
     """
     nodes = graph.nodes
     edges = {edge.name: edge.node for edge in nodes[0].children}
@@ -71,12 +71,12 @@ def _members(node: Node) -> list[int]:
 def _variables(model: Any, name: str) -> Sequence[Any] | None:
     try:
         return list(getattr(model, name))
-    except Exception:  # models that are not built may not be able to tell
+    except Exception:  # a model that is not built may raise an error
         return None
 
 
 def _is_same_name(node: Node, variable: Any) -> bool:
-    """Whether a saved and a live variable have the same name, apart from their layers' and from numbers that tell names apart."""
+    """Whether a saved and a live variable have the same name, without the names of layers and the numbers at the end."""
     names = [value.full_name for value in node.values]
     return len(names) == 1 and _last(names[0]) == _last(getattr(variable, "name", ""))
 

@@ -1,4 +1,4 @@
-"""One restore from a file of another library, which may hold objects that are not read, and lack what its library makes up for."""
+"""One restore from a file of another library. It may hold objects that are not read, and lack values with defaults."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from milepost.bundle import BundleReader
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome
 from milepost.engine.restore import Restoration
+from milepost.engine.together.rounds import Rounds
 from milepost.foreign import HeldObject
 from milepost.graph.keys import tensor_key
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
 
 OWN: Final = frozenset({"save_counter"})
-"""Names below the root: what milepost's checkpoints hold beside what they are given."""
+"""Names below the root that only milepost's checkpoints have, since milepost adds them itself."""
 WHOLE: Final = "(the whole file)"
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
 _KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
 
 
 class Findings:
-    """What is to be said of a file of another library.
+    """What a report adds for a file of another library.
 
     Args:
-        objects: For nodes that stand for objects which milepost does not make, what these are.
-        notes: For keys of values that are not in the file itself, where they come from.
-        left_out: Functions that the file names, by key, which the live object has itself.
-        kept: Live objects that files of this age lack, and that keep their values.
+        objects: By node, what an object is that milepost does not make.
+        notes: By key, where a value comes from that is not in the file itself.
+        left_out: By key, functions that the file names and that the live object has itself.
+        kept: Live objects that files of this age lack. They keep their values.
     """
 
     def __init__(
@@ -61,29 +62,35 @@ class ForeignRestoration(Restoration):
         reader: The open file.
         graph: Its object graph, made for the live objects.
         options: As for `Restoration`.
-        findings: What is to be said of the file.
+        findings: What the report adds.
+        rounds: As for `Restoration`.
     """
 
     def __init__(
-        self, reader: BundleReader, graph: ObjectGraph, options: CheckpointOptions, findings: Findings
+        self,
+        reader: BundleReader,
+        graph: ObjectGraph,
+        options: CheckpointOptions,
+        findings: Findings,
+        rounds: Rounds | None = None,
     ) -> None:
-        super().__init__(reader, graph, options, never_saved=OWN)
+        super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds)
         self._findings = findings
 
-    def _account_of_saved(self, waiting: Collection[int]) -> list[Entry]:
+    def _account_of_saved(self, deferred: Collection[int]) -> list[Entry]:
         notes = self._findings.notes
         entries = [
             replace(entry, saved="", note=notes[entry.key])
             if entry.key in notes and entry.outcome is Outcome.MATCHED
             else entry
-            for entry in super()._account_of_saved(waiting)
+            for entry in super()._account_of_saved(deferred)
         ]
-        return [*entries, *self._account_of_objects(waiting)]
+        return [*entries, *self._account_of_objects(deferred)]
 
-    def _account_of_objects(self, waiting: Collection[int]) -> list[Entry]:
+    def _account_of_objects(self, deferred: Collection[int]) -> list[Entry]:
         entries = []
         for node, held in self._findings.objects.items():
-            outcome = Outcome.DEFERRED if node in waiting and not held.is_unread else Outcome.UNEXPECTED
+            outcome = Outcome.DEFERRED if node in deferred and not held.is_unread else Outcome.UNEXPECTED
             if self.bound(node) is not None:
                 outcome = Outcome.MATCHED
             note = "an object, which milepost does not make" + (

@@ -1,18 +1,24 @@
-"""Giving containers of plain values and arrays the members that were saved.
+"""Growth: a restore adds saved plain values and arrays that live containers lack.
 
-A plain value needs no object of the program, so it is never deferred: a list or dict has its saved members as soon as it is
-restored. Members that it lacks are added; a list gets them only if it was saved with plain values and arrays alone. A list of plain
-values that is longer than the saved one is cut. Where a list was saved and a plain value is found, or the other way round, the saved
-kind takes its place. A `Checkpoint` gets the attributes that it lacks.
+Plain values need no object of the program, so they are never deferred. A list or dict has its saved plain values as soon as it is
+restored:
 
-An array that a program puts under a name may be one that it makes again, so a saved array is deferred there, as a variable is. An
-array that it appends to a list that was there before is one more. So a list that is empty when it is restored gets its saved arrays at
-once, with all lists, dicts and tuples in it. So does an attribute that is None. An empty dict gets its lists of arrays, and its
-dicts if all their arrays are in lists: a dict with arrays under names may be a layer that the program makes again. A list that
-comes after the restore is built again, as in TensorFlow's guide.
+- Missing members are added. A list gets them only if it was saved with nothing but plain values and arrays.
+- A list of plain values that is longer than the saved one is cut.
+- If a list was saved and the live value is plain, or the other way round, the saved kind replaces the live one.
+- A `Checkpoint` gets the attributes that it lacks.
 
-What is added is a placeholder first, and is bound to its saved node like anything that was there. So it takes its value in the
-same way as everything else, and goes away again if the restore fails.
+Arrays are different, because the program may make them again:
+
+- A saved array under a name is deferred, as a variable is. The program may assign the array that it makes again.
+- A list that is empty, or an attribute that is None, gets its saved arrays at once, with all lists, dicts and tuples in it. An array
+  that the program appends to a list that already existed is a new one.
+- An empty dict gets its lists of arrays, and its dicts in which all arrays are in lists. A dict with arrays under names may be a
+  layer that the program makes again.
+- A list that is made after the restore is built again by the program, as in TensorFlow's guide.
+
+An added member is a placeholder at first, and is bound to its saved node like a live object. So it gets its value in the
+same way as everything else, and is removed again if the restore fails.
 """
 
 from __future__ import annotations
@@ -28,14 +34,14 @@ from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.undo import Undo
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state
 from milepost.graph.object_graph import Node
-from milepost.graph.plain.places import PlainLeaf, StateHolder, holds_state, is_type_name, plain_place
+from milepost.graph.plain.places import PLAIN_TYPES, PlainLeaf, StateHolder, holds_state, plain_place
 from milepost.graph.plain.values import PLAIN, type_named
 from milepost.graph.trees.places import Place, placed
 from milepost.graph.trees.structure import is_tuple, make_tuple, named_tuple_called
 
 _CONTAINERS: Final = {"list": ListWrapper, "dict": DictWrapper, "OrderedDict": OrderedDictWrapper}
 _DEEPEST: Final = 100
-"""Levels of tuples in tuples; deeper ones, as of a graph that nobody wrote, are not made."""
+"""The most levels of tuples in tuples. Deeper ones, which only a damaged graph has, are not made."""
 _ABSENT: Final = object()
 
 
@@ -46,16 +52,16 @@ class _Change(NamedTuple):
 
 
 class Growth:
-    """The members that one restore gives to containers, and takes from them.
+    """The members that one restore adds to containers, and removes from them.
 
     Args:
         nodes: The saved nodes.
         arrays: The arrays among them.
-        is_late: Whether the object that is restored came after the restore, so that the program builds it again.
+        is_late: Whether the restored object was made after the restore, so that the program builds it again.
 
     Attributes:
-        changes: The members that containers get.
-        cuts: The lists of which members are taken, and how many remain.
+        changes: The members to add.
+        cuts: The lists to cut, and how many members remain.
     """
 
     def __init__(self, nodes: Sequence[Node], arrays: SavedArrays, *, is_late: bool = False) -> None:
@@ -68,23 +74,23 @@ class Growth:
         self._made: dict[int, Any] = {}
 
     def child(self, holder: Any, parent: int, name: str, live: Any, node: int) -> Any:
-        """What a saved child is to be bound to.
+        """The live object for a saved child.
 
         Args:
             holder: The live object.
             parent: Its saved node.
             name: The name of the edge.
-            live: The child that it has under this name, or None.
+            live: The present child of this name, or None.
             node: The saved child.
 
         Returns:
-            ``live``, or what takes its place; None if nothing can.
+            ``live``, or what replaces it. None if there is neither.
         """
         python = self._nodes[node].python
         is_none = type(live) is PlainLeaf and live.value is None
         is_array = node in self._arrays
-        if not (is_array or is_type_name(python) or python in _CONTAINERS or self._tuple_type(node) is not None):
-            return None if is_none else live  # something else than a value is to come here
+        if not (is_array or python in PLAIN_TYPES or python in _CONTAINERS or self._tuple_type(node) is not None):
+            return None if is_none else live  # an object of another kind is expected here
         if live is not None:
             present = live.value if isinstance(live, Place) else live
             if self._fits(present, node) or not _is_plain(present) or (is_array and not is_none):
@@ -98,10 +104,10 @@ class Growth:
         return self.attach(holder, name, value)
 
     def attach(self, holder: Any, name: str, value: Any) -> Any:
-        """Notes that a value is to be put under a name.
+        """Notes that a value must be put under a name.
 
         Returns:
-            What stands for the value in a match.
+            What represents the value in a match.
         """
         if type(holder) is ListWrapper:
             self._lengths[id(holder)] = max(self._length(holder), int(name) + 1)
@@ -109,13 +115,13 @@ class Growth:
         return plain_place(holder, name, value) or placed(holder, name, value)
 
     def shared(self, holder: Any, parent: int, name: str, live: Any, node: int, child: Any) -> None:
-        """Notes that a new container or array, which was saved in several places, is to be put into one more of them."""
+        """Notes one more place for a new container or array that was saved in several places."""
         is_found = id(child) in self._made or (node in self._arrays and child is not None)
         if live is None and is_found and self._can_get(holder, parent, name, None, node):
             self.attach(holder, name, child)
 
     def cut(self, holder: Any, saved: Node) -> int:
-        """Notes that plain values are to be removed from the end of a list which was saved with fewer.
+        """Notes that plain values must be removed from the end of a list that was saved with fewer.
 
         Returns:
             How many members remain.
@@ -132,7 +138,7 @@ class Growth:
         """Changes the containers.
 
         Args:
-            undo: Collects the functions that take the changes back.
+            undo: Collects the functions that undo the changes.
         """
         done: list[tuple[_Change, Any]] = []
         cut: list[tuple[ListWrapper, list[Any]]] = []
@@ -160,16 +166,16 @@ class Growth:
             return False
         if live is not None:
             return holds_state(holder)
-        waits = holds_arrays and id(holder) not in self._made
-        if waits and self._is_late:
+        is_deferred = holds_arrays and id(holder) not in self._made
+        if is_deferred and self._is_late:
             return False
         if type(holder) is ListWrapper:
-            # In a list with other objects too, the program appends, and positions must stay those that were saved.
+            # To a list that also has other objects, the program appends, so the positions must stay as they were saved.
             is_value = self._nodes[parent].python == "list"
-            return is_value and name == str(self._length(holder)) and not (waits and holder)
+            return is_value and name == str(self._length(holder)) and not (is_deferred and holder)
         if isinstance(holder, dict):
-            return name not in holder and not (waits and (holder or not self._are_in_lists(node)))
-        return not waits and name not in vars(holder) and inspect.getattr_static(type(holder), name, None) is None
+            return name not in holder and not (is_deferred and (holder or not self._are_in_lists(node)))
+        return not is_deferred and name not in vars(holder) and inspect.getattr_static(type(holder), name, None) is None
 
     def _are_in_lists(self, node: int) -> bool:
         """Whether all arrays that are reached from a saved dict or list are in lists."""
@@ -190,10 +196,10 @@ class Growth:
     def _fits(self, live: Any, node: int) -> bool:
         """Whether a live value is a container of the saved kind, or a plain value where one was saved."""
         pairs = [(live, node)]
-        for present, number in pairs:  # of tuples in tuples as many as there are, for there is no recursion
+        for present, number in pairs:  # any number of levels, since there is no recursion
             python = self._nodes[number].python
-            if is_type_name(python) or type(present) in PLAIN:
-                if not (is_type_name(python) and (type(present) in PLAIN or not _is_plain(present))):
+            if python in PLAIN_TYPES or type(present) in PLAIN:
+                if not (python in PLAIN_TYPES and (type(present) in PLAIN or not _is_plain(present))):
                     return False
             elif number in self._arrays:
                 if _is_plain(present):
@@ -216,7 +222,7 @@ class Growth:
         return named_tuple_called(saved.python, [edge.name for edge in saved.children if not edge.name.isdecimal()])
 
     def _members(self, node: int) -> list[int]:
-        """The saved members of a saved list or tuple, as many as stand one after the other."""
+        """The members of a saved list or tuple, up to the first position that is missing."""
         below = {edge.name: edge.node for edge in self._nodes[node].children}
         count = next(number for number in itertools.count() if str(number) not in below)
         return [below[str(number)] for number in range(count)]
@@ -224,13 +230,13 @@ class Growth:
     def _placeholder(self, node: int, depth: int = 0, *, is_state: bool, in_tree: bool = False) -> Any:
         """An empty container of the saved kind, a tuple of placeholders, an array, or None for a plain value.
 
-        What holds arrays that never change, and all in it, has its members from the beginning: it cannot get them later.
+        A container of arrays that never change has its members from the beginning, because it cannot get them later.
         """
         python = self._nodes[node].python
         if node in self._arrays:
             array = self._arrays.new(node)
             return _ABSENT if array is None else array
-        if is_type_name(python):
+        if python in PLAIN_TYPES:
             kind = type_named(python)
             return kind() if in_tree and kind is not None else None
         in_tree = in_tree or self._arrays.below(node, functional=True)
@@ -259,11 +265,11 @@ class Growth:
 
 
 def came_later(obj: Any, bound: Container[int]) -> bool:
-    """Whether this is a plain value that a container got after a restore of it, and so is the program's own.
+    """Whether this is a plain value of the program's own, which a container got after it was restored.
 
     Args:
-        obj: A live object that took no saved node, and was not there when its container took one.
-        bound: Identities of the live objects that took a node.
+        obj: A live object that matches no saved node, and that did not exist when its container was restored.
+        bound: Identities of the live objects that match a node.
     """
     root = obj.root if isinstance(obj, PlainLeaf) else None
     return root is not None and root.holder is not None and id(root.holder()) in bound
@@ -276,7 +282,7 @@ def _present(holder: Any, name: str) -> Any:
 
 
 def _put(change: _Change) -> None:
-    """Puts a value under a name, or removes what is there, without settling what is deferred for it."""
+    """Puts a value under a name, or removes the present one. Deferred values are not settled."""
     holder, name, value = change
     if type(holder) is ListWrapper:
         number = int(name)

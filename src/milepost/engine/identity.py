@@ -1,4 +1,4 @@
-"""What is remembered about live objects, by identity and for as long as they live."""
+"""Facts about live objects that are remembered by identity, for as long as the objects live."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Final
 from milepost.graph.by_identity import ByIdentity
 
 Reference = Callable[[], Any]
-"""Returns the object, or None once it is gone."""
+"""A function that returns an object, or None if the object no longer exists."""
 
 
 def reference_to(obj: Any) -> Reference:
-    """A weak reference where the object allows one; tuples and NumPy scalars do not, and are kept."""
+    """A weak reference if the object allows one. Tuples and NumPy scalars do not, and are kept alive."""
     try:
         return weakref.ref(obj)
     except TypeError:
@@ -23,15 +23,33 @@ def reference_to(obj: Any) -> Reference:
 
 
 class Bindings:
-    """Which live object took which saved node."""
+    """Which live object matches which saved node, in one restore.
 
-    __slots__ = ("_references",)
+    Args:
+        uid: Number of the restore.
 
-    def __init__(self) -> None:
+    Attributes:
+        uid: As given.
+        kept: The objects that took values and allow no weak reference, by identity. They are kept for as long as this is.
+    """
+
+    __slots__ = ("__weakref__", "_references", "kept", "uid")
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+        self.kept: dict[int, Any] = {}
         self._references: dict[int, Reference] = {}
 
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing():
+            return
+        for identity in self.kept:
+            entry = _kept.get(identity)
+            if entry is not None and entry[1] == self.uid:
+                del _kept[identity]
+
     def __getitem__(self, node: int) -> Any:
-        """The live object that took a node, or None."""
+        """The live object that matches a node, or None."""
         reference = self._references.get(node)
         return reference() if reference is not None else None
 
@@ -42,7 +60,7 @@ class Bindings:
         self._references.pop(node, None)
 
     def __contains__(self, node: object) -> bool:
-        """Whether an object took a node, be it gone since."""
+        """Whether an object matched a node, even if the object no longer exists."""
         return node in self._references
 
     def __iter__(self) -> Iterator[int]:
@@ -52,38 +70,16 @@ class Bindings:
         return len(self._references)
 
     def exchange(self, others: Mapping[int, Any]) -> None:
-        """Has other objects stand where some stood, given by the identity of these."""
+        """Replaces live objects by others, given by the identities of the replaced objects."""
         for node, reference in self._references.items():
             other = others.get(id(reference()))
             if other is not None:
                 self._references[node] = reference_to(other)
 
 
-class Kept:
-    """Objects that one restore gave values to and that allow no weak reference; kept for as long as this is.
-
-    Args:
-        uid: Number of the restore.
-    """
-
-    __slots__ = ("__weakref__", "objects", "uid")
-
-    def __init__(self, uid: int) -> None:
-        self.uid = uid
-        self.objects: dict[int, Any] = {}
-
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if is_finalizing():
-            return
-        for identity in self.objects:
-            entry = _kept.get(identity)
-            if entry is not None and entry[1] == self.uid:
-                del _kept[identity]
-
-
 uids: Final = itertools.count(1)
 """The numbers of restores. Later ones win over earlier ones."""
-_kept: Final[dict[int, tuple[weakref.ref[Kept], int]]] = {}
+_kept: Final[dict[int, tuple[weakref.ref[Bindings], int]]] = {}
 _restored: Final[ByIdentity[int]] = ByIdentity()
 
 
@@ -94,17 +90,17 @@ def last_restore(obj: Any) -> int:
         return uid
     kept = _kept.get(id(obj))
     holder = kept[0]() if kept is not None else None
-    return holder.uid if holder is not None and holder.objects.get(id(obj)) is obj else 0
+    return holder.uid if holder is not None and holder.kept.get(id(obj)) is obj else 0
 
 
-def remember_restore(obj: Any, uid: int, kept: Kept | None = None) -> None:
-    """Records that restore number ``uid`` gave this object its values; without ``kept``, only if it can be weakly."""
+def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> None:
+    """Records that restore number ``uid`` gave this object its values; without ``bindings``, only if it can be weakly."""
     try:
         _restored[obj] = uid
     except TypeError:
-        if kept is not None:
-            kept.objects[id(obj)] = obj
-            _kept[id(obj)] = (weakref.ref(kept), uid)
+        if bindings is not None:
+            bindings.kept[id(obj)] = obj
+            _kept[id(obj)] = (weakref.ref(bindings), uid)
 
 
 def undo_remembering(obj: Any, uid: int, before: int) -> None:

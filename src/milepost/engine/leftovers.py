@@ -1,16 +1,16 @@
-"""Removing what crashed saves left (`milepost.engine.temporary` has the names).
+"""Removes the leftovers of crashed saves. `milepost.engine.temporary` has the names of the files.
 
-A save claims the names it will write, with the file that will become its index, and the names of the data that it
-replaces. So after a crash at any point the claims that are left tell exactly what to remove.
+A save claims the names that it will write, with the file that will become its index, and the names of the data that it
+replaces. So after a crash at any point, the remaining claims tell exactly what to remove.
 
 Invariants:
 
 - A file that is not named as a temporary file is removed only if a claim of a dead save names it and the visible index
   does not.
 - A save is alive while any file with its token is in use; it keeps all of them open until it has ended.
-- Who wants to write or remove claimed names makes a claim first and looks for those of others then. Of two that come at
-  the same time at least one sees the other, and gives way.
-- The announcement of a dead save that reached its commit point is left alone: its checkpoint may still have to be listed.
+- A process that writes or removes claimed names first makes a claim, and then looks for other claims. If two processes do so
+  at the same time, at least one sees the claim of the other, and gives way.
+- The announcement of a dead save that reached its commit point is kept: its checkpoint may still have to be listed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from milepost.table import TableReader
 
 
 def data_files(storage: Storage, prefix: str) -> dict[int, list[str]]:
-    """The data files named after a checkpoint, whether they belong to it or not, by the number of shards they state."""
+    """The data files named after a checkpoint, by the number of shards in their names. Not all need belong to it."""
     directory, name = os.path.split(prefix)
     start = data_path(name, 0, 1).rpartition("-of-")[0].removesuffix("00000")
     found: dict[int, list[str]] = defaultdict(list)
@@ -52,10 +52,10 @@ def data_files_of(storage: Storage, directory: str) -> dict[str, list[str]]:
 
 
 def visible_shards(storage: Storage, prefix: str) -> int | None:
-    """The number of shards that the visible index of a checkpoint states, or None if there is no index.
+    """The number of shards in the visible index of a checkpoint, or None if there is no index.
 
     Raises:
-        CorruptCheckpointError: There is an index, but it does not tell.
+        CorruptCheckpointError: There is an index, but it is damaged.
     """
     if not storage.is_file(index_path(prefix)):
         return None
@@ -70,26 +70,26 @@ def visible_shards(storage: Storage, prefix: str) -> int | None:
     except StorageError as error:
         raise CorruptCheckpointError("the index cannot be read", file=index_path(prefix)) from error
     if header.num_shards < 1:
-        raise CorruptCheckpointError("the index states no number of shards", file=index_path(prefix))
+        raise CorruptCheckpointError("the index has no number of shards", file=index_path(prefix))
     return int(header.num_shards)
 
 
 def sweep_leftovers(storage: Storage, directory: str, *, prefix: str | None = None) -> list[str]:
-    """Removes what crashed saves left in a directory: temporary files, and data that never got its index or lost it.
+    """Removes what crashed saves left in a directory: temporary files, and claimed data files without an index.
 
-    Files of saves that are still running are left alone, in this process or another, and so is everything that milepost
-    did not name or claim: data without an index, for example, may be a copy under way.
+    Files of running saves are kept, in this process or another. So are all files that milepost did not name or claim. Data
+    without an index, for example, may be a copy that is not finished.
 
     Args:
         storage: Where the directory is.
         directory: The directory; one that does not exist has no leftovers.
-        prefix: Sweep only what belongs to this checkpoint of the directory.
+        prefix: Remove only leftovers of this checkpoint of the directory.
 
     Returns:
         The paths of the files that were removed.
 
     Raises:
-        StorageError: A file could not be removed. Sweeping again goes on from there.
+        StorageError: A file cannot be removed. The next call removes the rest.
 
     Example:
         >>> from milepost.storage import MemoryStorage
@@ -119,7 +119,7 @@ def sweep_leftovers(storage: Storage, directory: str, *, prefix: str | None = No
 
 
 def sweep_quietly(storage: Storage, directory: str) -> None:
-    """Removes what crashed saves left in a directory, as `sweep_leftovers` does; what cannot be removed is warned of."""
+    """Calls `sweep_leftovers`, and turns its error into a warning."""
     try:
         sweep_leftovers(storage, directory)
     except StorageError as error:
@@ -127,14 +127,14 @@ def sweep_quietly(storage: Storage, directory: str) -> None:
 
 
 def sweep_state_files(storage: Storage, state_file: str) -> None:
-    """Removes state files that dead processes had not finished.
+    """Removes the temporary files of state files that dead processes left.
 
     Args:
-        storage: Where they are.
+        storage: Where the files are.
         state_file: Path of the state file.
 
     Raises:
-        StorageError: A file could not be removed.
+        StorageError: A file cannot be removed.
     """
     for file in temporaries(storage, os.path.dirname(state_file)):
         is_plain = file.shards is None and file.digest is None
@@ -143,7 +143,7 @@ def sweep_state_files(storage: Storage, state_file: str) -> None:
 
 
 def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> bool:
-    """Removes the data that a dead save claimed; returns whether the claim has become void."""
+    """Removes the data that a dead save claimed. Returns whether the claim can be removed too."""
     prefix, shards = dead.final.removesuffix(index_path("")), dead.shards or 0
     if shards not in data_files(storage, prefix):
         return True
@@ -153,14 +153,14 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
             others = [each for each in claims(storage, prefix) if each not in (own, dead) and each.shards == shards]
             if any(storage.in_use(other.path) for other in others) or not storage.is_file(dead.path):
                 return False
-            # The index that replaced this data may have been renamed by a process that died before making it durable.
+            # A process may have died between the rename of the index that replaced this data and the sync of the directory.
             storage.sync_directory(os.path.dirname(prefix))
             if visible_shards(storage, prefix) == shards:
                 return True
             for path in data_files(storage, prefix).get(shards, []):
                 storage.remove(path)
                 removed.append(path)
-            # Were the claim gone after a crash, and the data not, nothing would tell what the data is.
+            # If a crash removed the claim but not the data, nothing would tell what the data is.
             storage.sync_directory(os.path.dirname(prefix))
             return True
         except CorruptCheckpointError:

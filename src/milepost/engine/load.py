@@ -1,4 +1,4 @@
-"""Opening a checkpoint and restoring it into live objects, whatever kind it is."""
+"""Opens a checkpoint of any kind, and restores it into live objects."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from milepost.engine.status import (
     SavedModelStatus,
     View,
 )
+from milepost.engine.together import Rounds, rounds_of
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -37,7 +38,8 @@ from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import Storage
+from milepost.storage.checked import checked
 
 _SAVED_MODEL_REMEDY: Final = (
     "a SavedModel has the model itself as its root: pass the model alone, as in milepost.load_weights(model, path) or "
@@ -45,12 +47,12 @@ _SAVED_MODEL_REMEDY: Final = (
 )
 _MOST_LISTED: Final = 5
 _TRIES: Final = 20
-"""How often a checkpoint that is replaced while it is restored is restored anew."""
+"""How often a restore starts again because the checkpoint was replaced meanwhile."""
 
 
 def storage_of(options: CheckpointOptions | None) -> Storage:
-    """Where files live: what the options say, or this machine."""
-    return getattr(options, "storage", None) or LOCAL_STORAGE
+    """The storage that the options name, or this machine."""
+    return checked(getattr(options, "storage", None))
 
 
 @collection_paused()
@@ -69,7 +71,7 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 
 def open_any(storage: Storage, path: str) -> BundleReader:
-    """Opens a checkpoint, a SavedModel's, or a file or directory of another library that milepost reads; errors as for all."""
+    """Opens a checkpoint, a SavedModel, or a file or directory of another library. Errors are those of `open_whole`."""
     if not storage.is_file(index_path(path)):
         path = checkpoint_of(storage, path)
         foreign = open_foreign(storage, path)
@@ -79,63 +81,87 @@ def open_any(storage: Storage, path: str) -> BundleReader:
 
 
 def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus:
-    """Restores a checkpoint, a SavedModel's, or a file or directory of another library.
+    """Restores a checkpoint, a SavedModel, or a file or directory of another library.
 
     Args:
         prefix: The checkpoint, the SavedModel, the file or the directory.
-        view: Returns the live root and what is attached to it.
+        view: Returns the live root and the edges attached to it.
         options: How to restore.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
-        CorruptCheckpointError: It is damaged; nothing was changed.
-        MismatchError: It does not fit the live objects; nothing was changed.
-        AdapterError: The adapter of an imported framework cannot be imported; nothing was changed.
-        UntrackableError: A live object does not say what it holds; nothing was changed.
+        CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
+        MismatchError: A saved value does not fit its live object. Nothing was changed.
+        AdapterError: The adapter of an imported framework cannot be imported. Nothing was changed.
+        UntrackableError: A live object raises an error when it is asked what it holds. Nothing was changed.
+        CoordinationError: Of several processes one failed or did not answer. Nothing was changed on any of them.
     """
+    rounds = rounds_of(options, f"restore {prefix}")
+    if rounds is None:
+        return _load_any(prefix, view, options, None)
+    try:
+        status = _load_any(prefix, view, options, rounds)
+    except BaseException as error:
+        rounds.fail(error)
+        raise
+    rounds.end()
+    return status
+
+
+def _load_any(prefix: str, view: View, options: CheckpointOptions, rounds: Rounds | None) -> LoadStatus:
     import_adapters()
+    storage = storage_of(options)
     try:
         for _ in range(_TRIES):
-            reader = open_any(storage_of(options), prefix)
+            reader = open_any(storage, prefix)
             try:
-                return _load(reader, view, options)
+                return _load(reader, view, options, storage, rounds)
             except BaseException as error:
-                # Of very many data files some are opened late, and may be another checkpoint's by then.
+                # If there are very many data files, some are opened late, and may belong to another checkpoint by then.
                 is_late = isinstance(error, (CorruptCheckpointError, CheckpointNotFoundError)) and reader.is_replaced()
-                reader.close()  # the error's traceback may keep the reader alive
-                if not is_late:
+                reader.close()  # the traceback of the error may keep the reader alive
+                if not is_late or (rounds is not None and rounds.has_begun):
                     raise
-        return _load(open_any(storage_of(options), prefix), view, options)
+        return _load(open_any(storage, prefix), view, options, storage, rounds)
     except (UntrackableError, UnsupportedError) as error:
-        if error.key is None:  # matching knows saved paths; a walk over the live objects names the one that fails
+        if (
+            error.key is None
+        ):  # a match knows only saved paths, so a walk over the live objects finds the path of the one that fails
             for _ in walk(*view(), slots=False).values():
                 pass
         raise
 
 
-def _load(reader: BundleReader, view: View, options: CheckpointOptions) -> LoadStatus:
+def _load(
+    reader: BundleReader, view: View, options: CheckpointOptions, storage: Storage, rounds: Rounds | None
+) -> LoadStatus:
     if isinstance(reader, ForeignReader):
-        return _load_foreign(reader, view, options)
+        return _load_foreign(reader, view, options, rounds)
     graph = read_object_graph(reader)
     root, attached = view()
     if graph is None:
         by_name = NameBasedRestoration(reader)
-        by_name.restore(root, attached)
+        if rounds is None:
+            by_name.restore(root, attached)
+        else:
+            by_name.restore(root, attached, rounds.agree)
         return NameBasedStatus(by_name, view)
-    if is_of_saved_model(storage_of(options), reader.prefix):
-        return _load_saved_model(reader, graph, view, options)
+    if is_of_saved_model(storage, reader.prefix):
+        return _load_saved_model(reader, graph, view, options, rounds)
     refuse_lost_values(reader, graph, root, attached)
-    restoration = Restoration(reader, graph, options)
+    restoration = Restoration(reader, graph, options, rounds=rounds)
     restoration.restore(root, attached)
     return CheckpointLoadStatus(restoration, view)
 
 
-def _load_saved_model(reader: BundleReader, graph: ObjectGraph, view: View, options: CheckpointOptions) -> LoadStatus:
+def _load_saved_model(
+    reader: BundleReader, graph: ObjectGraph, view: View, options: CheckpointOptions, rounds: Rounds | None
+) -> LoadStatus:
     root, attached = view()
     exported = is_exported(graph)
     lists = exported_lists(graph, root) if exported else []
     names = {name for name, _ in lists}
-    restoration = Restoration(reader, graph, options, never_saved=OWN)
+    restoration = Restoration(reader, graph, options, never_saved=OWN, rounds=rounds)
     restoration.restore(root, [*(pair for pair in attached if pair[0] not in names), *lists])
     hint = ""
     if exported and not lists:
@@ -149,7 +175,7 @@ def _load_saved_model(reader: BundleReader, graph: ObjectGraph, view: View, opti
 
 
 @places_in_use()
-def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions) -> LoadStatus:
+def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions, rounds: Rounds | None) -> LoadStatus:
     root, attached = view()
     live = walk(root, attached, slots=False)
     try:
@@ -162,6 +188,7 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions)
         graph,
         options,
         Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
+        rounds,
     )
     restoration.restore(root, attached)
     hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
@@ -169,20 +196,20 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions)
 
 
 def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:
-    """What to do where no name of the file is that of a live object."""
+    """What to do if no name in the file is that of a live object."""
     if reader.root.is_leaf:
-        return "the file is one tensor without a name: make the object that takes it the root, as in milepost.Checkpoint(variable)"
+        return "the file is one tensor without a name: make its variable or tensor the root, as in milepost.Checkpoint(variable)"
     saved = list(reader.root.children)
     edges = [edge for edge in live.edges[0] if edge.name not in OWN]
     for name, child in edges:
         if {edge.name for edge in live.edges[child]} & set(saved):
             return (
-                f"the file holds what is in {name!r} alone: pass that object to milepost.load_weights(), "
+                f"the file holds only what is in {name!r}: pass that object to milepost.load_weights(), "
                 f"or make it the root, as in milepost.Checkpoint({name})"
             )
     names = {edge.name for edge in edges}
     for name, item in reader.root.children.items():
         if set(item.children) & names:
-            return f"the file holds it under {name!r}: name it so, as in milepost.Checkpoint({name}=...)"
+            return f"the file holds these names under {name!r}: use that name, as in milepost.Checkpoint({name}=...)"
     listed = ", ".join(map(repr, saved[:_MOST_LISTED])) + (", ..." if len(saved) > _MOST_LISTED else "")
     return f"give the objects the names that the file has: {listed}"

@@ -1,9 +1,9 @@
-"""Checkpoints of runs that had lost values: TensorFlow restored them into Keras 3, which it does only in part.
+"""Refuses checkpoints of runs that lost values when TensorFlow restored a Keras 3 model in part.
 
-Where a model of Keras 3 is not built when TensorFlow restores it, TensorFlow gives saved values to variables that Keras makes
-while it traces, and throws away. The model and the optimizer begin anew, the counters go on, and the optimizer holds both the
-variables thrown away and the model's own. It saves ``_trainable_variables`` with members that no layer has, and lists such as
-``_momentums`` with two members of the same name. Observed with TensorFlow 2.21 and Keras 3.15.
+If a Keras 3 model is not built when TensorFlow restores it, TensorFlow assigns saved values to variables that Keras makes in a
+trace and throws away. The model and the optimizer then start from their initial values, but the counters go on. The optimizer
+holds both the lost variables and those of the model. It saves ``_trainable_variables`` with members that no layer has, and lists
+such as ``_momentums`` with two members of the same name. Observed with TensorFlow 2.21 and Keras 3.15.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLAT: Final = "_variables"
 
 
 class _Lost(NamedTuple):
-    """A variable that no layer has any more, and the name that it shares with one that a layer has."""
+    """A variable that no layer has, and its name, which a variable of a layer has too."""
 
     optimizer: int
     key: str
@@ -32,7 +32,7 @@ class _Lost(NamedTuple):
 def refuse_lost_values(
     reader: BundleReader, graph: ObjectGraph, root: Any, attached: Sequence[tuple[str, Any]] = ()
 ) -> None:
-    """Refuses to restore an optimizer from such a checkpoint.
+    """Raises an error if such a checkpoint is restored into an optimizer.
 
     Args:
         reader: The open checkpoint.
@@ -41,9 +41,10 @@ def refuse_lost_values(
         attached: More edges of the root.
 
     Raises:
-        MismatchError: The live root has the optimizer, which cannot go on with these values.
+        MismatchError: The live root has the optimizer, which cannot continue with these values.
     """
-    for lost in _lost(graph):
+    owners = [n for n, node in enumerate(graph.nodes) if any(edge.name == _TRAINED for edge in node.children)]
+    for lost in _lost(graph, owners) if owners else ():
         if _is_live(graph, lost.optimizer, root, attached):
             raise MismatchError(
                 "the run that saved this checkpoint had lost values: TensorFlow had restored its model of Keras 3 before that was "
@@ -58,11 +59,8 @@ def refuse_lost_values(
             )
 
 
-def _lost(graph: ObjectGraph) -> Iterator[_Lost]:
+def _lost(graph: ObjectGraph, owners: Sequence[int]) -> Iterator[_Lost]:
     nodes = graph.nodes
-    owners = [number for number, node in enumerate(nodes) if any(edge.name == _TRAINED for edge in node.children)]
-    if not owners:
-        return
     parents: dict[int, int] = {}
     for node in nodes:
         for edge in node.children:
@@ -83,10 +81,10 @@ def _lost(graph: ObjectGraph) -> Iterator[_Lost]:
 
 
 def _is_live(graph: ObjectGraph, node: int, root: Any, attached: Sequence[tuple[str, Any]]) -> bool:
-    """Whether live objects have the edges by which a saved node is reached."""
+    """Whether live objects have the edges that lead to a saved node."""
     found: dict[int, Any] = {0: root}
-    waiting = [0]
-    for number in waiting:
+    reached = [0]
+    for number in reached:
         adapter = adapter_of(found[number])
         if adapter is None or adapter.leaf:
             continue
@@ -95,5 +93,5 @@ def _is_live(graph: ObjectGraph, node: int, root: Any, attached: Sequence[tuple[
         for name, child in graph.nodes[number].children:
             if child not in found and name in children:
                 found[child] = children[name]
-                waiting.append(child)
+                reached.append(child)
     return node in found

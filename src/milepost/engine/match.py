@@ -1,8 +1,8 @@
-"""Matching saved nodes with live objects: breadth first, along edges of the same name. Changes no value.
+"""Matches saved nodes with live objects: breadth first, along edges of the same name. No value changes.
 
-Names decide, never keys: keys are shortest paths and may differ between the program that saved and the one that
-restores. A node is bound to the first live object that reaches it. Children in the checkpoint that a live object does
-not have (yet) are deferred on it under their name, if there are values anywhere below them.
+The names of edges decide, never the keys. A key is a shortest path, which may differ between the program that saved and the one
+that restores. A node is bound to the first live object that is found for it. If a live object lacks a saved child, the child is
+deferred under its name, provided that there are values in it or below it.
 
 Source of the rules: TensorFlow 2.21, observed.
 """
@@ -23,31 +23,32 @@ from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.saved_arrays import SavedArrays
+from milepost.engine.together.own_values import refuse_another_number
+from milepost.engine.undo import raise_explained
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type
+from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type, values_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
-from milepost.graph.live_graph import values_of
 from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.plain.places import PLAIN_PLACES, PlainLeaf, Unsaveable, holds_state, is_type_name
+from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import NumberTaker, taken_value
 from milepost.graph.traversal import live_children
 from milepost.tensor import TensorSpec
 
 SAVE_COUNTER: Final = "save_counter"
-"""What a checkpoint makes beside what it is given; a file without it lacks nothing."""
+"""The counter that milepost adds to a checkpoint. A file without it is complete."""
 
 
 class Deferred(NamedTuple):
-    """A saved node whose object a live object lacks.
+    """A saved node for which a live object has no child yet.
 
     Attributes:
         holder: The live object.
         name: The name of the edge.
         node: The saved node.
         variable: For a slot variable, the variable.
-        siblings: How many children were saved where this is one.
+        siblings: How many children the saved holder has.
     """
 
     holder: Any
@@ -59,20 +60,20 @@ class Deferred(NamedTuple):
 
 @dataclass(slots=True)
 class Match:
-    """What a restore would do.
+    """What a restore will do.
 
     Attributes:
         bindings: Saved node to live object.
         adapters: The adapters of the live objects, by saved node.
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
-        made_slots: What takes back each slot variable that optimizers made, or shared, to be matched.
-        unused: For bound nodes, names of saved values that the live object does not hold.
+        made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
+        unused: For bound nodes, names of saved values that the live object does not have.
         missing: For bound nodes, names of live values that were not saved.
-        may_lack: Whether there may be live objects that nothing was saved for.
-        growth: The plain values that containers get beside those they have.
-        is_late: Whether it is one of an object that came after the restore.
-        lacking: The live plain values, and members of lists of values, that nothing was saved for.
+        may_lack: Whether there may be live objects for which nothing was saved.
+        growth: The members that containers gain.
+        is_late: Whether the match begins at an object that was made after the restore.
+        lacking: The live plain values, and members of lists of values, for which nothing was saved.
     """
 
     growth: Growth
@@ -89,29 +90,12 @@ class Match:
     lacking: list[Any] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
     _deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
+    _stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
 
     def undo(self) -> None:
-        """Takes back the slot variables that were made."""
+        """Removes the slot variables that were made for the match."""
         for take_back in reversed(self.made_slots):
             take_back()
-
-
-class _StandIns:
-    """Children of an object by the names of saved edges that they are never saved under; asked for once."""
-
-    def __init__(self, adapter: Adapter, obj: Any, saved: Sequence[str]) -> None:
-        self._adapter = adapter
-        self._obj = obj
-        self._saved = saved
-        self._children: dict[str, Any] | None = None
-
-    def get(self, name: str | SlotKey) -> Any:
-        if self._children is None:
-            self._children = {}
-            for own, child in self._adapter.stand_ins(self._obj, self._saved):
-                if adapter_of(child) is not None:
-                    self._children.setdefault(own, child)
-        return self._children.get(name) if isinstance(name, str) else None
 
 
 class Matcher:
@@ -120,13 +104,21 @@ class Matcher:
     Args:
         reader: The open checkpoint.
         graph: Its object graph.
-        uid: Number of the restore; an object that a later one has reached keeps its values.
-        bound: The live objects that earlier parts of the restore bound to nodes.
+        uid: The number of the restore. An object that a later restore has reached keeps its values.
+        bound: The live objects that are bound to nodes by earlier parts of the restore.
         skip_slots: Whether to leave out slot variables.
+        member: The number of this process, and how many restore together.
     """
 
     def __init__(
-        self, reader: BundleReader, graph: ObjectGraph, uid: int, bound: Bindings, *, skip_slots: bool
+        self,
+        reader: BundleReader,
+        graph: ObjectGraph,
+        uid: int,
+        bound: Bindings,
+        *,
+        skip_slots: bool,
+        member: tuple[int, int] = (0, 1),
     ) -> None:
         self._reader = reader
         self._nodes: Final = graph.nodes
@@ -136,6 +128,7 @@ class Matcher:
         self._with_values = graph.nodes_with_values()
         self._arrays = SavedArrays(graph.nodes, self.specs)
         self._skip_slots = skip_slots
+        self._member = member
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
         for owner, node in enumerate(graph.nodes):
@@ -149,23 +142,26 @@ class Matcher:
 
         Args:
             node: The saved node to start from.
-            obj: The live object that stands for it.
+            obj: The live object for it.
             attached: More edges of ``obj``.
+
+        Raises:
+            MilepostError: A live object does not say what it holds, or an optimizer cannot make a slot variable.
         """
         match = Match(Growth(self._nodes, self._arrays, is_late=node != 0), bindings={node: obj}, is_late=node != 0)
         try:
             self._match_below(match, node, obj, attached)
-        except BaseException:
+        except BaseException as error:
             match.undo()
-            raise
+            raise_explained(error, self._reader.prefix, complete=True)
         return match
 
     def _match_below(self, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]) -> None:
         queue = deque([(node, obj)])
-        homeless: deque[tuple[_StandIns | None, Deferred]] = deque()
-        while queue or homeless:
+        unmatched: deque[tuple[Adapter, Sequence[str], Deferred]] = deque()
+        while queue or unmatched:
             if not queue:
-                self._match_stand_in(match, *homeless.popleft(), queue)
+                self._match_stand_in(match, *unmatched.popleft(), queue)
                 continue
             node, obj = queue.popleft()
             adapter = adapter_of_type(type(obj))
@@ -188,7 +184,6 @@ class Matcher:
             names = [edge.name for edge in saved.children]
             aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
             unwanted = frozenset(adapter.unwanted(obj, names) if "unwanted" in adapter.overrides else ())
-            stand_ins = _StandIns(adapter, obj, names) if "stand_ins" in adapter.overrides else None
             found = {SAVE_COUNTER} if node == 0 else set()
             for saved_name, child_node in saved.children:
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
@@ -205,7 +200,7 @@ class Matcher:
                     match.bindings[child_node] = child
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
-                    homeless.append((stand_ins, Deferred(obj, name, child_node, siblings=len(names))))
+                    unmatched.append((adapter, names, Deferred(obj, name, child_node, siblings=len(names))))
             if not found.issuperset(live):
                 match.may_lack = True
                 is_whole = is_list and saved.python == "list"
@@ -220,30 +215,39 @@ class Matcher:
     def _match_stand_in(
         self,
         match: Match,
-        stand_ins: _StandIns | None,
+        adapter: Adapter,
+        saved: Sequence[str],
         deferred: Deferred,
         queue: deque[tuple[int, Any]],
     ) -> None:
-        """Finds another child for a saved edge, now that everything has been matched by name; else defers it."""
+        """Finds another child for a saved edge when everything has been matched by name. If there is none, defers the node."""
         if deferred.node in match.bindings:
             return
-        child = stand_ins.get(deferred.name) if stand_ins is not None else None
+        child = None
+        if "stand_ins" in adapter.overrides:
+            stand_ins = match._stand_ins.get(id(deferred.holder))
+            if stand_ins is None:  # asked for once; of several under one name, the first counts
+                pairs = adapter.stand_ins(deferred.holder, saved)
+                stand_ins = {name: each for name, each in reversed(list(pairs)) if adapter_of(each) is not None}
+                match._stand_ins[id(deferred.holder)] = stand_ins
+            child = stand_ins.get(deferred.name)
         if child is not None:
             match.bindings[deferred.node] = child
             queue.append((deferred.node, child))
             return
         key = (id(deferred.holder), deferred.name, deferred.node)
-        if key not in match._deferred_edges:  # two saved names may mean one child
+        if key not in match._deferred_edges:  # two saved names may lead to one child
             match._deferred_edges.add(key)
             match.deferred.append(deferred)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
+        refuse_another_number(saved, *self._member)
         values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
         python = self._nodes[node].python
         if type(obj) is PlainLeaf:
-            obj.saved_as = python if is_type_name(python) else ""
+            obj.saved_as = python if python in PLAIN_TYPES else ""
             values = (taken_value(obj.value, obj.saved_as),)
-        elif python and is_type_name(python) and len(values) == len(saved) == 1 and not values[0].shape:
+        elif python and python in PLAIN_TYPES and len(values) == len(saved) == 1 and not values[0].shape:
             spec = self._reader.spec(saved[0].key) if saved[0].key in self._reader else None
             if (
                 spec is not None
@@ -294,7 +298,7 @@ class Matcher:
         return [Value(name, spec.dtype, spec.shape, np.empty(0)) for name, spec in specs.items()]
 
     def _unlisted_key(self, paths: Iterable[str], name: str) -> str | None:
-        """The key of a value that the graph lists under another name, as TensorFlow does for iterators and tables."""
+        """The key of a value that the graph lists under another name. TensorFlow does so for iterators and tables."""
         for path in paths:
             key = tensor_key(path, name)
             if key in self._reader:
@@ -302,7 +306,7 @@ class Matcher:
         return None
 
     def stored_keys(self, value: SavedValue) -> list[str]:
-        """All keys that files hold for the object of this value, where the graph lists others (`_unlisted_key`)."""
+        """All keys in the files for the object of this value. The graph may list other keys (`_unlisted_key`)."""
         if self._stored_keys is None:
             self._stored_keys = {}
             for key in self._reader.keys():  # noqa: SIM118 - a reader is no mapping
@@ -312,7 +316,7 @@ class Matcher:
         return self._stored_keys.get(value.key.partition(ATTRIBUTES)[0], [])
 
     def keys_in_file(self, value: SavedValue) -> list[str]:
-        """The keys that files hold for a value: its own, or those that begin with it (`_unlisted_key`)."""
+        """The keys in the files for a value: its own key, or those that begin with it (`_unlisted_key`)."""
         if value.key in self._reader:
             return [value.key]
         return [key for key in self.stored_keys(value) if key.startswith(value.key)] or [value.key]
@@ -322,12 +326,12 @@ class Matcher:
         return [(value, key) for value in self._nodes[node].values for key in self.keys_in_file(value)]
 
     def specs(self, node: int) -> dict[str, TensorSpec]:
-        """Element types and shapes of a node's values, by local name; those that the files lack are left out."""
+        """Element types and shapes of the values of a node, by local name. Values that the files lack are left out."""
         values = [value for value in self._nodes[node].values if value.key in self._reader]
         return {unescape(value.name): self._reader.spec(value.key) for value in values}
 
     def _match_slots(self, match: Match) -> None:
-        """Matches slot variables of which the variable, the optimizer or both were bound in this match."""
+        """Matches slot variables whose variable or optimizer was bound in this match."""
         for node, obj in list(match.bindings.items()):
             for owner_node, name, slot_node in self.slots_of_variable.get(node, ()):
                 owner = self._either(match, owner_node)

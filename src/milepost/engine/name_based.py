@@ -1,12 +1,12 @@
-"""Restoring name-based checkpoints: those of TensorFlow 1's ``Saver`` and of Estimators.
+"""Restores name-based checkpoints: those of TensorFlow 1's ``Saver`` and of Estimators.
 
-Such a file has no object graph. A live value is matched by its variable's own name or, if it has none, by its object
-path. Objects that are attached later are matched when they come.
+Such a file has no object graph. A live value is matched by the name of its variable or, if it has none, by its object
+path. Objects that are attached later are matched then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,32 +37,40 @@ class NameBasedRestoration(WatchedRestore):
         super().__init__(reader)
         self._matched = False
 
-    def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
-        """Restores every value reachable from ``root`` whose name the checkpoint has; errors as for `Restoration`."""
+    def restore(
+        self, root: Any, attached: Sequence[tuple[str, Any]] = (), agree: Callable[[], object] = lambda: None
+    ) -> None:
+        """Restores every value reachable from ``root`` whose name the checkpoint has. Errors are those of `Restoration`.
+
+        Args:
+            root: The live root.
+            attached: More edges of the root.
+            agree: Called when everything is checked and nothing changed yet, and when all is done.
+        """
         live = walk(root, attached)
         self.begins_at(root)
-        self._run(live, "")
+        self._run(live, "", agree)
 
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
-        """Live values that the checkpoint has nothing for."""
+        """Live values that are not in the checkpoint."""
         return self.report(root, attached).missing
 
     def matched_nothing(self) -> bool:
-        """Whether no live object took anything."""
+        """Whether no live object got a value."""
         return not self._matched
 
     def warn_of_unused(self) -> None:
-        """Says nothing: that such a file has more than a program takes is the rule."""
+        """Warns of nothing, because such a file usually has more values than a program restores."""
 
     def settle(self, path: str, child: Any) -> Any:
-        """Restores a late object that is attached at ``path``."""
+        """Restores an object that is attached at ``path`` after the restore."""
         successor = self._run(walk(child), path).get(id(child), child)
         if self.partial_expected:
-            self.reader.release(for_good=False)  # The files were opened again for this object.
+            self.reader.release(for_good=False)  # The files were opened again for this object only.
         return successor
 
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
-        """An account of every live value and, as unexpected, of every key that none asked for."""
+        """A report of every live value and, as unexpected, of every key that no live value has."""
         look_again_below(root, attached)
         live = walk(root, attached)
         entries = []
@@ -85,7 +93,7 @@ class NameBasedRestoration(WatchedRestore):
         ]
         return sorted_report(self.reader.prefix, entries)
 
-    def _run(self, live: LiveGraph, path: str) -> dict[int, Any]:
+    def _run(self, live: LiveGraph, path: str, agree: Callable[[], object] = lambda: None) -> dict[int, Any]:
         takes: list[Take] = []
         for number, values in live.values():
             obj = live.objects[number]
@@ -98,13 +106,14 @@ class NameBasedRestoration(WatchedRestore):
         try:
             check(self.reader, takes)
             self.reader.hold()
-            successors = deliver(self.reader, takes, live.objects, undo)
+            successors = deliver(self.reader, takes, live.objects, undo, verified=agree)
             takers = [successors.get(id(take.obj), take.obj) for take in takes]
             positions: list[_Anything] = []
             undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))
             for taker in takers:
                 remember_restore(taker, self.uid)
             self._defer_rest(live, path, successors, positions)
+            agree()
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
         self._matched |= bool(takes)
@@ -133,7 +142,7 @@ class NameBasedRestoration(WatchedRestore):
 
 
 class _Anything:
-    """Waits for every new child of an object; see `milepost.deferred.table`."""
+    """A position for every new child of an object; see `milepost.deferred.table`."""
 
     key = ""
     was_passed = False

@@ -1,30 +1,35 @@
-"""What saves and restores do about what a checkpoint leaves out.
+"""What saves and restores do about state that a checkpoint leaves out.
 
-A save fails, or warns where that may well be meant. A restore counts it as missing, so that no assertion passes over it.
+A save raises an error, or warns if the state may be left out on purpose. A restore counts the state as missing, so that
+assertions fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome
 from milepost.errors import UntrackableError, UntrackedWarning, warn
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import Omitted
 
 _MOST_LISTED: Final = 10
+_MOST_COMPARED: Final = 5000
+"""Paths to compare an unknown one with. More would make the warning take seconds."""
 
 
 def refuse_omissions(omissions: Sequence[Omitted], options: CheckpointOptions) -> None:
-    """Raises for omissions, and warns of those that may well be meant.
+    """Raises an error for omissions, and warns of doubtful ones.
 
     Args:
-        omissions: What would be left out.
-        options: Which of it may be, and whether doubtful ones are errors too.
+        omissions: What the save would leave out.
+        options: Which paths may be left out, and whether doubtful omissions are errors too.
 
     Raises:
-        UntrackableError: Something would be left out that its framework would have saved.
+        UntrackableError: The save would leave out something that its framework would save.
     """
     refused = []
     for omitted in omissions:
@@ -50,17 +55,38 @@ def refuse_omissions(omissions: Sequence[Omitted], options: CheckpointOptions) -
     )
 
 
+def warn_of_unknown_paths(live: LiveGraph, options: CheckpointOptions) -> None:
+    """Warns of paths in ``allow_unsaved`` that name nothing of the live objects, such as one with a typing error.
+
+    A path of an object that is saved is accepted, since whether it could be saved may change from one save to the next.
+
+    Args:
+        live: The live objects of a save.
+        options: The options of the save.
+    """
+    allowed = {path for path in options.allow_unsaved or () if path}
+    if not allowed:
+        return
+    known = {*live.paths, *(omitted.path for omitted in live.omissions)}
+    for path in sorted(allowed - known):
+        near = get_close_matches(path, known, 1) if len(known) <= _MOST_COMPARED else []
+        warn(
+            f"allow_unsaved names {path!r}, and no object has this path, so it allows nothing; "
+            + (f"did you mean {near[0]!r}?" if near else "correct the path, or leave it out of allow_unsaved")
+        )
+
+
 def how_to_leave_out(path: str) -> str:
-    """The remedy for an object that cannot be saved, and need not be."""
+    """The remedy for an object that cannot be saved and need not be."""
     return f"to leave it out knowingly, save with CheckpointOptions(allow_unsaved=[{path!r}])"
 
 
 def unsaveable(omissions: Iterable[Omitted], allowed: Sequence[str]) -> list[Entry]:
-    """Entries of a report for live state that no checkpoint can hold, without what may well be meant.
+    """Entries of a report for live state that no checkpoint can hold. Doubtful omissions have no entry.
 
     Args:
         omissions: What a save would leave out.
-        allowed: Paths at or below which it may.
+        allowed: Paths of what may be left out, with all below them.
     """
     return [
         Entry(Outcome.MISSING, omitted.path, live=omitted.kind, note=f"cannot be saved: {omitted.reason}")

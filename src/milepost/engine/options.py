@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from milepost.coordination import Coordinator
 from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.sharding import ShardingPolicy, sharding_policy
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.storage import Storage
 
 DEFAULT_ALIGNMENT: Final = 64
-"""Bytes. A cache line, and what NumPy, XLA and SIMD loads ask of an array that is mapped from a file."""
+"""Bytes. A cache line, and the alignment that NumPy, XLA and SIMD instructions want of an array mapped from a file."""
 
 
 @dataclass(slots=True)
@@ -47,15 +48,23 @@ class CheckpointOptions:
             purpose, such as a module in a set.
         allow_unsaved: Both. Paths from the root, such as ``"net/scale"``, of what may be left out, with all that is
             below them. Where a save would leave out anything else that the object's framework saves, it raises an
-            error, and a restore reports such live values as missing.
+            error, and a restore reports such live values as missing. A save warns of a path that no object has.
         overwrite: Saves. Let a numbered save replace a checkpoint that this `Checkpoint` neither saved nor restored.
         legacy_keras_optimizers: Saves. Save the state of Keras 3 optimizers a second time, as slot variables and
             hyperparameters. Optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore these.
             Optimizers of Keras 2.11 and later refuse such files.
         storage: Both. Where the files are; by default on this machine.
-        process_local: Saves. Declare that no other process saves to this path, for example because each has its own
-            disk. Otherwise, where `torch.distributed` or `jax.distributed` connects several processes, the first
-            process that saves to a path owns it, and saves of the others to that path raise an error.
+        process_local: Both. Save and restore in this process alone, even if it is one of several that are connected. Each path
+            must then be that of one process.
+        coordinator: Both. How the processes of a program exchange messages, which save and restore together: a
+            `milepost.Coordinator`. By default it is found: `torch.distributed`, `jax.distributed` or MPI, if they connect
+            several processes.
+        process_timeout: Both. Seconds after which another process that neither answers nor shows progress counts as lost,
+            so that the save or restore fails on all others.
+        each_process: Saves of several processes. Paths from the root of objects of which every process saves its own
+            values. Generators of random numbers and iterators over data need not be named.
+        first_process: Saves of several processes. Paths from the root of objects whose values process 0 alone saves. Those
+            of the other processes may differ and are not saved; in a restore all processes get those of process 0.
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.
@@ -81,6 +90,10 @@ class CheckpointOptions:
     legacy_keras_optimizers: bool = False
     storage: Storage | None = None
     process_local: bool = False
+    coordinator: Coordinator | None = None
+    process_timeout: float = 300.0
+    each_process: Sequence[str] = ()
+    first_process: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)
@@ -107,6 +120,8 @@ class CheckpointOptions:
 
 
 _SWITCHES: Final = tuple(each.name for each in fields(CheckpointOptions) if each.type == "bool")
+_PATHS: Final = ("allow_unsaved", "each_process", "first_process")
+_COORDINATOR_MEMBERS: Final = ("rank", "size", "library", "post", "wait", "clear")
 _STORAGE_METHODS: Final = tuple(name for name in vars(Storage) if not name.startswith("_"))
 
 
@@ -118,11 +133,20 @@ def _check(options: CheckpointOptions) -> None:
     alignment = options.data_alignment
     if not is_whole_number(alignment) or alignment < 1 or alignment & (alignment - 1):
         raise wrong("data_alignment", alignment, "a power of two, such as 64, or 1")
-    allowed = options.allow_unsaved
-    if isinstance(allowed, (str, bytes)):
-        raise wrong("allow_unsaved", allowed, "a list of paths", f"pass [{allowed!r}]")
-    if wrong_path := [each for each in allowed or () if not isinstance(each, str)]:
-        raise wrong("allow_unsaved", wrong_path[0], "a list of paths, each of which is text")
+    for name in _PATHS:
+        paths = getattr(options, name)
+        if isinstance(paths, (str, bytes)):
+            raise wrong(name, paths, "a list of paths", f"pass [{paths!r}]")
+        if wrong_path := [each for each in paths or () if not isinstance(each, str)]:
+            raise wrong(name, wrong_path[0], "a list of paths, each of which is text")
+    seconds = options.process_timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        raise wrong("process_timeout", seconds, "a number of seconds greater than 0")
+    coordinator = options.coordinator
+    if coordinator is not None:
+        lacking = [name for name in _COORDINATOR_MEMBERS if not hasattr(coordinator, name)]
+        if lacking or isinstance(coordinator, type):
+            raise wrong("coordinator", coordinator, "an object with the members of milepost.Coordinator")
     storage = options.storage
     if storage is not None:
         lacking = [name for name in _STORAGE_METHODS if not callable(getattr(storage, name, None))]
@@ -136,17 +160,17 @@ _DEFAULTS: Final = CheckpointOptions()
 
 
 def resolved(options: Any) -> CheckpointOptions:
-    """The options of one call, which later changes of those that were given do not reach.
+    """A copy of the options of one call, so that later changes of the given options have no effect on it.
 
     Args:
         options: A `CheckpointOptions`, a ``tf.train.CheckpointOptions``, or None for the defaults.
 
     Returns:
-        A new object.
+        A new object, whose write callbacks are functions of the path.
 
     Raises:
-        UnsupportedError: They are no options, or name a sharding callback that milepost does not know.
-        UntrackableError: A write callback takes more than the path.
+        UnsupportedError: The object is no options, or its sharding callback is not one that milepost accepts.
+        UntrackableError: A write callback takes more arguments than the path.
 
     Example:
         >>> resolved(None).is_async
@@ -155,8 +179,7 @@ def resolved(options: Any) -> CheckpointOptions:
     if options is None:
         return copy(_DEFAULTS)
     if isinstance(options, CheckpointOptions):
-        callbacks = options.experimental_write_callbacks
-        return replace(options, experimental_write_callbacks=list(callbacks) if callbacks else None)
+        return replace(options, experimental_write_callbacks=options.write_callbacks or None)
     given = {
         each.name: getattr(options, each.name) for each in fields(CheckpointOptions) if hasattr(options, each.name)
     }
@@ -164,10 +187,12 @@ def resolved(options: Any) -> CheckpointOptions:
         raise UnsupportedError(
             "these are not options",
             expected="a milepost.CheckpointOptions, or a tf.train.CheckpointOptions",
-            found=f"the class {options.__name__}" if isinstance(options, type) else f"a {type(options).__name__}",
+            found=f"the class {options.__name__}"
+            if isinstance(options, type)
+            else f"an object of type {type(options).__name__}",
             remedy="write options=milepost.CheckpointOptions(...)",
         )
-    return CheckpointOptions(**given)
+    return resolved(CheckpointOptions(**given))
 
 
 def _of_path(callback: Callable[..., object]) -> Callable[[str], object]:
@@ -182,7 +207,7 @@ def _of_path(callback: Callable[..., object]) -> Callable[[str], object]:
     try:
         parameters = inspect.signature(callback).parameters.values()
     except (TypeError, ValueError):
-        return callback  # A function in C that does not tell its arguments.
+        return callback  # A function in C may not tell its arguments.
     needed = [each for each in parameters if each.default is each.empty]
     count = sum(each.kind in kinds for each in needed)
     names = [each.name for each in needed if each.kind is each.KEYWORD_ONLY]

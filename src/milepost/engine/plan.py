@@ -1,7 +1,7 @@
-"""What a save will write: plain frozen data that can be printed, tested and merged.
+"""The plan of a save: plain frozen data that can be printed, tested and merged.
 
-A plan names tensors, nodes, shards and boxes; the arrays themselves travel beside it in the same order. What a restore does is
-decided by its `milepost.engine.match.Match`, which holds the live objects.
+A plan names tensors, nodes, shards and boxes. The arrays are passed beside it, in the same order. The counterpart of a plan in
+a restore is `milepost.engine.match.Match`, which holds the live objects.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class PlannedWrite(NamedTuple):
 
     Attributes:
         key: The tensor's key.
-        node: Number of the object in the object graph that it belongs to.
+        node: The number of its object in the object graph.
         dtype: Element type.
-        shape: Dimensions of the whole tensor.
-        shard: Number of the data file, from 0 on.
-        box: The box, if it is not the whole tensor.
+        shape: The shape of the whole tensor.
+        shard: The number of the data file, from 0 on.
+        box: The box, or None for the whole tensor.
 
     Example:
         >>> PlannedWrite("w/.ATTRIBUTES/VARIABLE_VALUE", 1, DType.of("float32"), (2, 3)).nbytes
@@ -39,7 +39,7 @@ class PlannedWrite(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the piece; 0 for strings, whose size the shape does not tell."""
+        """The size of the piece in bytes; 0 for strings, whose size does not follow from the shape."""
         shape = self.shape if self.box is None else self.box.shape(self.shape)
         return math.prod(shape) * self.dtype.itemsize
 

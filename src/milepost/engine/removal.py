@@ -1,4 +1,4 @@
-"""Removing checkpoints: the index before its data, and the list of the directory kept true."""
+"""Removes checkpoints, each index before its data, and updates the state file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from milepost.engine.leftovers import data_files, data_files_of
 from milepost.engine.series import known_checkpoints
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, record_state
 from milepost.errors import warn
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import Storage
+from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
 
 
@@ -24,23 +25,23 @@ def remove_checkpoint(
     *,
     storage: Storage | None = None,
 ) -> bool:
-    """Removes the files of a checkpoint, its index before its data, and takes it off the list of its directory.
+    """Removes the files of a checkpoint, its index before its data, and its entry in the state file.
 
-    If the state file names it as the latest, the newest of the others becomes the latest. A state file that names no other
-    is removed too. If there is no such checkpoint, a `MilepostWarning` says so.
+    If it was the latest checkpoint, the newest of the others becomes the latest. If the state file names no other checkpoint,
+    the state file is removed too. If there is no such checkpoint, a `MilepostWarning` says so.
 
     Args:
-        checkpoint_prefix: The prefix, in which ``*``, ``?`` and ``[`` have no meaning.
+        checkpoint_prefix: The prefix. The characters ``*``, ``?`` and ``[`` in it have no special meaning.
         checkpoint_format_version: 2, or 1 for the format before TensorFlow 0.12.
-        meta_graph_suffix: Ending of the file with TensorFlow 1's graph.
-        storage: Where it is; by default on this machine.
+        meta_graph_suffix: The ending of the file that holds the graph of TensorFlow 1.
+        storage: Where the checkpoint is; by default on this machine.
 
     Returns:
-        Whether there was anything to remove.
+        Whether a file was removed.
 
     Raises:
-        StateFileError: The directory's state file is not understood; nothing was removed.
-        StorageError: A file could not be removed.
+        StateFileError: The state file of the directory is malformed. Nothing was removed.
+        StorageError: A file cannot be removed.
 
     Example:
         >>> import milepost, os, tempfile
@@ -51,7 +52,7 @@ def remove_checkpoint(
         >>> os.listdir(directory)
         []
     """
-    storage = storage or LOCAL_STORAGE
+    storage = checked(storage)
     prefix = plain_path(checkpoint_prefix)
     directory = os.path.dirname(prefix)
     state = known_checkpoints(storage, directory)
@@ -64,7 +65,7 @@ def remove_checkpoint(
 
 
 def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suffix: str = "meta") -> bool:
-    """Removes the files of a checkpoint, whatever lists it; arguments, result and errors as for `remove_checkpoint`."""
+    """Removes the files of a checkpoint, but no entry of it. Arguments, result and errors are those of `remove_checkpoint`."""
     if version == 1:
         files: Sequence[str] = v1_shards(storage, prefix)
         if storage.is_file(prefix):
@@ -80,7 +81,7 @@ def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suf
 
 
 def is_left(storage: Storage, prefix: str) -> bool:
-    """Whether the index or any data of a checkpoint is still there."""
+    """Whether the index or a data file of a checkpoint still exists."""
     return storage.is_file(index_path(prefix)) or bool(data_files(storage, prefix))
 
 
@@ -102,15 +103,15 @@ def _take_off_the_list(storage: Storage, directory: str, state: CheckpointState,
 
 
 def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
-    """Removes index and data files of checkpoints for good; each index is gone for good before its first data file is.
+    """Removes index and data files of checkpoints durably, each index before its data.
 
-    However many they are, their directories are listed and synced only a few times.
+    Their directories are listed and synced only a few times, however many checkpoints there are.
 
     Returns:
-        The prefixes of which something was there.
+        The prefixes of which a file was removed.
 
     Raises:
-        StorageError: A file could not be removed; those that come after it are left.
+        StorageError: A file cannot be removed. The files after it are left.
     """
     by_directory: dict[str, list[str]] = {}
     for prefix in prefixes:
@@ -129,6 +130,6 @@ def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
             storage.sync_directory(directory)
         for path in doomed:
             storage.remove(path)
-        # Were the data to come back after a crash, nothing would tell any more whose it is.
+        # If a crash brought the data back, nothing would tell to which checkpoint it belongs.
         storage.sync_directory(directory)
     return found

@@ -1,4 +1,4 @@
-"""A full account of a restore: every saved value and every live object that holds values, each with its key."""
+"""The report of a restore: every saved value and every live value, each with its key and its outcome."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from milepost.graph.description import of_file
 
 
 class Outcome(Enum):
-    """What became of one saved value or one live value."""
+    """The outcome for one saved value or one live value."""
 
     MATCHED = "matched"
-    """Saved, and given to a live object."""
+    """Saved, and assigned to a live object."""
     DEFERRED = "deferred"
     """Saved, and deferred until its object exists."""
     MISSING = "missing"
-    """A live value that the checkpoint has nothing for."""
+    """A live value that is not in the checkpoint."""
     UNEXPECTED = "unexpected"
-    """Saved, but no live object takes it, and no object made later can take it."""
+    """Saved, but no live object takes it, and no object that is made later can take it."""
     WRONG_SHAPE = "wrong shape"
     """Saved with a shape that the live object does not accept."""
     WRONG_DTYPE = "wrong dtype"
@@ -33,12 +33,13 @@ class Entry:
     """One line of a `Report`.
 
     Attributes:
-        outcome: What became of it.
-        key: The checkpoint key; for a live value that was never saved, the key it would have.
-        saved: Element type and shape in the checkpoint, such as ``float32[2,3]``; empty if it is not there.
-        live: Element type and shape of the live value; empty if there is none.
-        note: What else there is to say.
-        foreign: Whether the checkpoint is TensorFlow's, which saves no such values; assertions pass over them.
+        outcome: What happened to the value.
+        key: The checkpoint key. For a live value that was not saved, the key that it would have.
+        saved: Element type and shape in the checkpoint, such as ``float32[2,3]``. Empty if the value was not saved.
+        live: Element type and shape of the live value. Empty if there is none.
+        note: An explanation, or empty.
+        skipped_by_tensorflow: Whether the value is missing only because TensorFlow, which wrote the checkpoint, saves no such
+            values. Assertions do not count it.
     """
 
     outcome: Outcome
@@ -46,7 +47,12 @@ class Entry:
     saved: str = ""
     live: str = ""
     note: str = ""
-    foreign: bool = False
+    skipped_by_tensorflow: bool = False
+
+    @property
+    def foreign(self) -> bool:
+        """The earlier name of ``skipped_by_tensorflow``."""
+        return self.skipped_by_tensorflow
 
     def __str__(self) -> str:
         if self.saved and self.live and self.saved != self.live:
@@ -58,14 +64,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An account of a restore, as it stands when it is asked for.
+    """A report of a restore, as it stands when the report is made. It counts values, not objects.
 
-    Printed, it lists everything that is not plainly matched, and what is matched in a way that its note explains.
-    `to_dict` and `to_json` give all of it to programs.
+    If it is printed, it lists all values that are not matched, and matched ones with a note. `to_dict` and `to_json` return all
+    entries.
 
     Attributes:
         prefix: The checkpoint that was restored.
-        entries: One for each saved and each live value, sorted by outcome and key.
+        entries: One for each saved value and each live value, sorted by outcome and key.
 
     Example:
         >>> print(Report("ckpt-1", (Entry(Outcome.MISSING, "net/bias", live="float32[5]"),)))
@@ -83,7 +89,7 @@ class Report:
 
     @property
     def matched(self) -> list[Entry]:
-        """Values that were given to live objects."""
+        """Saved values that were assigned to live objects."""
         return self.of(Outcome.MATCHED)
 
     @property
@@ -93,12 +99,12 @@ class Report:
 
     @property
     def missing(self) -> list[Entry]:
-        """Live values that the checkpoint has nothing for."""
+        """Live values that are not in the checkpoint."""
         return self.of(Outcome.MISSING)
 
     @property
     def unexpected(self) -> list[Entry]:
-        """Saved values that nothing live can take."""
+        """Saved values that no live object takes."""
         return self.of(Outcome.UNEXPECTED)
 
     @property
@@ -113,7 +119,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether every saved value and every live value are matched."""
+        """Whether every saved value and every live value is matched."""
         return all(entry.outcome is Outcome.MATCHED for entry in self.entries)
 
     def counts(self) -> dict[str, int]:
@@ -134,7 +140,7 @@ class Report:
 
     def __repr__(self) -> str:
         counts = [f"{count} {name}" for name, count in self.counts().items() if count]
-        return of_file(self, self.prefix, ", ".join(counts) or "no values")
+        return of_file(self, self.prefix, "values: " + ", ".join(counts) if counts else "no values")
 
     def __str__(self) -> str:
         lines = [

@@ -1,4 +1,4 @@
-"""What restores of all kinds of checkpoints have in common: until when values are deferred, and who asks about them."""
+"""The common part of restores of all kinds: how long values are deferred, and what to warn of."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from milepost.errors import user_place
 
 
 class WatchedRestore(abc.ABC):
-    """One restore, for as long as anybody asks about it or something of it is deferred.
+    """One restore. It lives as long as its status, or as long as one of its values is deferred.
 
     Args:
         reader: The open checkpoint.
 
     Attributes:
-        uid: Its number; later restores win.
+        uid: Its number. Later restores win.
         reader: The open checkpoint.
-        partial_expected: Whether values that nothing ever took are no reason to warn.
-        is_watched: Whether somebody may still ask what became of the values.
-        may_lack: Whether there were live objects that nothing may have been saved for.
-        is_asked: Whether anybody has asked what became of the values.
-        place: The line that restored.
+        partial_expected: Whether `expect_partial` was called, so that there is no warning of values that no object took.
+        is_watched: Whether the status still exists.
+        may_lack: Whether there may be live objects for which nothing was saved.
+        is_asked: Whether the program has asked the status for a report or an assertion.
+        place: The line of the program that restored.
     """
 
     def __init__(self, reader: BundleReader) -> None:
@@ -41,43 +41,43 @@ class WatchedRestore(abc.ABC):
         self.is_asked = False
         self.place = user_place()
         self._root: Reference | None = None
-        unasked.register(self)
+        unasked.restores.add(self)
 
     @abc.abstractmethod
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
-        """An account of every saved value, and of every live value reachable from ``root`` now."""
+        """A report of every saved value, and of every live value reachable from ``root`` now."""
 
     @abc.abstractmethod
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
-        """Live values that the checkpoint has nothing for."""
+        """Live values that are not in the checkpoint."""
 
     @abc.abstractmethod
     def matched_nothing(self) -> bool:
-        """Whether no live object but the root took anything."""
+        """Whether no live object except the root was matched."""
 
     @abc.abstractmethod
     def warn_of_unused(self) -> None:
-        """Warns of values that nothing ever took, once."""
+        """Warns once of saved values that no object took."""
 
     def begins_at(self, root: Any) -> None:
-        """Notes which object stands for the root of the checkpoint, weakly."""
-        with suppress(TypeError):  # of one that allows no weak reference
+        """Notes which object matches the root of the checkpoint. The reference is weak."""
+        with suppress(TypeError):  # an object that allows no weak reference
             self._root = weakref.ref(root)
 
     def concerns(self, root: Any) -> bool:
-        """Whether this object stands for the root of the checkpoint."""
+        """Whether this object matches the root of the checkpoint."""
         return self._root is not None and self._root() is root
 
     def stop_waiting(self) -> None:
-        """Lets no object take anything any more; closes the files."""
+        """Ends the restore: no object gets a value any more. Closes the files."""
         stop_waiting(self.uid)
         self.reader.release(for_good=True)
 
     def expect_partial(self) -> None:
-        """Says that what no object takes is not wanted; closes files, which are opened again when an object comes."""
+        """Ends warnings of values that no object takes. Closes the files, which are opened again for objects that come later."""
         self.partial_expected = True
         self.reader.release(for_good=False)
 
     def unwatch(self) -> None:
-        """Says that nobody will ask any more what became of the values."""
+        """Notes that the status no longer exists."""
         self.is_watched = False

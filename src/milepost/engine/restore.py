@@ -1,11 +1,11 @@
 """One restore of an object-based checkpoint: match, check, deliver, remember.
 
-The first two steps change nothing, and what fails after them is taken back (`milepost.engine.undo`), so a restore that
-fails has changed nothing. What no live object takes is deferred (`milepost.deferred.table`) on the object that will hold it, and
-goes through the same four steps when it comes.
+The first two steps change nothing, and a failure after them is undone (`milepost.engine.undo`). So a restore that fails has
+changed nothing. A saved node without a live object is deferred (`milepost.deferred.table`) on the object that will hold it. Its object
+goes through the same four steps when it is made.
 
-Files are open for as long as something is deferred that no newer restore gives. Nothing here refers in a circle, so that a
-restore that nobody asks about any more, and of which nothing is deferred, is gone at once.
+Files stay open as long as something is deferred that no newer restore supersedes. There are no reference cycles here, so a
+restore without a status and without deferred values is freed at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
-from milepost.deferred.nodes import DeferredNodes
-from milepost.deferred.position import RestoredPosition
+from milepost.deferred.position import DeferredNodes, RestoredPosition
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import SlotKey, defer, deferred_on, stop_waiting, supersede, withdraw
 from milepost.engine import unasked
@@ -27,7 +26,6 @@ from milepost.engine.deliver import check, deliver, live_spec
 from milepost.engine.growth import came_later
 from milepost.engine.identity import (
     Bindings,
-    Kept,
     Reference,
     last_restore,
     reference_to,
@@ -39,6 +37,8 @@ from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
+from milepost.engine.together.own_values import graph_of_process
+from milepost.engine.together.rounds import Rounds
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
@@ -55,20 +55,21 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
-    """Has objects compute what follows from the values that they have now."""
+    """Tells objects again that their values have changed, so that they compute what depends on them."""
     for adapter, obj in told:
-        with suppress(Exception):  # one of them is why the restore failed
+        with suppress(Exception):  # an error of one of them is why the restore failed
             adapter.on_restored(obj)
 
 
 class Restoration(WatchedRestore):
-    """One restore of an object-based checkpoint, for as long as anybody asks about it or something of it is deferred.
+    """One restore of an object-based checkpoint. It lives as long as its status, or as long as a value is deferred.
 
     Args:
         reader: The open checkpoint.
         graph: Its object graph.
         options: Whether slot variables are skipped.
-        never_saved: Names below the root that files of this kind never have, so that none lacks them.
+        never_saved: Names below the root that files of this kind never have. They do not count as missing.
+        rounds: The rounds of the operation, if several processes restore together.
 
     Attributes:
         graph: Its object graph.
@@ -81,41 +82,47 @@ class Restoration(WatchedRestore):
         graph: ObjectGraph,
         options: CheckpointOptions,
         never_saved: Collection[str] = (),
+        rounds: Rounds | None = None,
     ) -> None:
         self._has_warned = False
         super().__init__(reader)
+        self._rounds = rounds
+        member = (0, 1) if rounds is None else (rounds.rank, rounds.size)
+        graph = graph_of_process(graph, reader.prefix, *member)
         self._never_saved = never_saved
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
         self._allow_unsaved = options.allow_unsaved
         self.deferred = DeferredNodes(reader)
-        self._bound = Bindings()
-        self._kept = Kept(self.uid)
+        self._bound = Bindings(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
-        self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots)
+        self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots, member=member)
 
     @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
-        """Restores everything reachable from ``root``, which stands for node 0, and defers the rest.
+        """Restores everything reachable from ``root``, which matches node 0, and defers the rest.
 
         Args:
             root: The live root.
             attached: More edges of the root, after its own.
 
         Raises:
-            MismatchError: A saved value does not fit the live object; nothing was changed.
-            CorruptCheckpointError: The checkpoint is damaged; nothing was changed.
-            StorageError: It could not be read.
-            RefusedError: An object, or its framework, failed on its value.
+            MismatchError: A saved value does not fit its live object. Nothing was changed.
+            CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
+            StorageError: The checkpoint cannot be read.
+            RefusedError: An object or its framework raised an error for a value.
         """
-        match = self._match(0, root, attached)
+        match = self._matcher.match(0, root, attached)
         self.begins_at(root)
         try:
-            self._run(match)
+            if self._rounds is None:
+                self._run(match)
+            else:  # all processes change their objects, or none does
+                self._run(match, self._rounds.agree)
         except MismatchError as error:
-            with suppress(MilepostError):  # what does not fit is known, whatever the rest says of itself
+            with suppress(MilepostError):  # the error is complete without the rest of the report
                 error.report = error.report and self._report_of_refused(error.report, match, root, attached)
             raise
         self.may_lack = match.may_lack or bool(match.missing)
@@ -123,29 +130,29 @@ class Restoration(WatchedRestore):
 
     @places_in_use()
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
-        """Restores an object that came after the restore, from the node that was deferred for it; errors as for `restore`.
+        """Restores an object that was made after the restore from its deferred node. Errors are those of `restore`.
 
         Args:
             node: The node.
             child: The object.
-            superseded: Whether a newer restore has given the object its values, and this one is to know of it alone.
+            superseded: Whether a newer restore has assigned the values, so that this one only notes the object.
 
         Returns:
-            The object to be held: ``child``, or its successor if it cannot change.
+            The object to hold: ``child``, or its successor if it cannot change.
         """
         bound = self._bound[node]
         if bound is child and last_restore(child) >= self.uid:
-            return child  # It has come by another name before.
+            return child  # The object has come under another name before.
         if bound is not None:
             if superseded:
                 return child
             warn(
-                f"{self.reader.prefix}: two live objects stand where one was saved ({self._describe(node)}); "
-                "only the first took its values",
+                f"{self.reader.prefix}: two live objects match one saved object ({self._describe(node)}), and only the first got "
+                "its values: use one object in both places, as the program that saved did",
                 UnrestoredWarning,
             )
             return child
-        match = self._match(node, child)
+        match = self._matcher.match(node, child)
         if superseded:
             match.undo()
             for take in match.takes:
@@ -159,18 +166,22 @@ class Restoration(WatchedRestore):
         return successor
 
     def matched_nothing(self) -> bool:
-        """Whether no live object but the root was found."""
+        """Whether no live object except the root was matched."""
         return self.bound_count() <= 1
 
     def took_no_values(self) -> bool:
-        """Whether no live object but the `save_counter`, which every restore makes, has taken values from the checkpoint."""
+        """Whether no live object got values, except the `save_counter`, which every restore makes."""
         counters = {edge.node for edge in self.graph.nodes[0].children if edge.name == SAVE_COUNTER}
         return not any(self.graph.nodes[node].values for node in self._bound if node not in counters)
 
     @places_in_use()
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
-        """Live values that the checkpoint has nothing for, and that no restore has given a value."""
-        return [entry for entry in self._account_of_live(root, attached, only_unrestored=True) if not entry.foreign]
+        """Live values that are not in the checkpoint, and that no later restore has assigned."""
+        return [
+            entry
+            for entry in self._account_of_live(root, attached, only_unrestored=True)
+            if not entry.skipped_by_tensorflow
+        ]
 
     def unwatch(self) -> None:
         super().unwatch()
@@ -178,11 +189,11 @@ class Restoration(WatchedRestore):
             stop_waiting(self.uid, superseded_only=True)
 
     def bound(self, node: int) -> Any:
-        """The live object that took a node, or None."""
+        """The live object that matches a node, or None."""
         return self._bound[node]
 
     def exchange(self, others: Mapping[int, Any]) -> None:
-        """Has other objects stand for live ones that took nodes, given by the identity of these."""
+        """Replaces matched live objects by others, given by the identities of the replaced objects."""
         self._bound.exchange(others)
 
     def first_key(self, node: int) -> str:
@@ -198,19 +209,19 @@ class Restoration(WatchedRestore):
         return self._describe(node)
 
     def stored_keys(self, value: SavedValue) -> list[str]:
-        """All keys that files hold for the object of this value."""
+        """All keys in the files for the object of this value."""
         return self._matcher.stored_keys(value)
 
     def specs(self, node: int) -> Mapping[str, TensorSpec]:
-        """Element types and shapes of a node's values, by local name."""
+        """Element types and shapes of the values of a node, by local name."""
         return self._matcher.specs(node)
 
     def is_settled(self, node: int) -> bool:
-        """Whether live objects have taken all values of a node and of what lies below it."""
+        """Whether live objects have taken all values of a node and of the nodes below it."""
         nodes, seen = [node], {node}
         for number in nodes:
             if self._bound[number] is not None:
-                continue  # what is deferred below it is deferred on that object
+                continue  # nodes below it are deferred on that object
             saved = self.graph.nodes[number]
             if saved.values or saved.slots:
                 return False
@@ -220,26 +231,21 @@ class Restoration(WatchedRestore):
         return True
 
     def bound_count(self) -> int:
-        """How many saved nodes found a live object."""
+        """How many saved nodes match a live object."""
         return len(self._bound)
 
-    def _match(self, node: int, obj: Any, attached: Sequence[tuple[str, Any]] = ()) -> Match:
-        try:
-            return self._matcher.match(node, obj, attached)
-        except Exception as error:
-            raise_explained(error, self.reader.prefix, complete=True)
-
-    def _run(self, match: Match) -> dict[int, Any]:
+    def _run(self, match: Match, agree: Callable[[], object] = lambda: None) -> dict[int, Any]:
         undo = Undo()
         told: list[tuple[Adapter, Any]] = []
-        undo.add(partial(_tell_again, told))  # last, when all objects have their old values
+        undo.add(partial(_tell_again, told))  # undone last, when all objects have their old values
         if match.made_slots:
             undo.add(match.undo)
         try:
             check(self.reader, match.takes)
             if match.deferred:
                 self.reader.hold()
-            successors = deliver(self.reader, match.takes, list(match.bindings.values()), undo, match.growth)
+            holders = list(match.bindings.values())
+            successors = deliver(self.reader, match.takes, holders, undo, match.growth, agree)
             takers = [successors.get(id(take.obj), take.obj) for take in match.takes]
             before = [(obj, last_restore(obj)) for obj in takers]
             positions: list[RestoredPosition] = []
@@ -252,6 +258,7 @@ class Restoration(WatchedRestore):
                 if "on_restored" in adapter.overrides:
                     told.append((adapter, obj))
                     adapter.on_restored(obj)
+            agree()
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
         self._supersede(match)
@@ -262,7 +269,7 @@ class Restoration(WatchedRestore):
         for node, obj in match.bindings.items():
             self._bound[node] = successors.get(id(obj), obj)
         for taker in takers:
-            remember_restore(taker, self.uid, self._kept)
+            remember_restore(taker, self.uid, self._bound)
         self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
         self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
         self._lacking.update((id(obj), reference_to(obj)) for obj in match.lacking)
@@ -280,7 +287,7 @@ class Restoration(WatchedRestore):
             self._lacking.pop(id(obj), None)
 
     def _defer_rest(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
-        # All are made first: files are closed when none is left.
+        # All positions are made first, because files are closed when none is left.
         made = [
             RestoredPosition(self, each.node, each.variable, each.siblings, is_late=match.is_late)
             for each in match.deferred
@@ -294,7 +301,7 @@ class Restoration(WatchedRestore):
                     adapter.on_deferred(holder)
 
     def _supersede(self, match: Match) -> None:
-        """Tells older restores that defer values on the same objects what this one has given these, or defers."""
+        """Supersedes the positions of older restores for the children that this one has matched or deferred."""
         for node, obj in match.bindings.items():
             if deferred_on(obj):
                 saved, adapter = self.graph.nodes[node], match.adapters[node]
@@ -306,14 +313,14 @@ class Restoration(WatchedRestore):
 
     @places_in_use()
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
-        """An account of every saved value, and of every live value reachable from ``root`` now."""
+        """A report of every saved value, and of every live value reachable from ``root`` now."""
         look_again_below(root, attached)
         self._follow_exchanges()
         entries = [*self._account_of_saved(self._deferred_nodes()), *self._account_of_live(root, attached)]
         return sorted_report(self.reader.prefix, entries)
 
     def _follow_exchanges(self) -> None:
-        """Binds what has been exchanged since it was restored: buffers, say, and slot variables, to what is there now."""
+        """Binds the present objects in the place of those that were replaced since the restore, such as buffers."""
         for node in self._bound:
             obj = self._bound[node]
             adapter = adapter_of(obj)
@@ -344,7 +351,7 @@ class Restoration(WatchedRestore):
                 else:
                     note = "its object no longer exists" if number in self._bound else ""
                     if obj is not None:
-                        note = f"the live object, a {type(obj).__name__}, holds no such value"
+                        note = f"the live object, of type {type(obj).__name__}, holds no such value"
                     entries.append(Entry(Outcome.UNEXPECTED, key, saved, note=note))
             if node.saver:
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
@@ -357,7 +364,7 @@ class Restoration(WatchedRestore):
         bound = {id(obj) for node in self._bound if (obj := self._bound[node]) is not None}
         missing = {id(self._bound[node]): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
-        private, plain = self.graph.writer_saves()
+        skipped_too, plain = self.graph.writer_saves()
         later = self._later_members(live, bound)
         entries = unsaveable(live.omissions, self._allow_unsaved)
         for number, values in live.values():
@@ -373,20 +380,20 @@ class Restoration(WatchedRestore):
             for value in values:
                 if identity not in bound or value.name in missing.get(identity, _NONE):
                     key = tensor_key(live.paths[number], value.name)
-                    # TensorFlow saves no trees of JAX's at all: text that such a tree holds was left out by its writer.
-                    saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else private)
-                    foreign = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
-                    note = "TensorFlow saves no such values" if foreign else ""
-                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, foreign))
+                    # TensorFlow saves no trees of JAX arrays, so text that a saved tree lacks is missing and not skipped.
+                    saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else skipped_too)
+                    skipped = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
+                    note = "TensorFlow saves no such values" if skipped else ""
+                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, skipped))
         return entries
 
     def _is_lacking(self, obj: Any) -> bool:
-        """Whether an object was there when it was restored, and nothing was saved for it."""
+        """Whether an object existed at the restore, and nothing was saved for it."""
         reference = self._lacking.get(id(obj))
         return reference is not None and reference() is obj
 
     def _later_members(self, live: LiveGraph, bound: Collection[int]) -> Subtrees:
-        """Paths of what lists of values have got since they were restored, which is the program's own."""
+        """Paths of members that the program has added to lists of values since the restore."""
         lists = {id(self._bound[node]) for node in self._bound if self.graph.nodes[node].python == "list"}
         return Subtrees(
             live.paths[edge.node]
@@ -397,7 +404,7 @@ class Restoration(WatchedRestore):
         )
 
     def _deferred_nodes(self) -> set[int]:
-        """Nodes that an object may still take: deferred ones, what lies below them, and slots of both."""
+        """Nodes that an object may still take: deferred nodes, nodes below them, and slot variables of both."""
         deferred = self._with_below(self.deferred)
         for variable, slots in self._matcher.slots_of_variable.items():
             for owner, _, slot in slots:
@@ -427,7 +434,7 @@ class Restoration(WatchedRestore):
     def _report_of_refused(
         self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]
     ) -> Report:
-        """What does not fit, and what would have been left over on either side."""
+        """A report of the values that do not fit, and of those that would be unmatched on either side."""
         before = [(take.obj, last_restore(take.obj)) for take in match.takes]
         self._remember(match, [obj for obj, _ in before], {})
         try:
@@ -448,7 +455,7 @@ class Restoration(WatchedRestore):
             self.warn_of_unused()
 
     def warn_of_unused(self) -> None:
-        """Warns of values that nothing ever took, once."""
+        """Warns once of saved values that no object took."""
         if self.partial_expected or self._has_warned or not self._bound:
             return
         self._has_warned = True
@@ -461,7 +468,7 @@ class Restoration(WatchedRestore):
         ]
         if lost:
             warn(
-                f"{self.reader.prefix}: {counted(len(lost), 'saved value')} {'was' if len(lost) == 1 else 'were'} never given to any object "
+                f"{self.reader.prefix}: {counted(len(lost), 'saved value')} {'was' if len(lost) == 1 else 'were'} never restored to any object "
                 f"(call expect_partial() on the status if that is intended):{unasked.listed(lost)}",
                 UnrestoredWarning,
                 self.place,

@@ -1,24 +1,27 @@
 """One save from its plan to its end: the commit, and what comes after it.
 
-Until the commit point a save that fails has changed nothing. After it the checkpoint is there whatever happens, so each of the
-steps that follow is taken even if an earlier one failed: the checkpoint is listed, then the user's write callbacks are called.
-What failed is raised at the end, and says what holds all the same.
+Until the commit point, a save that fails has changed nothing. After it, the checkpoint exists whatever happens. So all later
+steps are carried out even if one of them fails: the checkpoint is listed, then the user's write callbacks are called. The
+error is raised at the end, and says that the checkpoint is saved.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
 
 from milepost.engine.announcement import Announcement
 from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.load import storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import SavePlan
-from milepost.engine.save import execute_save
+from milepost.engine.save import Member, execute_save, plan_save, read_state, snapshot
 from milepost.engine.series import list_saved
 from milepost.engine.state_file import STATE_FILE
+from milepost.engine.together import Message, Rounds, SharePlan, plan_share, rounds_of, save_as_first, save_as_other
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
 from milepost.storage import Storage, anchored
@@ -26,80 +29,163 @@ from milepost.tensor import PiecewiseArray
 
 
 class Save:
-    """One save under exactly the path it is given.
+    """One save under exactly the prefix it is given.
 
     Args:
-        path: The checkpoint's prefix.
+        prefix: The checkpoint's prefix.
         options: How to save, as `milepost.engine.options.resolved` returns it. They become the save's own.
 
     Attributes:
-        path: As given.
-        options: As given, with a storage for which the path means the same if the current directory changes.
+        prefix: As given.
+        options: As given, with a storage for which the prefix means the same if the current directory changes.
         storage: That storage.
+        leads: Whether this process decides: it saves alone, or it is process 0 of several.
+        is_committed: Whether the checkpoint is there.
 
     Raises:
-        UnsupportedError: The path is a URL or begins with ``~``, and the storage is that of this machine.
+        UnsupportedError: The prefix is a URL or begins with ``~``, and the storage is that of this machine.
     """
 
-    def __init__(self, path: str, options: CheckpointOptions) -> None:
-        self.path = path
+    def __init__(self, prefix: str, options: CheckpointOptions) -> None:
+        self.prefix = prefix
         self.options = options
-        self.storage = self.options.storage = anchored(storage_of(options), path)
-        self._callbacks = options.write_callbacks
+        self.storage = self.options.storage = anchored(storage_of(options), prefix)
+        self._callbacks = options.experimental_write_callbacks or ()
+        self._rounds = rounds_of(options, f"save {prefix}")
+        self.leads = self._rounds is None or self._rounds.leads
+        self.is_committed = False
+        self._plan: SavePlan | SharePlan | None = None
+        self._arrays: Sequence[Array | PiecewiseArray] = ()
 
-    def run(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> None:
-        """Writes and commits; then does what comes after.
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What fails in this process while it prepares the save, fails on all."""
+        try:
+            yield
+        except BaseException as error:
+            if self._rounds is not None:
+                self._rounds.fail(error)
+            raise
+
+    def read(self, root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+        """Reads the live objects and plans what this process writes; errors are those of `milepost.engine.save.read_state`."""
+        if self._rounds is None:
+            self._plan, self._arrays = plan_save(root, attached, self.options)
+            return
+        member = Member(self._rounds.rank, self._rounds.size)
+        share = plan_share(read_state(root, attached, self.options, member), member, self.options)
+        self._plan, self._arrays = share, share.arrays
+
+    def copy(self) -> None:
+        """Copies what is to be written, so that training may go on meanwhile."""
+        self._arrays = snapshot(self._arrays)
+        if isinstance(self._plan, SharePlan):
+            self._plan = replace(self._plan, arrays=())
+
+    def run(self) -> None:
+        """Writes and commits the checkpoint, and then carries out the later steps.
 
         Raises:
-            StorageError: The files could not be written; what was there before still is.
-            AfterCommitError: The checkpoint is saved and can be restored; what failed comes after that.
+            StorageError: The files cannot be written. Existing files are unchanged.
+            AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        problems = self._commit(plan, arrays)
+        problems = self._commit_together()
+        self._plan, self._arrays = None, ()
         for call in self._callbacks:
             try:
-                call(self.path)
+                call(self.prefix)
             except Exception as error:
-                error.add_note(f"The checkpoint {self.path} is saved; a write callback failed after that.")
+                error.add_note(f"The checkpoint {self.prefix} is saved. A write callback failed after that.")
                 problems.append(error)
         if problems:
             for other in problems[1:]:
                 problems[0].add_note(f"After that: {type(other).__name__}: {other}")
             raise problems[0]
 
-    def _commit(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> list[Exception]:
+    def _commit_together(self) -> list[Exception]:
+        """Commits, and has all processes know how that ended."""
+        rounds = self._rounds
+        if rounds is None:
+            return self._commit()
+        problems: list[Exception] = []
         try:
-            execute_save(plan, arrays, self.storage, self.path, self.options)
+            problems = self._commit() if rounds.leads else self._commit_as_other(rounds)
+        except BaseException as error:
+            if self.is_committed and rounds.leads:
+                rounds.conclude(Message({"problems": [f"process 0 was interrupted: {error}"]}))
+            rounds.fail(error)
+            raise
+        if rounds.leads:
+            rounds.conclude(Message({"problems": [str(getattr(each, "problem", each)) for each in problems]}))
+        return problems
+
+    def _commit_as_other(self, rounds: Rounds) -> list[Exception]:
+        try:
+            problems: list[Exception] = [*save_as_other(rounds, self._share(), self.storage, self.prefix, self.options)]
         except AfterCommitError as error:
-            return [error]
-        return []
+            problems = [error]
+        rounds.end()
+        self._was_committed()
+        return problems
+
+    def _commit(self) -> list[Exception]:
+        problems: list[Exception] = []
+        try:
+            self._write()
+        except AfterCommitError as error:
+            problems.append(error)
+        self.is_committed = True
+        return problems
+
+    def _write(self, announcement: Announcement | None = None) -> None:
+        """Writes and commits the files."""
+        if self._rounds is not None:
+            save_as_first(self._rounds, self._share(), self.storage, self.prefix, self.options, announcement)
+            return
+        assert isinstance(self._plan, SavePlan), "read() comes before run()"
+        execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, announcement)
+
+    def _was_committed(self) -> None:
+        """Called on the other processes once process 0 has committed."""
+        self.is_committed = True
+
+    def _share(self) -> SharePlan:
+        assert isinstance(self._plan, SharePlan), "read() comes before run()"
+        return replace(self._plan, arrays=self._arrays)
 
 
 class ListedSave(Save):
-    """One save that the state file of its directory is to name.
+    """One save that is listed in the state file of its directory.
 
     Args:
-        path: The checkpoint's prefix.
+        prefix: The checkpoint's prefix.
         options: As for `Save`.
-        record: Lists the checkpoint: called with the storage, the path, and whether the checkpoint is durable.
+        record: Lists the checkpoint: called with the storage, the prefix, and whether the checkpoint is durable. Of several
+            processes process 0 alone calls it.
 
     Attributes:
-        is_committed: Whether the checkpoint is there, so that its number is used.
-        committed: Called once it is.
+        committed: A function that is called when the checkpoint is visible, so that its number is used.
+        listed_elsewhere: A function that is called on the other processes when process 0 has listed the checkpoint.
     """
 
-    def __init__(self, path: str, options: CheckpointOptions, record: Callable[[Storage, str, bool], object]) -> None:
-        super().__init__(path, options)
+    def __init__(self, prefix: str, options: CheckpointOptions, record: Callable[[Storage, str, bool], object]) -> None:
+        super().__init__(prefix, options)
         self._record = record
-        self.is_committed = False
         self.committed: Callable[[], object] = lambda: None
+        self.listed_elsewhere: Callable[[], object] = lambda: None
 
-    def _commit(self, plan: SavePlan, arrays: Sequence[Array | PiecewiseArray]) -> list[Exception]:
+    def _was_committed(self) -> None:
+        super()._was_committed()
+        self.committed()
+        self.listed_elsewhere()
+
+    def _commit(self) -> list[Exception]:
         storage, announcement = self.storage, Announcement()
         problems: list[Exception] = []
         interrupt: BaseException | None = None
         try:
             try:
-                execute_save(plan, arrays, storage, self.path, self.options, announcement)
+                self._write(announcement)
             except BaseException as error:
                 if not announcement.is_committed():
                     announcement.withdraw()
@@ -110,7 +196,7 @@ class ListedSave(Save):
             self.is_committed = True
             self.committed()
             try:
-                self._record(storage, self.path, not problems)
+                self._record(storage, self.prefix, not problems)
             except MilepostError as error:
                 unlisted = self._unlisted(error)
                 unlisted.__cause__ = error
@@ -127,7 +213,7 @@ class ListedSave(Save):
         committed = AfterCommitError(
             f"the checkpoint is saved, but a power cut may lose it: {getattr(error, 'problem', error)}",
             errno=getattr(error, "errno", None),
-            file=self.path,
+            file=self.prefix,
             remedy="check the disk; the next save to this directory makes this checkpoint durable too",
         )
         committed.__cause__ = error
@@ -137,14 +223,14 @@ class ListedSave(Save):
         return AfterCommitError(
             f"the checkpoint is saved, but it could not be listed in the state file of its directory: {error.problem}",
             errno=getattr(error, "errno", None),
-            key=self.path,
-            file=error.file or os.path.join(os.path.dirname(self.path), STATE_FILE),
+            key=self.prefix,
+            file=error.file or os.path.join(os.path.dirname(self.prefix), STATE_FILE),
             remedy=(error.remedy + "; " if error.remedy else "") + "the next save or the next run lists it",
         )
 
 
-def record_latest(storage: Storage, path: str, durable: bool) -> None:
-    """Makes a checkpoint the latest of its directory, as `Checkpoint.save` does, which deletes nothing."""
-    list_saved(storage, path)
-    with suppress(StorageError):  # The next save, or the next manager, tries again.
-        sweep_state_files(storage, os.path.join(os.path.dirname(path), STATE_FILE))
+def record_latest(storage: Storage, prefix: str, durable: bool) -> None:
+    """Makes a checkpoint the latest of its directory, as `Checkpoint.save` does. No checkpoint is deleted."""
+    list_saved(storage, prefix)
+    with suppress(StorageError):  # the next save or the next manager tries again
+        sweep_state_files(storage, os.path.join(os.path.dirname(prefix), STATE_FILE))

@@ -1,9 +1,10 @@
-"""Saving: from live objects to a plan, and from a plan to committed files."""
+"""Makes the plan of a save from live objects, and carries it out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,86 +15,123 @@ from milepost.deferred.table import is_anything_deferred
 from milepost.engine.announcement import Announcement
 from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
-from milepost.engine.omissions import how_to_leave_out, refuse_omissions
+from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
-from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.engine.unasked import warn_before_save
-from milepost.errors import MilepostError, MismatchError, UntrackableError
+from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
-from milepost.graph.keys import OBJECT_GRAPH, escape, tensor_key
+from milepost.graph.keys import OBJECT_GRAPH, OwnName, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.plain.places import is_type_name
+from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.type_names import type_names
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.graph.variable import shape_fits
 from milepost.storage import Storage
-from milepost.tensor import DType, PiecewiseArray
+from milepost.tensor import PiecewiseArray, ShardedArray, TensorSpec
+from milepost.tensor.dtype import STRING
 from milepost.tensor.spec import format_shape
 
 _MOST_LISTED: Final = 10
+_FIRST: Final = "first"
+"""Process 0 alone saves the values of an object."""
+
+
+class Member(NamedTuple):
+    """One process of several that save together.
+
+    Attributes:
+        rank: Its number, from 0.
+        size: How many there are.
+    """
+
+    rank: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What was read of the live objects.
+
+    Attributes:
+        graph: The object graph.
+        writes: All values as wholes, not placed in data files yet.
+        arrays: The array of each.
+        own: The positions of those of which every process has its own.
+        first: The positions of those that process 0 alone saves.
+    """
+
+    graph: ObjectGraph
+    writes: Sequence[PlannedWrite]
+    arrays: Sequence[Array | PiecewiseArray | ShardedArray]
+    own: frozenset[int] = frozenset()
+    first: frozenset[int] = frozenset()
 
 
 @collection_paused()
 @places_in_use()
-def plan_save(
-    root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions
-) -> tuple[SavePlan, list[Array | PiecewiseArray]]:
+def read_state(
+    root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions, member: Member | None = None
+) -> State:
     """Reads the live object graph.
 
     Args:
         root: The object that becomes node 0.
         attached: More edges of the root.
-        options: Sharding, and whether to raise for what would be left out.
-
-    Returns:
-        The plan, and for each of its writes the array, or the part of one, to be written.
+        options: What may be left out, and what differs between processes.
+        member: Which process this is, if several save together.
 
     Raises:
-        UntrackableError: Something cannot be saved as it is held, or may have been trained although saved values are deferred for it.
+        UntrackableError: An object cannot be saved as it is held, or may have been trained while values were deferred for it.
         UnsupportedError: A value has an element type that files cannot hold.
-        CorruptCheckpointError: A value that is still deferred, and is written again, is damaged.
-        MismatchError: A deferred value does not fit its object, which has come since.
+        CorruptCheckpointError: A deferred value, which must be written again, is damaged.
+        MismatchError: A deferred value does not fit its object, which was made after the restore.
     """
     if is_anything_deferred():
         _refuse_unannounced(root, attached)
-        look_again_below(root, attached)  # for slot variables, which no program trains by itself
+        look_again_below(root, attached)  # for slot variables, which a program does not train
     warn_before_save(root, attached)
     token = saving_legacy_slots.set(options.legacy_keras_optimizers)
     try:
         live = walk(root, attached, omissions=True)
     finally:
         saving_legacy_slots.reset(token)
+    warn_of_unknown_paths(live, options)
     if live.omissions:
         refuse_omissions(live.omissions, options)
     for adapter, obj in zip(live.adapters, live.objects, strict=True):
         if "on_attached" in adapter.overrides:
-            adapter.on_attached(obj)  # objects deeper in the graph are met here for the first time
+            adapter.on_attached(obj)  # milepost meets objects deeper in the graph here for the first time
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
-    read: list[list[tuple[Value, Array | PiecewiseArray]]] = [[] for _ in live.objects]
-    for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
-        try:
-            read[number] = _read(live, number)
-        except MilepostError as error:
-            if not is_at_or_below(live.paths[number], options.allow_unsaved):
-                raise error.with_context(remedy=how_to_leave_out(live.paths[number])) from error.__cause__
+    read = _read_all(live, options)
     python = type_names(live)
-    if options.data_alignment == 1 and not any(map(is_type_name, python.values())):
-        python = {}  # byte for byte what TensorFlow writes
+    if options.data_alignment == 1 and PLAIN_TYPES.isdisjoint(python.values()):
+        python = {}  # then the files are those that TensorFlow writes, byte for byte
     nodes = []
     writes: list[PlannedWrite] = []
-    arrays: list[Array | PiecewiseArray] = []
+    arrays: list[Array | PiecewiseArray | ShardedArray] = []
+    own: set[int] = set()
+    first: set[int] = set()
+    of_first = _of_first_process(live) if member is not None else set()
     for number, path in enumerate(live.paths):
         saved: dict[SavedValue, None] = {}  # several values may be listed under one name
+        kind = _kind_of_own(live, number, options, member, of_first)
         for value, array in read[number]:
-            private = value.skipped_by_tensorflow or number in live.skipped_by_tensorflow
-            key = tensor_key(path, value.name)
-            listed_key = key if value.listed == value.name else tensor_key(path, value.listed)
-            saved[SavedValue(escape(value.listed), value.full_name, listed_key, private)] = None
+            skipped = value.skipped_by_tensorflow or number in live.skipped_by_tensorflow
+            name, listed = value.name, value.listed
+            if kind == _FIRST:
+                first.add(len(writes))
+            elif kind and member is not None:
+                own.add(len(writes))
+                name, listed = (str(OwnName(each, kind, *member)) for each in (name, listed))
+                skipped = True
+            key = tensor_key(path, name)
+            listed_key = key if listed == name else tensor_key(path, listed)
+            saved[SavedValue(escape(listed), value.full_name, listed_key, skipped)] = None
             writes.append(PlannedWrite(key, number, value.dtype, array.shape))
             arrays.append(array)
         edges = (*live.edges[number], *deferred.edges.get(number, ()))
@@ -103,8 +141,39 @@ def plan_save(
         writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]
         nodes.append(Node(tuple(node.edges), node.values, tuple(deferred.slots.get(number, ())), python=node.python))
-    shards, placed = (options.experimental_sharding_callback or ShardByTaskPolicy()).assign(writes)
-    plan = SavePlan(ObjectGraph(tuple(nodes)), tuple(write for _, write in placed), shards)
+    return State(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
+
+
+def plan_save(
+    root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions
+) -> tuple[SavePlan, list[Array | PiecewiseArray]]:
+    """Plans the save of one process that saves alone; arguments and errors are those of `read_state`.
+
+    Returns:
+        The plan, and for each of its writes the array, or the part of one, to be written.
+
+    Raises:
+        UnsupportedError: Other processes hold parts of a tensor.
+    """
+    state = read_state(root, attached, options)
+    arrays: list[Any] = list(state.arrays)
+    for number, (write, array) in enumerate(zip(state.writes, state.arrays, strict=True)):
+        if not isinstance(array, ShardedArray):
+            continue
+        arrays[number] = array.whole()
+        if arrays[number] is None:
+            raise UnsupportedError(
+                "other processes hold parts of this tensor, and this process saves alone",
+                key=write.key,
+                expected="a tensor of which this process has all parts",
+                found=f"{TensorSpec(write.dtype, write.shape)}, {array.layout}",
+                remedy="let all processes save together: call save() on each of them, without CheckpointOptions(process_local=True)",
+            )
+    policy = options.experimental_sharding_callback
+    if policy is None:
+        return SavePlan(state.graph, tuple(state.writes)), arrays
+    shards, placed = policy.assign(state.writes)
+    plan = SavePlan(state.graph, tuple(write for _, write in placed), shards)
     return plan, [
         arrays[number] if write.box is None else arrays[number][write.box.resolve(write.shape)]
         for number, write in placed
@@ -112,30 +181,67 @@ def plan_save(
 
 
 def _refuse_unannounced(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
-    """Refuses a save beside objects for which values are deferred, and which have come without a hook that told of them."""
+    """Raises an error for objects that have come without a hook, although values are deferred for them."""
     found = unannounced_below(root, attached)
     if found:
         raise UntrackableError(
             "saved values are deferred for these objects, which were made after the restore and may have been trained or changed since: "
             f"{_some(found)}; nothing was saved, and nothing was changed",
             key=found[0],
-            remedy="ask the status that restore() returned, for example by assert_existing_objects_matched(), as soon as such "
-            "objects are there, and before they are trained; to keep what they hold now, call stop_waiting() on it; if the "
-            "status is lost, restore again, which gives them the saved values: copy what they hold before that, and put it back "
-            "if it is to be kept",
+            remedy="to restore such objects, call a method of the status that restore() returned, such as "
+            "assert_existing_objects_matched(), as soon as they exist and before they are trained; to keep their present values, "
+            "call stop_waiting() on the status; without the status, copy their present values, restore again, and assign the "
+            "copies if you need them",
         )
 
 
-def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseArray]]:
-    """The values of one object, each with what it is now."""
-    path, adapter, read = live.paths[number], live.adapters[number], []
+def _of_first_process(live: LiveGraph) -> set[int]:
+    """Identities of the objects of which process 0 has the value of all."""
+    return {
+        id(found)
+        for adapter, obj in zip(live.adapters, live.objects, strict=True)
+        if "of_first_process" in adapter.overrides
+        for found in adapter.of_first_process(obj)
+    }
+
+
+def _kind_of_own(
+    live: LiveGraph, number: int, options: CheckpointOptions, member: Member | None, of_first: Collection[int]
+) -> str:
+    """What kind of state an object has of which every process has its own, or `_FIRST`; empty if all hold it alike."""
+    if member is None:
+        return ""
+    if id(live.objects[number]) in of_first or is_at_or_below(live.paths[number], options.first_process):
+        return _FIRST
+    kind = live.adapters[number].each_process
+    return kind or ("own" if is_at_or_below(live.paths[number], options.each_process) else "")
+
+
+def _read_all(
+    live: LiveGraph, options: CheckpointOptions
+) -> list[list[tuple[Value, Array | PiecewiseArray | ShardedArray]]]:
+    """The values of each object, read in the order of the adapters' turns."""
+    read: list[list[tuple[Value, Array | PiecewiseArray | ShardedArray]]] = [[] for _ in live.objects]
+    for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
+        try:
+            read[number] = _read(live, number)
+        except MilepostError as error:
+            if not is_at_or_below(live.paths[number], options.allow_unsaved):
+                raise error.with_context(remedy=how_to_leave_out(live.paths[number])) from error.__cause__
+    return read
+
+
+def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseArray | ShardedArray]]:
+    """The values of one object, each with its present array."""
+    path, adapter = live.paths[number], live.adapters[number]
+    read: list[tuple[Value, Array | PiecewiseArray | ShardedArray]] = []
     if adapter.overrides.isdisjoint(("values", "values_to_save")):
         return []
     key = path
     try:
         values_now = adapter.values_to_save if "values_to_save" in adapter.overrides else adapter.values
         for value in values_now(live.objects[number]):
-            # The state of an iterator has one name in file, report and error.
+            # The state of an iterator has the same name in files, reports and errors.
             key = tensor_key(path, value.name) if value.dtype.name == "variant" else path
             array = value.read()
             if array.shape != value.shape and not shape_fits(array.shape, value.shape):
@@ -148,9 +254,9 @@ def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseAr
     return read
 
 
-def _another_shape(adapter: Adapter, value: Value, array: Array | PiecewiseArray) -> MilepostError:
+def _another_shape(adapter: Adapter, value: Value, array: Array | PiecewiseArray | ShardedArray) -> MilepostError:
     return MismatchError(
-        f"{type(adapter).__name__} says another shape for its value {value.name!r} than the array has; nothing was saved",
+        f"{type(adapter).__name__} states another shape for its value {value.name!r} than the array has; nothing was saved",
         expected=f"the shape ({format_shape(value.shape)}), as Value() was told",
         found=f"an array of the shape ({format_shape(array.shape)})",
         remedy="give Value the shape of its array, with None for dimensions of any length",
@@ -163,7 +269,7 @@ def _some(paths: Sequence[str]) -> str:
 
 
 def snapshot(arrays: Sequence[Array | PiecewiseArray]) -> list[Array]:
-    """Copies values, so that training may go on while they are written."""
+    """Copies values, so that the program can train while they are written."""
     return [array.copy() for array in arrays]
 
 
@@ -175,11 +281,11 @@ def execute_save(
     options: CheckpointOptions,
     announcement: Announcement | None = None,
 ) -> None:
-    """Writes and commits a planned save. When this returns, it survives a power cut.
+    """Writes and commits a planned save. When this returns, the checkpoint survives a power cut.
 
     Raises:
-        StorageError: The files could not be written; what was there before still is.
-        AfterCommitError: The checkpoint is visible, and may or may not survive a power cut.
+        StorageError: The files cannot be written. Existing files are unchanged.
+        AfterCommitError: The checkpoint is visible, but a power cut may lose it.
     """
     graph = np.array(plan.graph.serialize(), object)
 
@@ -190,7 +296,7 @@ def execute_save(
                 writer.add(write.key, array, write.dtype, shard=write.shard)
             else:
                 writer.add_slice(write.key, write.shape, write.box, array, write.dtype, shard=write.shard)
-        writer.add(OBJECT_GRAPH, graph, DType.of("string"), shard=plan.shards - 1)
+        writer.add(OBJECT_GRAPH, graph, STRING, shard=plan.shards - 1)
 
     commit_bundle(
         storage, prefix, fill, shards=plan.shards, alignment=options.data_alignment, announcement=announcement

@@ -1,4 +1,4 @@
-"""The arrays of a checkpoint that a restore can make anew, since the object graph names their types."""
+"""The saved arrays that a restore can make, because the object graph names their types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from milepost.graph.adapter import Adapter, adapter_of_array_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.object_graph import Node
-from milepost.graph.plain.places import is_type_name
+from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.tensor import TensorSpec
 
 
@@ -17,11 +17,11 @@ class SavedArrays:
 
     Args:
         nodes: The saved nodes.
-        specs: Gives element type and shape of each value of a node, by local name.
+        specs: Returns element type and shape of each value of a node, by local name.
     """
 
     def __init__(self, nodes: Sequence[Node], specs: Callable[[int], Mapping[str, TensorSpec]]) -> None:
-        names = {node.python for node in nodes if "." in node.python and not is_type_name(node.python)}
+        names = {node.python for node in nodes if "." in node.python and node.python not in PLAIN_TYPES}
         adapters = {name: adapter_of_array_type(name) for name in names}
         self._nodes = nodes
         self._specs = specs
@@ -35,11 +35,11 @@ class SavedArrays:
         return node in self._adapters
 
     def below(self, node: int, *, functional: bool = False) -> bool:
-        """Whether a node is such an array, or something below it is.
+        """Whether a node is such an array, or a node below it is.
 
         Args:
             node: The node.
-            functional: Whether to look for arrays alone that never change.
+            functional: Whether to look only for arrays that never change.
         """
         if not self._adapters:
             return False
@@ -48,13 +48,13 @@ class SavedArrays:
         return node in self._holders[functional]
 
     def new(self, node: int) -> Any:
-        """Makes an array that can take the saved one's value; None if there cannot be one."""
+        """Makes an array that can take the saved value. None if there is no such array."""
         specs = self._specs(node)
         if specs.keys() != {VARIABLE_VALUE}:
             return None
         try:
             return self._adapters[node].new_array(specs[VARIABLE_VALUE])
-        except (MemoryError, ValueError):  # of a shape that no file can be right about
+        except (MemoryError, ValueError):  # only a damaged file has such a shape
             return None
 
     def _with_holders(self, functional: bool) -> set[int]:

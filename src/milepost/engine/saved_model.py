@@ -1,9 +1,9 @@
-"""SavedModels: directories with a program and, inside, the checkpoint of its variables.
+"""SavedModels: directories that hold a program and the checkpoint of its variables.
 
 ::
 
     <directory>/saved_model.pb, or .pbtxt       the program
-    <directory>/variables/variables.index       the checkpoint; not there if the model has no variables
+    <directory>/variables/variables.index       the checkpoint; absent if the model has no variables
     <name>/<version>/                           SavedModels as TensorFlow Serving and TensorFlow Hub keep them
 
 Source: TensorFlow 2.21, ``python/saved_model/path_helpers.py``, and observed.
@@ -26,7 +26,7 @@ _MOST_LISTED: Final = 5
 
 
 def checkpoint_of(storage: Storage, path: str) -> str:
-    """The checkpoint that a path of a SavedModel means; any other path unchanged.
+    """The checkpoint of a SavedModel, given a path of the SavedModel. Any other path is returned unchanged.
 
     Args:
         storage: Where it is.
@@ -34,7 +34,7 @@ def checkpoint_of(storage: Storage, path: str) -> str:
 
     Raises:
         CheckpointNotFoundError: The SavedModel has no variables, or it is a directory of several versions.
-        UnsupportedError: The directory has checkpoints of a training, too, and it is not clear which is meant.
+        UnsupportedError: The directory also has checkpoints of a training run, and it is not clear which is meant.
     """
     if storage.is_file(index_path(path)):
         return path
@@ -45,10 +45,10 @@ def checkpoint_of(storage: Storage, path: str) -> str:
     prefix = os.path.join(directory, _FOLDER, _FOLDER)
     if os.path.normpath(path) == os.path.normpath(directory) and _is_listed(storage, directory):
         raise UnsupportedError(
-            "this directory is a SavedModel, and its `checkpoint` file names checkpoints of a training; it is not clear which "
+            "this directory is a SavedModel, and its state file names checkpoints of a training run; it is not clear which "
             "of the two is meant",
             file=path,
-            remedy=f"pass {prefix!r} for the SavedModel, or what milepost.latest_checkpoint() returns for the training",
+            remedy=f"pass {prefix!r} for the SavedModel, or what milepost.latest_checkpoint() returns for the training run",
         )
     if not (storage.is_file(index_path(prefix)) or storage.is_file(prefix) or v1_shards(storage, prefix)):
         raise CheckpointNotFoundError(
@@ -66,19 +66,19 @@ def is_saved_model(storage: Storage, directory: str) -> bool:
 
 
 def is_of_saved_model(storage: Storage, prefix: str) -> bool:
-    """Whether a checkpoint is that of a SavedModel."""
+    """Whether a checkpoint belongs to a SavedModel."""
     folder, name = os.path.split(prefix)
     return name == _FOLDER and is_saved_model(storage, os.path.join(folder, ".."))
 
 
 def versions_in(storage: Storage, directory: str) -> list[str]:
-    """The SavedModels below a directory that are named by a number, as versions of one model are; the newest last."""
+    """The SavedModels in a directory that have a number as their name, as versions of a model do. The newest is last."""
     numbers = sorted((name for name in storage.list(directory) if name.isdecimal() and name.isascii()), key=int)
     return [each for name in numbers if is_saved_model(storage, each := os.path.join(directory, name))]
 
 
 def versions_remedy(versions: list[str]) -> str:
-    """What to pass in place of a directory of versions."""
+    """The remedy if a directory of versions was passed."""
     newest = ", ".join(map(repr, versions[: -_MOST_LISTED - 1 : -1]))
     return f"pass the version that you want, the newest first: {newest}" + (
         ", ..." if len(versions) > _MOST_LISTED else ""
@@ -86,7 +86,7 @@ def versions_remedy(versions: list[str]) -> str:
 
 
 def _directory_of(storage: Storage, path: str) -> str | None:
-    """The SavedModel that a path means, or None."""
+    """The SavedModel to which a path belongs, or None."""
     if is_saved_model(storage, path):
         return path
     parent, name = os.path.split(path.rstrip("/" + os.sep))
@@ -98,7 +98,7 @@ def _directory_of(storage: Storage, path: str) -> str | None:
 
 
 def _is_listed(storage: Storage, directory: str) -> bool:
-    """Whether a directory's list names any checkpoint."""
+    """Whether the state file of a directory names a checkpoint."""
     if not storage.is_file(os.path.join(directory, STATE_FILE)):
         return False
     return get_checkpoint_state(directory, storage=storage) is not None

@@ -1,12 +1,12 @@
-"""Which checkpoints a directory holds, and which of them form a series: ``<stem>-<number>``, as numbered saves name them.
+"""The checkpoints of a directory, and the series that they form. A numbered save names them ``<stem>-<number>``.
 
 There are three sources, in this order:
 
-1. the state file, whose paths are taken to where the files are now: a directory that was copied or moved is read where it
-   is, even if its state file names the place where it was;
-2. announcements of processes that were killed after they had saved and before the state file said so;
-3. the names of index files. They are looked at only for what the first two cannot tell: whether a series exists, and which
-   older checkpoints of it there are when all that are listed are damaged.
+1. The state file. In a directory that was copied or moved, the files in the directory itself are used, even if the state file
+   names their former directory.
+2. Announcements of processes that were killed after they had saved and before they could list the checkpoint.
+3. The names of index files. They are used only to find out whether a series exists, and which older checkpoints it has if all
+   listed ones are damaged.
 """
 
 from __future__ import annotations
@@ -29,35 +29,37 @@ from milepost.engine.state_file import (
 )
 from milepost.errors import CheckpointNotFoundError
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.checked import unchecked
 from milepost.storage.paths import has_directory, plain_path, relative_path
 
 _MOST_LISTED: Final = 5
 _NUMBERED: Final = re.compile(r"(.*)-([0-9]{1,1000})", re.DOTALL)
 
 
-def split_number(path: str) -> tuple[str, int] | None:
-    """Stem and number of a checkpoint of a series; None if the path has no number.
+def split_number(prefix: str) -> tuple[str, int] | None:
+    """Stem and number of a checkpoint of a series; None if the prefix has no number.
 
     Example:
         >>> split_number("run/ckpt-12")
         ('run/ckpt', 12)
     """
-    match = _NUMBERED.fullmatch(path)
+    match = _NUMBERED.fullmatch(prefix)
     return (match[1], int(match[2])) if match else None
 
 
-def is_of_series(path: str, stem: str) -> bool:
-    """Whether a path is ``<stem>-<number>``."""
-    return (split_number(path) or ("", 0))[0] == stem
+def is_of_series(prefix: str, stem: str) -> bool:
+    """Whether a prefix is ``<stem>-<number>``."""
+    return (split_number(prefix) or ("", 0))[0] == stem
 
 
 def place_of(storage: Storage, directory: str) -> tuple[int, str]:
-    """What tells directories apart, whatever they are called: to be compared, and good as long as the storage lives."""
+    """An identity of a directory, to be compared. Two paths of one directory have the same, as long as the storage lives."""
+    storage = unchecked(storage)
     if isinstance(storage, LocalStorage):
         try:
             return 0, os.path.realpath(storage.absolute(directory or "."))
         except ValueError:
-            return 0, directory  # No directory can have this path.
+            return 0, directory  # no directory can have this path
     return id(storage), os.path.normpath(directory)
 
 
@@ -65,8 +67,8 @@ def numbered(storage: Storage, stem: str) -> list[str]:
     """The checkpoints of a series that have an index in their directory, in the order of their numbers.
 
     Args:
-        storage: Where they are.
-        stem: Their common path, without number.
+        storage: Where the checkpoints are.
+        stem: Their common prefix, without the number.
 
     Raises:
         StorageError: The directory cannot be read.
@@ -75,38 +77,38 @@ def numbered(storage: Storage, stem: str) -> list[str]:
     found = []
     for other in storage.list(directory):
         if other.startswith(name) and other.endswith(INDEX_SUFFIX):
-            path = os.path.join(directory, other.removesuffix(INDEX_SUFFIX))
-            split = split_number(path)
+            prefix = os.path.join(directory, other.removesuffix(INDEX_SUFFIX))
+            split = split_number(prefix)
             if split is not None and split[0] == stem:
-                found.append((split[1], path))
-    return [path for _, path in sorted(found)]
+                found.append((split[1], prefix))
+    return [prefix for _, prefix in sorted(found)]
 
 
 def older_of_series(storage: Storage, state: CheckpointState) -> list[str]:
-    """Checkpoints of the latest one's series that have lower numbers and are not listed, newest first."""
+    """Checkpoints in the series of the latest one that have lower numbers and are not listed. The newest is first."""
     latest = split_number(state.model_checkpoint_path)
     if latest is None:
         return []
     listed = {state.model_checkpoint_path, *state.all_model_checkpoint_paths}
-    below = [path for path in numbered(storage, latest[0]) if (split_number(path) or latest)[1] < latest[1]]
-    return [path for path in reversed(below) if path not in listed]
+    below = [prefix for prefix in numbered(storage, latest[0]) if (split_number(prefix) or latest)[1] < latest[1]]
+    return [prefix for prefix in reversed(below) if prefix not in listed]
 
 
 def known_checkpoints(
     storage: Storage, directory: PathLike, latest_filename: str | None = None
 ) -> CheckpointState | None:
-    """What the state file of a directory lists and killed processes had saved, under the paths where the files are now.
+    """The checkpoints that the state file lists and those that killed processes announced, with their present paths.
 
     Args:
         storage: Where the directory is.
-        directory: The directory; paths in it are joined to it as it was passed.
+        directory: The directory. Paths in it begin with it as it was passed.
         latest_filename: Name of the state file; by default ``checkpoint``.
 
     Returns:
-        The state as it would be recorded; None if there is neither a state file nor a checkpoint that was announced.
+        The state as it would be recorded. None if there is neither a state file nor an announced checkpoint.
 
     Raises:
-        StateFileError: The state file is not understood.
+        StateFileError: The state file is malformed.
         StorageError: The directory cannot be read.
     """
     directory = plain_path(directory)
@@ -114,18 +116,18 @@ def known_checkpoints(
     if state is not None:
         state = _located(storage, directory, state)
     if latest_filename is None:
-        for path in announced(storage, directory):
-            if state is None or path not in (state.model_checkpoint_path, *state.all_model_checkpoint_paths):
-                state = with_checkpoint(storage, state, path)
+        for prefix in announced(storage, directory):
+            if state is None or prefix not in (state.model_checkpoint_path, *state.all_model_checkpoint_paths):
+                state = with_checkpoint(storage, state, prefix)
     return state
 
 
-def with_checkpoint(storage: Storage, state: CheckpointState | None, path: str) -> CheckpointState:
-    """The state after a save of ``path`` that had not come to recording it."""
-    saved = storage.modified(index_path(path))
+def with_checkpoint(storage: Storage, state: CheckpointState | None, prefix: str) -> CheckpointState:
+    """The state with a checkpoint that was saved but not recorded."""
+    saved = storage.modified(index_path(prefix))
     if state is None:
-        # A manager takes what was saved in the very instant of the last preserved checkpoint for preserved, too.
-        return CheckpointState(path, (path,), (saved,), saved - 1.0)
+        # A manager counts a checkpoint as preserved if it has the time of the last preserved one.
+        return CheckpointState(prefix, (prefix,), (saved,), saved - 1.0)
     paths, times = list(state.all_model_checkpoint_paths), list(state.all_model_checkpoint_timestamps)
     is_latest = saved >= _modified(storage, state.model_checkpoint_path)
     timed = len(times) == len(paths)
@@ -134,17 +136,17 @@ def with_checkpoint(storage: Storage, state: CheckpointState | None, path: str) 
         place = min(place, sum(time <= saved for time in times))
     return dataclasses.replace(
         state,
-        model_checkpoint_path=path if is_latest else state.model_checkpoint_path,
-        all_model_checkpoint_paths=(*paths[:place], path, *paths[place:]),
+        model_checkpoint_path=prefix if is_latest else state.model_checkpoint_path,
+        all_model_checkpoint_paths=(*paths[:place], prefix, *paths[place:]),
         all_model_checkpoint_timestamps=(*times[:place], saved, *times[place:]) if timed else (),
     )
 
 
 def list_announced(storage: Storage, directory: str) -> None:
-    """Puts on the list what killed processes had saved and not listed.
+    """Lists the checkpoints that killed processes had saved but not listed.
 
     Raises:
-        StateFileError: The state file is not understood.
+        StateFileError: The state file is malformed.
         StorageError: The directory cannot be read, or the state file cannot be written.
     """
     if announced(storage, directory):
@@ -154,40 +156,40 @@ def list_announced(storage: Storage, directory: str) -> None:
     forget(storage, directory)
 
 
-def is_below(storage: Storage, directory: str, path: str) -> bool:
-    """Whether a checkpoint's files lie in this directory, or in one below it."""
-    folder = os.path.dirname(path)
+def is_below(storage: Storage, directory: str, prefix: str) -> bool:
+    """Whether the files of a checkpoint lie in this directory or below it."""
+    folder = os.path.dirname(prefix)
     if folder == directory:
         return True
     home, place = place_of(storage, directory)[1], place_of(storage, folder)[1]
     return os.path.join(place, "").startswith(os.path.join(home, ""))
 
 
-def is_inside(storage: Storage, directory: str, path: str) -> bool:
-    """Whether a checkpoint's files lie in this very directory, and are not links to files elsewhere."""
-    folder = os.path.dirname(path)
+def is_inside(storage: Storage, directory: str, prefix: str) -> bool:
+    """Whether the files of a checkpoint lie directly in this directory, and are not links to files elsewhere."""
+    folder = os.path.dirname(prefix)
     if folder != directory and place_of(storage, folder) != place_of(storage, directory):
         return False
-    return not (isinstance(storage, LocalStorage) and os.path.islink(index_path(path)))
+    return not (isinstance(unchecked(storage), LocalStorage) and os.path.islink(index_path(prefix)))
 
 
 def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundError:
-    """Why a directory has no checkpoint that could be opened: what its state file says, and what is there."""
+    """The error for a directory without a checkpoint that can be opened."""
     state = get_checkpoint_state(directory, storage=storage)
     others = find_prefixes(storage, directory)
     listed = ", ".join(map(repr, others[-_MOST_LISTED:]))
     there = listed or "no checkpoint"
     if state is None:
         return CheckpointNotFoundError(
-            "this directory has no `checkpoint` file that names a checkpoint",
+            "this directory has no state file (`checkpoint`) that names a checkpoint",
             file=directory,
             found=there,
             remedy=f"pass one of them: {listed}" if others else "name another directory; there is none in this one",
         )
     named = state.newest_first()
-    missing = [path for path in named if not _exists(storage, path)]
+    missing = [prefix for prefix in named if not _exists(storage, prefix)]
     return CheckpointNotFoundError(
-        f"the `checkpoint` file of this directory names checkpoints that {'are not there' if missing else 'are damaged'}",
+        f"the state file of this directory names checkpoints that {'do not exist' if missing else 'are damaged'}",
         file=os.path.join(directory, STATE_FILE),
         expected=", ".join((missing or named)[:_MOST_LISTED]),
         found=there,
@@ -196,23 +198,23 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
 
 
 def _located(storage: Storage, directory: str, state: CheckpointState) -> CheckpointState:
-    """The state with every path as this directory calls it, where the checkpoint is there."""
+    """The state with prefixes in this directory, for all checkpoints that exist there."""
     _, home = place_of(storage, directory)
     folders: dict[str, str | None] = {directory: directory}
 
     start = os.path.join(directory, "")
 
-    def located(path: str) -> str:
-        if path.startswith(start) and not has_directory(path[len(start) :]):
-            return path
-        folder, name = os.path.split(path)
+    def located(prefix: str) -> str:
+        if prefix.startswith(start) and not has_directory(prefix[len(start) :]):
+            return prefix
+        folder, name = os.path.split(prefix)
         if folder not in folders:
             inside = relative_path(place_of(storage, folder)[1], home)
             is_outside = inside == os.pardir or inside.startswith(os.pardir + os.sep) or os.path.isabs(inside)
             below = directory if inside == os.curdir else os.path.join(directory, inside)
             folders[folder] = None if is_outside else below
         here = os.path.join(folders[folder] or directory, name)
-        return here if folders[folder] is not None or _exists(storage, here) else path
+        return here if folders[folder] is not None or _exists(storage, here) else prefix
 
     located_state = dataclasses.replace(
         state,
@@ -223,14 +225,14 @@ def _located(storage: Storage, directory: str, state: CheckpointState) -> Checkp
 
 
 def _with_own_latest(storage: Storage, directory: str, state: CheckpointState) -> CheckpointState:
-    """The state, with a checkpoint of the directory itself as the latest if it has one that is listed.
+    """The state with a listed checkpoint of the directory itself as the latest, if there is one.
 
-    A copy of a directory may lack the newest checkpoint, which its list still names where the original is.
+    A copy of a directory may lack the newest checkpoint, which its state file still names in the original directory.
     """
     if is_below(storage, directory, state.model_checkpoint_path):
         return state
-    listed = (path for path in state.newest_first() if is_below(storage, directory, path))
-    own = next((path for path in listed if _exists(storage, path)), None)
+    listed = (prefix for prefix in state.newest_first() if is_below(storage, directory, prefix))
+    own = next((prefix for prefix in listed if _exists(storage, prefix)), None)
     return state if own is None else dataclasses.replace(state, model_checkpoint_path=own)
 
 
@@ -245,27 +247,27 @@ def _modified(storage: Storage, prefix: str) -> float:
         return 0.0
 
 
-def list_saved(storage: Storage, path: str) -> None:
-    """Makes a checkpoint that was just saved the latest of its directory, beside what managers have listed there.
+def list_saved(storage: Storage, prefix: str) -> None:
+    """Makes a new checkpoint the latest of its directory. The entries of managers stay.
 
-    Managers record when each checkpoint was saved. A list without times is not a manager's, and is replaced, as
+    Managers record when each checkpoint was saved. A list without times does not come from a manager, and is replaced, as
     TensorFlow's ``Checkpoint.save`` does.
 
     Raises:
-        StateFileError: The state file is not understood, or the path has no UTF-8 form.
-        StorageError: The state file could not be written; what was there before still is.
+        StateFileError: The state file is malformed, or the prefix has no UTF-8 form.
+        StorageError: The state file cannot be written. The existing one is unchanged.
     """
-    directory = os.path.dirname(path)
+    directory = os.path.dirname(prefix)
     state = known_checkpoints(storage, directory)
     times = () if state is None else state.all_model_checkpoint_timestamps
     if state is None or not times or len(times) != len(state.all_model_checkpoint_paths):
-        record_state(directory, CheckpointState(path, (path,)), storage=storage)
+        record_state(directory, CheckpointState(prefix, (prefix,)), storage=storage)
         return
-    others = [pair for pair in zip(state.all_model_checkpoint_paths, times, strict=True) if pair[0] != path]
+    others = [pair for pair in zip(state.all_model_checkpoint_paths, times, strict=True) if pair[0] != prefix]
     listed = dataclasses.replace(
         state,
-        model_checkpoint_path=path,
-        all_model_checkpoint_paths=(*(each for each, _ in others), path),
+        model_checkpoint_path=prefix,
+        all_model_checkpoint_paths=(*(each for each, _ in others), prefix),
         all_model_checkpoint_timestamps=(*(saved for _, saved in others), time.time()),
     )
     record_state(directory, listed, storage=storage)

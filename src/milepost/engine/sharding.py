@@ -1,4 +1,4 @@
-"""How the tensors of a save are spread over data files."""
+"""Policies that divide the tensors of a save into data files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milepost.tensor import TensorSlice
 
 
 class ShardingPolicy(Protocol):
-    """Decides which tensors, or pieces of them, go to which data file.
+    """Decides which data file each tensor, or piece of a tensor, goes to.
 
     An object with this method can be given as ``CheckpointOptions(experimental_sharding_callback=...)``.
 
@@ -31,14 +31,14 @@ class ShardingPolicy(Protocol):
     """
 
     def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
-        """Places every tensor.
+        """Assigns every tensor to a data file.
 
         Args:
-            writes: What is to be saved, in order.
+            writes: The tensors to save, in order.
 
         Returns:
-            The number of shards, and for each piece the position in ``writes`` of its tensor and the planned write
-            of the piece, with shard and, if it is not the whole tensor, box.
+            The number of shards, and for each piece the position of its tensor in ``writes`` and the planned write of
+            the piece, with its shard and, if it is not the whole tensor, its box.
         """
         ...
 
@@ -48,17 +48,17 @@ class ShardByTaskPolicy:
     """One shard for each process: with one process, one data file."""
 
     def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
-        """Places every tensor; see `ShardingPolicy.assign`."""
+        """Assigns every tensor to a data file; see `ShardingPolicy.assign`."""
         return 1, list(enumerate(writes))
 
 
 @dataclass(frozen=True, slots=True)
 class MaxShardSizePolicy:
-    """Fills shards up to a size; a tensor that does not fit is cut along its longest dimension.
+    """Fills shards up to a size. A tensor that does not fit is cut along its longest dimension.
 
     Attributes:
-        max_shard_size: Bytes of tensors in one data file, at most, where an element does not exceed it. Strings are
-            never cut.
+        max_shard_size: The largest number of bytes of tensors in one data file. A file with a single larger element, or with
+            strings, which are never cut, may exceed it.
 
     Example:
         >>> import milepost
@@ -76,7 +76,7 @@ class MaxShardSizePolicy:
             )
 
     def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
-        """Places every tensor; see `ShardingPolicy.assign`."""
+        """Assigns every tensor to a data file; see `ShardingPolicy.assign`."""
         placed: list[tuple[int, PlannedWrite]] = []
         shard, room = 0, self.max_shard_size
         for number, write in enumerate(writes):
@@ -111,14 +111,14 @@ _OF_TENSORFLOW: Final = ("ShardByTaskPolicy", "MaxShardSizePolicy")
 
 
 def sharding_policy(callback: Any) -> ShardingPolicy | None:
-    """What an option names: one of milepost's policies, or its counterpart for one of TensorFlow's.
+    """The policy for an option: the given one, or the counterpart of one of TensorFlow's.
 
     Args:
         callback: A `ShardingPolicy`, None, or a ``ShardByTaskPolicy`` or ``MaxShardSizePolicy`` of
             ``tf.train.experimental``.
 
     Raises:
-        UnsupportedError: It is something else, such as a ``ShardingCallback`` of TensorFlow, which wants its tensors.
+        UnsupportedError: It is something else, such as another ``ShardingCallback`` of TensorFlow, which needs its tensors.
     """
     if callback is None or (hasattr(callback, "assign") and not isinstance(callback, type)):
         policy: ShardingPolicy | None = callback
@@ -132,7 +132,7 @@ def sharding_policy(callback: Any) -> ShardingPolicy | None:
         "this object is not a sharding policy for data files",
         key="experimental_sharding_callback",
         expected="milepost.MaxShardSizePolicy(bytes), milepost.ShardByTaskPolicy(), or an object with their method assign()",
-        found=f"the class {callback.__name__}" if isinstance(callback, type) else f"a {kind.__name__}",
+        found=f"the class {callback.__name__}" if isinstance(callback, type) else f"an object of type {kind.__name__}",
         remedy="pass an object rather than its class"
         if hasattr(callback, "assign")
         else "write assign(), or leave the option out",

@@ -1,12 +1,12 @@
-"""The state file of a directory, named ``checkpoint``: which checkpoint is the latest, and which others there are.
+"""The state file of a directory. Its name is ``checkpoint``, and it names the latest checkpoint and all managed ones.
 
 Protocol buffer text format of::
 
     model_checkpoint_path             string            the latest checkpoint
     all_model_checkpoint_paths        repeated string   all that are managed, oldest first
-    all_model_checkpoint_timestamps   repeated double   seconds since the epoch, parallel to the paths
-    last_preserved_timestamp          double            when the last checkpoint that was taken off the list, but kept,
-                                                        was saved
+    all_model_checkpoint_timestamps   repeated double   seconds since the epoch, one for each path
+    last_preserved_timestamp          double            when the last preserved checkpoint was saved; it is kept, but not
+                                                        listed any more
 
 Source: TensorFlow 2.21, ``tensorflow/python/training/checkpoint_state.proto``. Text outside ASCII is written as it is,
 as protobuf 7 does; octal escapes, as written by protobuf 4, are read too.
@@ -29,7 +29,8 @@ from google.protobuf import text_encoding, text_format
 from milepost.coding.protobuf import Field, declare
 from milepost.engine.commit import commit_file
 from milepost.errors import CheckpointNotFoundError, StateFileError, UnsupportedError, warn
-from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
+from milepost.storage import LocalStorage, Storage
+from milepost.storage.checked import checked, unchecked
 from milepost.storage.paths import (
     check_local,
     has_directory,
@@ -45,7 +46,7 @@ STATE_FILE: Final = "checkpoint"
 PathLike = str | os.PathLike[str]
 
 _MOST_BYTES: Final = 64 << 20
-"""Half a million checkpoints. A larger file is something else."""
+"""Enough for half a million checkpoints. A larger file is something else."""
 
 _Message: Final[Any] = declare(
     "checkpoint_state",
@@ -63,14 +64,14 @@ _PLAIN: Final = re.compile(
     r'(?:(?:model_checkpoint_path|all_model_checkpoint_paths): "[^"\\\x00-\x1f\x7f]*"\n'
     r"|(?:all_model_checkpoint_timestamps|last_preserved_timestamp): [0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?\n)+"
 )
-"""What nearly all state files look like. The library's parser understands the others, and needs far longer."""
+"""The form of nearly all state files. The parser of protobuf reads the others, and is far slower."""
 _PLAIN_LATEST: Final = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
 _PLAIN_PATH: Final = re.compile(r'^all_model_checkpoint_paths: "(.*)"$', re.MULTILINE)
 _PLAIN_TIMESTAMP: Final = re.compile(r"^all_model_checkpoint_timestamps: (.*)$", re.MULTILINE)
 _PLAIN_PRESERVED: Final = re.compile(r"^last_preserved_timestamp: (.*)$", re.MULTILINE)
 
 _MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
-"""What a map in MessagePack begins with, and no text in UTF-8."""
+"""The first bytes of a map in MessagePack. No text in UTF-8 begins with them."""
 _REMEDY: Final = (
     "repair the file, or delete it and name the latest checkpoint with update_checkpoint_state; without one, training "
     "would start anew"
@@ -79,13 +80,13 @@ _REMEDY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What a state file says.
+    """The content of a state file.
 
     Attributes:
         model_checkpoint_path: The latest checkpoint.
         all_model_checkpoint_paths: All managed checkpoints, oldest first.
-        all_model_checkpoint_timestamps: When each was saved, in seconds since the epoch; may be empty.
-        last_preserved_timestamp: When the last checkpoint that is kept for good was saved; 0 if there is none.
+        all_model_checkpoint_timestamps: When each was saved, in seconds since the epoch. It may be empty.
+        last_preserved_timestamp: When the last preserved checkpoint was saved; 0 if there is none.
     """
 
     model_checkpoint_path: str
@@ -99,7 +100,7 @@ class CheckpointState:
         object.__setattr__(self, "all_model_checkpoint_timestamps", list(self.all_model_checkpoint_timestamps))
 
     def newest_first(self) -> list[str]:
-        """All paths, the latest checkpoint's first and the others' from new to old, each once.
+        """All paths, each once: the latest checkpoint first, then the others from new to old.
 
         Example:
             >>> CheckpointState("b", ("a", "b")).newest_first()
@@ -109,14 +110,14 @@ class CheckpointState:
 
 
 def parse_state(data: bytes, file: str) -> CheckpointState:
-    """Reads the text of a state file.
+    """Parses the text of a state file.
 
     Args:
         data: The text.
-        file: The file's path, for errors.
+        file: The path of the file, for errors.
 
     Raises:
-        StateFileError: The text is not understood.
+        StateFileError: The text is malformed.
 
     Example:
         >>> parse_state(b"model_checkpoint_path: 'ckpt-' \\"1\\"  # the latest", "checkpoint").model_checkpoint_path
@@ -145,7 +146,7 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
     except text_format.ParseError as error:
         raise _not_understood(file, error.GetLine(), "a state file in text format", _said(error)) from None
     if not message.model_checkpoint_path:
-        # TensorFlow renames the file into place before its content is on the disk.
+        # TensorFlow renames the file before its content is on the disk, so a crash can leave an empty one
         found = "an empty file" if not data.strip(b"\0 \n") else "none"
         raise _not_understood(file, None, "a model_checkpoint_path", found)
     return CheckpointState(
@@ -157,7 +158,7 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
 
 
 def format_state(state: CheckpointState) -> bytes:
-    """Writes the text of a state file.
+    """Makes the text of a state file.
 
     Raises:
         StateFileError: A path has no UTF-8 form.
@@ -176,7 +177,7 @@ def format_state(state: CheckpointState) -> bytes:
 
 
 def check_recordable(path: str) -> None:
-    """Makes sure that a state file can hold a path, and is not in the place of the checkpoint.
+    """Checks that a state file can hold the path of a checkpoint, and does not have this path itself.
 
     Raises:
         StateFileError: The path has no UTF-8 form.
@@ -200,7 +201,7 @@ def check_recordable(path: str) -> None:
         ) from None
 
 
-# A list of thousands of checkpoints is written again after every save.
+# cached, because a list of thousands of checkpoints is written again after every save
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -218,9 +219,9 @@ def _timestamp_line(timestamp: float) -> str:
     return f"all_model_checkpoint_timestamps: {float(timestamp)}"
 
 
-@functools.lru_cache(maxsize=4)  # who waits for new checkpoints reads the same text again and again
+@functools.lru_cache(maxsize=4)  # a program that waits for checkpoints reads the same text many times
 def _parse_plain(text: str) -> CheckpointState | None:
-    """What a text says that is plain; None if the library must parse it."""
+    """The state in a text of the usual form. None if the parser of protobuf must read the text."""
     if not _PLAIN.fullmatch(text):
         return None
     latest, preserved = _PLAIN_LATEST.findall(text), _PLAIN_PRESERVED.findall(text)
@@ -237,8 +238,8 @@ def get_checkpoint_state(
 ) -> CheckpointState | None:
     """Reads the state file of a directory.
 
-    TensorFlow treats a file that it cannot understand as if there were none, so that training starts anew and nothing
-    says so. This raises.
+    TensorFlow treats a malformed file as if there were none, so that training starts over without a message. This raises an
+    error.
 
     Args:
         checkpoint_dir: The directory.
@@ -246,10 +247,10 @@ def get_checkpoint_state(
         storage: Where the directory is; by default on this machine.
 
     Returns:
-        The state, with relative paths joined to ``checkpoint_dir``; None if there is no such file.
+        The state, with relative paths joined to ``checkpoint_dir``. None if there is no state file.
 
     Raises:
-        StateFileError: A ``ValueError``: the file is not understood.
+        StateFileError: A ``ValueError``: the file is malformed.
         StorageError: The file cannot be read.
 
     Example:
@@ -260,7 +261,7 @@ def get_checkpoint_state(
         True
     """
     directory = plain_path(checkpoint_dir)
-    data = read_state_file(storage or LOCAL_STORAGE, directory, latest_filename)
+    data = read_state_file(checked(storage), directory, latest_filename)
     if data is None:
         return None
     state = parse_state(data, _state_path(directory, latest_filename))
@@ -278,15 +279,17 @@ def get_checkpoint_state(
 
 
 def read_state_file(storage: Storage, directory: str, latest_filename: str | None = None) -> bytes | None:
-    """The text of a directory's state file; None if there is no such file.
+    """The text of the state file of a directory. None if there is no state file.
 
     Raises:
-        StateFileError: The file is too large to be one.
+        StateFileError: The file is too large to be a state file.
         StorageError: The file cannot be read.
     """
     path = _state_path(directory, latest_filename)
     if storage.is_directory(path):
-        warn(f"{path} is a directory and not a state file: checkpoints in it cannot be listed")
+        warn(
+            f"{path} is a directory and not a state file, so no checkpoints are listed: rename it, or save to another directory"
+        )
         return None
     try:
         file = storage.open(path)
@@ -312,23 +315,23 @@ def update_checkpoint_state(
 ) -> None:
     """Writes the state file of a directory, atomically and durably, as ``tf.compat.v1.train`` does.
 
-    If ``save_dir`` is relative, relative paths are taken to begin with it and are written relative to it; all other
-    paths are written as they are.
+    If ``save_dir`` is relative, relative paths must begin with it, and are written relative to it. All other paths are written
+    as they are.
 
     Args:
         save_dir: The directory.
         model_checkpoint_path: The latest checkpoint.
-        all_model_checkpoint_paths: All checkpoints, oldest first; the latest is added unless it is the last.
+        all_model_checkpoint_paths: All checkpoints, oldest first. The latest is added if it is not the last.
         latest_filename: Name of the state file; by default ``checkpoint``.
-        all_model_checkpoint_timestamps: When each of all was saved, in seconds since the epoch.
-        last_preserved_timestamp: When the last checkpoint that is kept for good was saved.
+        all_model_checkpoint_timestamps: When each of ``all_model_checkpoint_paths`` was saved, in seconds since the epoch.
+        last_preserved_timestamp: When the last preserved checkpoint was saved.
         storage: Where the directory is; by default on this machine.
 
     Raises:
-        ValueError: There are not as many timestamps as paths.
-        RuntimeError: The latest checkpoint's path is that of the state file.
+        ValueError: The number of timestamps is not that of the paths.
+        RuntimeError: The latest checkpoint has the path of the state file.
         StateFileError: A path has no UTF-8 form.
-        StorageError: The file could not be written; what was there before still is.
+        StorageError: The file cannot be written. The existing one is unchanged.
         UnsupportedError: A path is a URL or begins with ``~``, and the storage is that of this machine.
 
     Example:
@@ -340,12 +343,12 @@ def update_checkpoint_state(
         all_model_checkpoint_paths: "ckpt-1"
         all_model_checkpoint_paths: "ckpt-2"
     """
-    storage = storage or LOCAL_STORAGE
+    storage = checked(storage)
     directory, latest = plain_path(save_dir), plain_path(model_checkpoint_path)
     paths = [plain_path(path) for path in all_model_checkpoint_paths or ()]
     if not paths or paths[-1] != latest:
         paths.append(latest)
-    if isinstance(storage, LocalStorage):
+    if isinstance(unchecked(storage), LocalStorage):
         for path in paths:
             check_local(path)
     timestamps = tuple(all_model_checkpoint_timestamps or ())
@@ -364,11 +367,11 @@ def record_state(
 ) -> bytes:
     """Writes the state file of a directory, atomically and durably, with all paths relative to the directory.
 
-    A directory whose state is written so can be moved.
+    Such a directory can be moved.
 
     Args:
         directory: The directory.
-        state: What to write; paths as `get_checkpoint_state` gives them, beginning with ``directory`` or absolute.
+        state: What to write, with paths as `get_checkpoint_state` gives them, beginning with ``directory`` or absolute.
         latest_filename: Name of the state file; by default ``checkpoint``.
         storage: Where the directory is; by default on this machine.
 
@@ -376,9 +379,9 @@ def record_state(
         The text of the file.
 
     Raises:
-        RuntimeError: The latest checkpoint's path is that of the state file.
+        RuntimeError: The latest checkpoint has the path of the state file.
         StateFileError: A path has no UTF-8 form.
-        StorageError: The file could not be written; what was there before still is.
+        StorageError: The file cannot be written. The existing one is unchanged.
     """
     directory = plain_path(directory)
     start = os.path.join(directory, "")
@@ -406,16 +409,17 @@ def _write(directory: str, state: CheckpointState, latest_filename: str | None, 
     path = _state_path(directory, latest_filename)
     if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
         raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")
-    if (storage or LOCAL_STORAGE).is_directory(path):
+    storage = checked(storage)
+    if storage.is_directory(path):
         raise StateFileError(
-            "there is a directory where the state file should be",
+            "a directory has the name of the state file",
             file=path,
             expected="a file",
             found="a directory",
             remedy="rename that directory, or save checkpoints to another one",
         )
     text = format_state(state)
-    commit_file(storage or LOCAL_STORAGE, path, text)
+    commit_file(storage, path, text)
     return text
 
 
@@ -424,7 +428,7 @@ def _state_path(directory: str, latest_filename: str | None) -> str:
 
 
 def _said(error: text_format.ParseError) -> str:
-    """What the parser says, without the name that the message has inside milepost."""
+    """The message of the parser, without milepost's internal name of the message type."""
     return str(error).replace("milepost.formats.", "")[:200]
 
 

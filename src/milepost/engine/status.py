@@ -1,4 +1,4 @@
-"""What `Checkpoint.restore` and `Checkpoint.read` return: assertions about the restore, and a full report of it."""
+"""The status that `Checkpoint.restore` and `Checkpoint.read` return: assertions about the restore, and its report."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.traversal import walk
 
 View = Callable[[], tuple[Any, Sequence[tuple[str, Any]]]]
-"""Returns the live root as it is now, and the edges attached to it."""
+"""A function that returns the live root as it is now, and the edges attached to it."""
 
 
 class LoadStatus(abc.ABC):
-    """What is common to every restore.
+    """The common part of the statuses of all restores.
 
     Args:
         view: Returns the live root, and what is attached to it.
 
     Attributes:
-        foreign: Whether it was a SavedModel or a file of another library, and so no checkpoint of a series.
+        foreign: Whether a SavedModel or a file of another library was restored, which belongs to no series.
     """
 
     foreign: bool = False
@@ -40,7 +40,7 @@ class LoadStatus(abc.ABC):
 
     @abc.abstractmethod
     def report(self) -> Report:
-        """A full account: matched, deferred, missing, unexpected, wrong shape, wrong dtype, each with its key."""
+        """A report of all values: matched, deferred, missing, unexpected, wrong shape or wrong dtype, each with its key."""
 
     @abc.abstractmethod
     def assert_consumed(self) -> Self:
@@ -52,7 +52,7 @@ class LoadStatus(abc.ABC):
 
     @abc.abstractmethod
     def assert_existing_objects_matched(self) -> Self:
-        """Asserts that every live value was restored; the checkpoint may hold more.
+        """Asserts that every live value was restored. The checkpoint may hold more.
 
         Raises:
             UnmatchedError: An ``AssertionError``: a live value was not saved.
@@ -60,22 +60,21 @@ class LoadStatus(abc.ABC):
 
     @abc.abstractmethod
     def assert_nontrivial_match(self) -> Self:
-        """Asserts that something besides the root was matched, and some value restored if there are any live ones.
+        """Asserts that an object other than the root was matched, and that a value was restored if there are live values.
 
         The ``save_counter`` of a `Checkpoint` does not count as a restored value, since every `Checkpoint.restore` makes it.
 
         Raises:
-            UnmatchedError: An ``AssertionError``: nothing was.
+            UnmatchedError: An ``AssertionError``: only the root was matched, or no value was restored.
         """
 
     def expect_partial(self) -> Self:
-        """Declares that checkpoint and program need not match, and that nobody will ask how far they do.
+        """Declares that checkpoint and program need not match.
 
-        Nothing is warned of any more: neither saved values that no object took, nor live values that were not saved.
-        The files are closed. Objects that are made later still get their values, from the files, which are opened again
-        for that; if these have been removed or replaced by then, attaching such an object raises
-        `CheckpointNotFoundError`. A save does not take along what still waits. To have later objects keep their own
-        values, call `stop_waiting`.
+        There are no warnings any more of saved values that no object took, or of live values that were not saved. The files
+        are closed. They are opened again for objects that are made later, which still get their values. If the files have been
+        removed or replaced by then, attaching such an object raises `CheckpointNotFoundError`. A save does not write deferred
+        values again. To have later objects keep their own values, call `stop_waiting`.
 
         Returns:
             This status.
@@ -83,10 +82,10 @@ class LoadStatus(abc.ABC):
         return self
 
     def stop_waiting(self) -> Self:
-        """Ends the restore for good: objects that are made from now on keep the values that the program gives them.
+        """Ends the restore: objects that are made from now on keep the values that the program gives them.
 
-        The files are closed. What has been restored stays. Saved values that no object took are never given to any, and
-        are warned of when the status is gone, unless `expect_partial` was called too. Calling it twice does nothing.
+        The files are closed. Restored values stay. A warning names the saved values that no object took when the status is
+        deleted, unless `expect_partial` was called too. A second call does nothing.
 
         Returns:
             This status.
@@ -103,9 +102,9 @@ class LoadStatus(abc.ABC):
         return self
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """Restores variables of TensorFlow 1's graphs that have saved values, and initialises all others.
+        """Restores the variables of TensorFlow 1's graphs that have saved values, and initialises all others.
 
-        Whatever has its value outside of sessions has it already.
+        Objects outside of graphs have been restored already.
 
         Args:
             session: The session, or None for the default session.
@@ -122,9 +121,9 @@ class LoadStatus(abc.ABC):
             sessions.restore(objects, session)
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Restores variables of TensorFlow 1's graphs: all that exist by now, to what was restored last.
+        """Restores all variables of TensorFlow 1's graphs that exist now, to the values of the last restore.
 
-        Whatever has its value outside of sessions has it already.
+        Objects outside of graphs have been restored already.
 
         Args:
             session: The session, or None for the default session.
@@ -140,19 +139,19 @@ class LoadStatus(abc.ABC):
 
 
 class _RestoredStatus(LoadStatus):
-    """Status of a restore that took place."""
+    """The status of a restore that restored a checkpoint."""
 
     _restoration: Restoration | NameBasedRestoration
 
     def __repr__(self) -> str:
-        # A report would count values, and counts as asking: it ends the warnings of what was not restored.
+        # It counts objects. A report counts values, and making one ends the warnings of what was not restored.
         restoration = self.__dict__.get("_restoration")
         if restoration is None:
             return of_file(self, None)
         facts = []
         if isinstance(restoration, Restoration):
             facts.append(f"{counted(restoration.bound_count(), 'object')} matched")
-        return of_file(self, restoration.reader.prefix, *facts, "report() has the details")
+        return of_file(self, restoration.reader.prefix, *facts, "report() lists their values")
 
     def report(self) -> Report:
         self._restoration.is_asked = True
@@ -168,12 +167,12 @@ class _RestoredStatus(LoadStatus):
         return self
 
     def warn_of_missing(self) -> None:
-        """Warns of live values that were not saved, if nobody has asked."""
+        """Warns of live values that were not saved, unless the program has asked the status."""
         if self._restoration.is_asked:
             return
         try:
             root, attached = self._view()
-        except Exception:  # the program may have done anything to its objects
+        except Exception:  # the program may have changed its objects in any way
             return
         unasked.warn_of_missing(self._restoration, root, attached)
 
@@ -185,7 +184,7 @@ class _RestoredStatus(LoadStatus):
 
 
 class CheckpointLoadStatus(_RestoredStatus):
-    """Status of restoring an object-based checkpoint.
+    """The status of a restore of an object-based checkpoint.
 
     Example:
         >>> import milepost, tempfile
@@ -199,18 +198,18 @@ class CheckpointLoadStatus(_RestoredStatus):
         super().__init__(view)
         self._restoration: Restoration = restoration
         self.hint = hint
-        unasked.register_status(self)
+        unasked.statuses.add(self)
 
     def matched(self) -> int:
-        """How many saved objects live ones have taken, the root among them."""
+        """How many saved objects match a live object, the root included."""
         return self._restoration.bound_count()
 
     def exchange(self, others: Mapping[int, Any]) -> None:
-        """Has other objects stand for live ones that took values, given by the identity of these."""
+        """Replaces matched live objects by others, given by the identities of the replaced objects."""
         self._restoration.exchange(others)
 
     def saved_names(self) -> dict[str, list[str]]:
-        """Names of the saved root's children, and of theirs."""
+        """Names of the children of the saved root, and of their children."""
         nodes = self._restoration.graph.nodes
         return {edge.name: [below.name for below in nodes[edge.node].children] for edge in nodes[0].children}
 
@@ -227,10 +226,10 @@ class CheckpointLoadStatus(_RestoredStatus):
         nothing = self._restoration.matched_nothing()
         if nothing or (self._restoration.took_no_values() and self.report().missing):
             error = UnmatchedError(
-                "nothing but the root was matched" if nothing else "no value was restored",
+                "no object except the root was matched" if nothing else "no value was restored",
                 file=self._restoration.reader.prefix,
                 remedy=self.hint
-                or "compare the edge names of both: milepost.list_variables() shows those of the checkpoint",
+                or "compare the names of the edges in the program with those in the checkpoint, which milepost.list_variables() shows",
             )
             error.report = self.report()
             raise error
@@ -238,35 +237,35 @@ class CheckpointLoadStatus(_RestoredStatus):
 
     def _require(self, problem: str, *outcomes: Outcome) -> Self:
         report = self.report()
-        offending = [entry for entry in report if entry.outcome in outcomes and not entry.foreign]
+        offending = [entry for entry in report if entry.outcome in outcomes and not entry.skipped_by_tensorflow]
         if offending:
             raise unmatched(problem, offending, report, self.hint)
         return self
 
 
 class ForeignStatus(CheckpointLoadStatus):
-    """Status of restoring a file or directory of another library."""
+    """The status of a restore from a file or directory of another library."""
 
     foreign = True
 
 
 class SavedModelStatus(CheckpointLoadStatus):
-    """Status of restoring the checkpoint of a SavedModel."""
+    """The status of a restore from a SavedModel."""
 
     foreign = True
 
 
 class NameBasedStatus(_RestoredStatus):
-    """Status of restoring a name-based (TensorFlow 1) checkpoint.
+    """The status of a restore of a name-based (TensorFlow 1) checkpoint.
 
-    All three assertions are the same: every live value was found by its name. Keys of the checkpoint that no live
-    value asked for show in the report alone.
+    All three assertions are the same: every live value was found by its name. Keys without a live value are only in the
+    report.
     """
 
     def __init__(self, restoration: NameBasedRestoration, view: View) -> None:
         super().__init__(view)
         self._restoration: NameBasedRestoration = restoration
-        unasked.register_status(self)
+        unasked.statuses.add(self)
 
     def assert_consumed(self) -> Self:
         report = self.report()
@@ -279,7 +278,7 @@ class NameBasedStatus(_RestoredStatus):
 
 
 class InitializationOnlyStatus(LoadStatus):
-    """Status of ``restore(None)``: nothing was restored, so nothing can be asserted."""
+    """The status of ``restore(None)``: nothing was restored, so all assertions fail."""
 
     def report(self) -> Report:
         return Report("", ())
@@ -287,7 +286,7 @@ class InitializationOnlyStatus(LoadStatus):
     def assert_consumed(self) -> Self:
         raise UnmatchedError(
             "no checkpoint was restored: the path given was None",
-            remedy="check the path before the assertion: milepost.latest_checkpoint() returns None if there is no checkpoint",
+            remedy="check the path before you call this method; milepost.latest_checkpoint() returns None if there is no checkpoint",
         )
 
     assert_existing_objects_matched = assert_consumed
@@ -309,9 +308,9 @@ _MOST_LISTED: Final = 12
 
 
 def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str = "") -> UnmatchedError:
-    """The error of a failed assertion, listing the entries that fail it."""
+    """The error of a failed assertion. It lists the entries that fail it."""
     outcomes = {entry.outcome: [each for each in entries if each.outcome is entry.outcome] for entry in entries}
-    share = _MOST_LISTED // max(1, len(outcomes))  # some of each: what is missing explains what nobody took
+    share = _MOST_LISTED // max(1, len(outcomes))  # some of each outcome, since missing values explain unexpected ones
     lines = []
     for outcome, found in outcomes.items():
         lines += [f"{outcome.value}: {entry}" for entry in found[:share]]
@@ -324,7 +323,8 @@ def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str 
         file=report.prefix,
         expected="every value matched",
         found=f"{len(entries)} not matched\n    {listed}",
-        remedy=hint or "status.report() lists everything; values of objects made later are matched when those exist",
+        remedy=hint
+        or "print status.report(), which lists all values; values of objects that are made later are matched then",
     )
     error.report = report
     return error

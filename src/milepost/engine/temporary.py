@@ -1,4 +1,4 @@
-"""Names of the files that a save keeps beside its checkpoint while it runs.
+"""Names of the temporary files of a save.
 
 ::
 
@@ -7,8 +7,8 @@
     announcement  =  P ".milepost-" token "-index-" digest ".tmp"          see `milepost.engine.announcement`
     token         =  16 hexadecimal digits, drawn for each save
 
-A claim says: data files of the checkpoint P with this number of shards belong to nobody, unless the visible index has
-that number of shards.
+A claim says that data files of the checkpoint P with this number of shards belong to no checkpoint, unless the visible index
+has that number of shards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDING: Final = ".tmp"
 
 
 def new_token() -> str:
-    """A token that no other save has.
+    """A random token for one save.
 
     Example:
         >>> len(new_token())
@@ -38,13 +38,13 @@ def new_token() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """A file that a save keeps while it runs.
+    """A temporary file of a save.
 
     Attributes:
-        final: Path of the file that it becomes; for a claim, of the index; for an announcement, the checkpoint's prefix.
-        token: The save's.
-        shards: For a claim, the number of shards claimed; otherwise None.
-        digest: For an announcement, that of the index; otherwise None.
+        final: The path of the file that it becomes. For a claim, the path of the index; for an announcement, the prefix.
+        token: The token of the save.
+        shards: For a claim, the claimed number of shards; otherwise None.
+        digest: For an announcement, the digest of the index; otherwise None.
 
     Example:
         >>> Temporary("run/ckpt-1.index", "0123456789abcdef", 2).path
@@ -70,7 +70,7 @@ class Temporary:
 
     @classmethod
     def parse(cls, path: str) -> Self | None:
-        """Undoes `path`; None if the path is not one of a temporary file of milepost's."""
+        """Undoes `path`. None if the path is not that of a temporary file of milepost."""
         match = _NAME.fullmatch(path)
         if match is None:
             return None
@@ -80,7 +80,7 @@ class Temporary:
 
     @property
     def path(self) -> str:
-        """The file's own path."""
+        """The path of the temporary file."""
         marks = "" if self.shards is None else f"-of-{self.shards:05}"
         if self.digest is not None:
             marks += f"-index-{self.digest}"

@@ -1,10 +1,10 @@
 """Warnings about restores whose status the program did not ask.
 
-The status of a restore reports what was left undone. If the program never asks the status, milepost warns:
+The status of a restore reports values that were not restored. If the program asks it for no report or assertion, milepost warns:
 
-- of live values that keep what they had: when the status is gone, in the next save of the same root, or at the end of the
-  process, whichever comes first;
-- of saved values that no object took: when none can take them any more, that is, when the restore is gone or the process ends.
+- of live values that were not in the checkpoint: when the status is deleted, in the next save of the same root, or at the end of
+  the process, whichever comes first;
+- of saved values that no object took: when no object can take them any more, that is, when the restore or the process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_LISTED: Final = 10
 
 
 class Inquired(Protocol):
-    """A restore, as far as it can be asked about."""
+    """A restore, as warnings use it."""
 
     reader: BundleReader
     is_asked: bool
@@ -39,50 +39,42 @@ class Inquired(Protocol):
 
 
 class Asking(Protocol):
-    """A status: it knows the live objects as they are now."""
+    """A status, as warnings use it. It knows the present live objects."""
 
     def warn_of_missing(self) -> None: ...
 
 
-_restores: Final[weakref.WeakSet[Inquired]] = weakref.WeakSet()
-_statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
-
-
-def register(restore: Inquired) -> None:
-    """Registers a restore, so that it warns at the end of the process. It is held weakly."""
-    _restores.add(restore)
-
-
-def register_status(status: Asking) -> None:
-    """Registers a status, so that it warns at the end of the process. It is held weakly."""
-    _statuses.add(status)
+restores: Final[weakref.WeakSet[Inquired]] = weakref.WeakSet()
+"""The restores that warn at the end of the process."""
+statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
+"""The statuses that do."""
 
 
 def warn_before_save(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
-    """Warns of live values below this root that restores of it had nothing for, if nobody has asked about those."""
-    for restore in list(_restores):
+    """Warns of live values that restores of this root did not restore, unless the program has asked their statuses."""
+    for restore in list(restores):
         if restore.concerns(root):
             warn_of_missing(restore, root, attached)
 
 
 def warn_of_missing(restore: Inquired, root: Any, attached: Sequence[tuple[str, Any]]) -> None:
-    """Warns of live values that a restore had nothing for, unless somebody has asked about it.
+    """Warns of live values that a restore did not restore, unless the program has asked its status.
 
     Args:
         restore: The restore.
         root: The live root.
-        attached: More edges of it.
+        attached: More edges of the root.
     """
     nothing = restore.matched_nothing()
     if restore.is_asked or not (restore.may_lack or nothing):
         return
     missing: list[Entry] = []
-    with suppress(Exception):  # what is wrong with the live objects is the business of those who use them
+    with suppress(Exception):  # an error of the live objects is raised where the program uses them
         missing = restore.missing(root, attached)
     if not missing:
         return
     restore.is_asked = True
-    matched = "nothing but the root was matched, and " if nothing else ""
+    matched = "no object except the root was matched, and " if nothing else ""
     warn(
         f"{restore.reader.prefix}: {matched}{counted(len(missing), 'live value')} "
         f"{'is not in the checkpoint and keeps what it' if len(missing) == 1 else 'are not in the checkpoint and keep what they'} had "
@@ -94,24 +86,24 @@ def warn_of_missing(restore: Inquired, root: Any, attached: Sequence[tuple[str, 
 
 
 def listed(entries: Sequence[object]) -> str:
-    """The first of them, one below the other, as the end of a warning."""
+    """The first entries, one in a line, for the end of a warning."""
     lines = "".join(f"\n  {entry}" for entry in entries[:_MOST_LISTED])
     return lines + (f"\n  and {len(entries) - _MOST_LISTED} more" if len(entries) > _MOST_LISTED else "")
 
 
 def _warn_at_exit() -> None:
-    for status in list(_statuses):
+    for status in list(statuses):
         status.warn_of_missing()
-    for restore in list(_restores):
+    for restore in list(restores):
         restore.warn_of_unused()
     _forget()
 
 
 def _forget() -> None:
-    _statuses.clear()
-    _restores.clear()
+    statuses.clear()
+    restores.clear()
 
 
 atexit.register(_warn_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)  # the parent will say it
+    os.register_at_fork(after_in_child=_forget)  # the parent process warns

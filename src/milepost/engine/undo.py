@@ -1,40 +1,25 @@
-"""Taking a restore back that failed after it began to change objects.
+"""Undoes a restore that failed after it had begun to change objects.
 
-Old values are kept for this, in memory, but not without limit: what does not fit is not put back, and the error that
-arrives then says so.
+Old values are kept in memory for this, up to a limit. Values beyond the limit are not put back, and the error says so.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from milepost.errors import MilepostError, RefusedError
 
 ROOM: Final = 8 << 20
-"""Bytes of old values that are kept of objects whose taking a value is not expected to fail."""
+"""Bytes of old values that are kept for objects that are not expected to refuse a value."""
 _MIXTURE: Final = (
-    "some objects hold restored values now and others their old ones: restore again before anything is done with them"
+    "some objects hold restored values now and others hold their old values: restore again before you use them"
 )
 _UNCHANGED: Final = "; nothing was changed"
-_BUILT_IN: Final = (
-    MemoryError,
-    OSError,
-    RuntimeError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    AssertionError,
-)
 
 
 class Undo:
-    """What takes back the changes of one restore, newest first."""
+    """The functions that undo the changes of one restore, newest first."""
 
     def __init__(self) -> None:
         self._steps: list[Callable[[], object]] = []
@@ -42,21 +27,21 @@ class Undo:
         self._complete = True
 
     def add(self, step: Callable[[], object]) -> None:
-        """Adds what takes back the change that comes next."""
+        """Adds a function that undoes the next change."""
         self._steps.append(step)
 
     def add_if_small(self, size: int, make: Callable[[], Callable[[], object]]) -> None:
-        """Adds what takes back the change that comes next, if there is room for the old value.
+        """Adds a function that undoes the next change, if there is room for the old value.
 
         Args:
             size: Bytes of the old value.
-            make: Copies it, and returns what puts it back.
+            make: Copies the old value, and returns the function that puts it back.
         """
         if self.has_room(size):
             self._steps.append(make())
 
     def has_room(self, size: int) -> bool:
-        """Takes room for an old value of this many bytes; without it, not everything can be put back."""
+        """Reserves room for an old value of this many bytes. If there is none, the restore cannot be undone completely."""
         if size > self._room:
             self._complete = False
             return False
@@ -64,10 +49,10 @@ class Undo:
         return True
 
     def run(self) -> bool:
-        """Takes everything back.
+        """Undoes all changes.
 
         Returns:
-            Whether all is as it was.
+            Whether all objects have their old values.
         """
         while self._steps:
             try:
@@ -75,7 +60,7 @@ class Undo:
             except Exception:
                 self._complete = False
             except BaseException:
-                self._complete = False  # a second Ctrl-C; the first is on its way
+                self._complete = False  # a second Ctrl-C; the first is raised later
         return self._complete
 
 
@@ -88,8 +73,8 @@ def raise_explained(error: BaseException, file: str, *, complete: bool) -> NoRet
         complete: Whether all objects have their old values.
 
     Raises:
-        BaseException: ``error`` itself if it is milepost's, or no error, as `KeyboardInterrupt` is.
-        RefusedError: Any other error caused it.
+        BaseException: ``error`` itself, if it is milepost's or not an `Exception`, such as `KeyboardInterrupt`.
+        RefusedError: For any other ``error``, which is its cause.
     """
     if not isinstance(error, Exception):
         if not complete:
@@ -100,7 +85,7 @@ def raise_explained(error: BaseException, file: str, *, complete: bool) -> NoRet
         arriving.problem = arriving.problem.removesuffix(_UNCHANGED)
         arriving.remedy = _MIXTURE
         arriving.add_note(f"milepost: {_MIXTURE}")
-    elif isinstance(arriving, RefusedError):
+    elif isinstance(arriving, RefusedError) and not arriving.problem.endswith(_UNCHANGED):
         arriving.problem += _UNCHANGED
     arriving.with_context(file=file)
     if arriving is error:
@@ -109,19 +94,8 @@ def raise_explained(error: BaseException, file: str, *, complete: bool) -> NoRet
 
 
 def refused(error: Exception) -> RefusedError:
-    """Our error for one of an object's own code, or of its framework's."""
+    """The error for an exception that an object's own code, or its framework, raised."""
     what = str(error)
-    return _class_for(type(error))(
-        f"an object did not take its restored value: {type(error).__name__}{f': {what}' if what else ''}"
-    )
-
-
-def _class_for(kind: type[Exception]) -> type[RefusedError]:
-    return _class_with(next((each for each in kind.__mro__ if each in _BUILT_IN), None))
-
-
-@functools.cache
-def _class_with(base: Any) -> type[RefusedError]:
-    return (
-        RefusedError if base is None else type("RefusedError", (RefusedError, base), {"__module__": "milepost.errors"})
+    return RefusedError.caused_by(
+        error, f"an object did not accept its saved value: {type(error).__name__}{f': {what}' if what else ''}"
     )

@@ -29,9 +29,9 @@ from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, refusal
 from milepost.foreign.stored import Stored
-from milepost.graph.adapter import Adapter, Value
+from milepost.graph.adapter import Adapter, Value, values_of
 from milepost.graph.keys import VARIABLE_VALUE, escape
-from milepost.graph.live_graph import LiveGraph, values_of
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType

@@ -11,6 +11,7 @@ from milepost.foreign import orbax
 from milepost.foreign.reader import ForeignReader
 from milepost.foreign.stored import ForeignFile
 from milepost.storage import LocalStorage, Storage
+from milepost.storage.checked import unchecked
 
 _IN_DIRECTORIES: Final = ("model.safetensors", "pytorch_model.bin")
 """The names that Hugging Face's libraries have for the file of a model. The name of its index ends in `_INDEX` too."""
@@ -111,7 +112,7 @@ def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
 
 def is_item_of_orbax(storage: Storage, path: str) -> bool:
     """Whether a directory is an item of Orbax, in which a file `checkpoint` is not a state file."""
-    return isinstance(storage, LocalStorage) and os.path.isdir(path) and orbax.is_item(path)
+    return isinstance(unchecked(storage), LocalStorage) and os.path.isdir(path) and orbax.is_item(path)
 
 
 def is_foreign_directory(storage: Storage, path: str) -> bool:
@@ -129,4 +130,4 @@ def _model_in(storage: Storage, path: str) -> str | None:
 
 
 def _is_orbax(storage: Storage, path: str) -> bool:
-    return isinstance(storage, LocalStorage) and os.path.isdir(path) and orbax.looks_like(path)
+    return isinstance(unchecked(storage), LocalStorage) and os.path.isdir(path) and orbax.looks_like(path)

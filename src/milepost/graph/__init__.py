@@ -1,4 +1,4 @@
-"""Objects as nodes, edges and keys, and milepost's own trackable objects. Knows no files."""
+"""Objects as nodes, edges and keys, and milepost's own trackable objects. This package knows no files."""
 
 from milepost.graph import native as native  # registers the adapters of what is defined here
 from milepost.graph.containers import DictWrapper, ListWrapper, NoDependency, OrderedDictWrapper

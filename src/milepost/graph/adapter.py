@@ -6,7 +6,7 @@ a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
@@ -18,7 +18,7 @@ from milepost.graph.contract.values import Shape as Shape
 from milepost.graph.contract.values import StoredTensor as StoredTensor
 from milepost.graph.contract.values import Value as Value
 from milepost.graph.frameworks import import_adapters, register_registry
-from milepost.graph.remedies import adapter_failed
+from milepost.graph.remedies import adapter_failed, cannot_be_read
 
 
 class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays):
@@ -93,7 +93,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
     At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot`` in the place of
     ``make_slot``, where one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and ``new_array`` wherever
-    milepost looks for arrays in lists and dicts.
+    milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its values, in a save of several
+    processes.
 
     Example:
         >>> import milepost, numpy as np
@@ -122,7 +123,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     """
 
     overrides: ClassVar[frozenset[str]] = frozenset()
-    """Names of the methods that the class overrides. The others have nothing to say, so that nobody need call them."""
+    """Names of the methods that the class overrides. The others need not be called."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -132,7 +133,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 _METHODS: Final = [name for name in dir(Adapter) if not name.startswith("_") and callable(getattr(Adapter, name))]
 
 saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots", default=False)
-"""Set during a save for Keras' oldest optimizers, which know slot variables and hyperparameters only."""
+"""Set during a save for the oldest optimizers of Keras, which know only slot variables and hyperparameters."""
 
 _adapters: list[Adapter] = []
 _by_type: dict[type, Adapter | None] = {}
@@ -141,19 +142,19 @@ _MISSING: Final = object()
 
 
 def register(adapter: Adapter, *, last: bool = False) -> None:
-    """Adds an adapter. One added later is asked first, so that it may refine an earlier one.
+    """Adds an adapter. Adapters that are added later are asked first, so that one can refine an earlier one.
 
-    It holds for objects that were met before, too, since adapters are asked in each save and restore. Values that were deferred
-    for such objects arrive when the status is asked for a report or an assertion. Only what is done when an object is assigned
-    to an attribute of a `Checkpoint` or `Module` is not done again: `Adapter.on_attached`, and leaving lists and dicts
-    of values that never change (`Adapter.functional`) as they are.
+    It also applies to existing objects, since adapters are asked in each save and restore. Values that were deferred for such
+    objects arrive when the program asks the status for a report or an assertion. Two steps are not repeated for objects that
+    have already been assigned to an attribute of a `Checkpoint` or `Module`: `Adapter.on_attached`, and the rule that lists and
+    dicts of values that never change (`Adapter.functional`) are not wrapped.
 
     Args:
         adapter: The adapter.
-        last: Whether it is asked after all others instead, as one of objects that nobody else knows.
+        last: Whether it is asked after all others, as an adapter for objects that no other adapter knows.
 
     Raises:
-        UnsupportedError: It is no adapter.
+        UnsupportedError: The object is not an adapter.
 
     Example:
         >>> from milepost.adapters import Adapter, register, unregister
@@ -172,7 +173,7 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
         raise UnsupportedError(
             "only an adapter can be registered",
             expected="an object of a subclass of milepost.adapters.Adapter",
-            found=f"the class {adapter.__name__}" if is_class else f"a {type(adapter).__name__}",
+            found=f"the class {adapter.__name__}" if is_class else f"an object of type {type(adapter).__name__}",
             remedy=f"register({adapter.__name__}())" if is_class else "derive its class from milepost.adapters.Adapter",
         )
     _adapters.insert(len(_adapters) if last else 0, adapter)
@@ -181,13 +182,13 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
 
 
 def unregister(adapter: Adapter) -> None:
-    """Takes back `register`, as a test does at its end. What was bound to a restored value stays so.
+    """Undoes `register`, for example at the end of a test. Restored objects stay restored.
 
     Args:
-        adapter: The adapter, which was registered.
+        adapter: The registered adapter.
 
     Raises:
-        ValueError: It is not registered.
+        ValueError: The adapter is not registered.
     """
     if adapter not in _adapters:
         raise ValueError(f"this {type(adapter).__name__} is not registered")
@@ -197,12 +198,12 @@ def unregister(adapter: Adapter) -> None:
 
 
 def is_anything_functional() -> bool:
-    """Whether any adapter is one of values that never change."""
+    """Whether any adapter is for values that never change."""
     return _functional[0]
 
 
 def adapter_of_type(kind: type) -> Adapter | None:
-    """The adapter for objects of exactly this type, or None if they are not trackable.
+    """The adapter for objects of exactly this type. None if they are not trackable.
 
     Raises:
         AdapterError: The adapter of an imported framework cannot be imported.
@@ -245,8 +246,22 @@ def adapter_of(obj: object) -> Adapter | None:
     return adapter
 
 
+def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
+    """The values of one object.
+
+    Raises:
+        UntrackableError: The object raises an error when it is asked for its values.
+    """
+    try:
+        return adapter.values(obj) if "values" in adapter.overrides else ()
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise cannot_be_read(obj, error, adapter, "values") from error
+
+
 def adapter_of_array_type(name: str) -> Adapter | None:
-    """The adapter that makes arrays of the type that the object graph calls so; None while its framework is not imported."""
+    """The adapter for arrays whose type has this name in the object graph. None while its framework is not imported."""
     if not name:
         return None
     import_adapters()
@@ -254,7 +269,7 @@ def adapter_of_array_type(name: str) -> Adapter | None:
 
 
 def _forget_answers() -> None:
-    """Lets every type be asked about again; what a thread has found out meanwhile goes to the old answers."""
+    """Forgets the adapters of all types. Results that another thread finds meanwhile go to the old table."""
     global _by_type
     _by_type = {}
 

@@ -1,6 +1,6 @@
-"""Where containers and modules ask, before they get a child, whether a value is deferred for it.
+"""The place where containers and modules ask whether a value is deferred for a new child.
 
-The object graph knows nothing of restores. `milepost.deferred` installs its own `Deferral` here when it is imported.
+The object graph does not know restores. `milepost.deferred` installs its own `Deferral` here when it is imported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Deferral:
-    """What containers and modules ask about deferred values. This default defers nothing."""
+    """The questions of containers and modules about deferred values. In this default, nothing is deferred."""
 
     def admit(self, holder: Any, name: str | tuple[int, str], child: Any) -> Any:
         """Restores the values that are deferred for a child. Call it before the child is put in place.
@@ -20,10 +20,10 @@ class Deferral:
             child: The child.
 
         Returns:
-            What is to be put in place: ``child``, or its successor if it cannot change.
+            The object to put in place: ``child``, or its successor if it cannot change.
 
         Raises:
-            MismatchError: The value does not fit; the child must not be put in place.
+            MismatchError: The value does not fit. The child must not be put in place.
         """
         return child
 

@@ -1,4 +1,4 @@
-"""What is known about objects by their identity, for as long as they live; objects may compare and hash as they like."""
+"""A table of objects by identity, for as long as they live. How objects compare or hash does not matter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Entry = tuple[Callable[[], Any], _Value]
 
 
 class ByIdentity(Generic[_Value]):
-    """A table of values by the identities of objects, to which it refers weakly.
+    """A table with objects as keys, by identity. It refers to them weakly.
 
     Example:
         >>> class Thing: ...
@@ -41,22 +41,22 @@ class ByIdentity(Generic[_Value]):
         Raises:
             TypeError: The object allows no weak reference.
         """
-        # What removes the entry when its object is gone refers to no module, of which an interpreter at its end may have none.
+        # The callback uses no names of modules, which may be gone when the interpreter ends.
         self._entries[id(obj)] = (weakref.ref(obj, partial(self._entries.pop, id(obj))), value)
 
     def keep(self, obj: Any, value: _Value) -> None:
-        """Sets the value for an object, which is kept alive for ever if it allows no weak reference."""
+        """Sets the value for an object. An object that allows no weak reference is kept alive for ever."""
         try:
             self[obj] = value
         except TypeError:
             self._entries[id(obj)] = (lambda: obj, value)
 
     def reference(self, obj: Any) -> Callable[[], Any]:
-        """What returns an object that is in the table, or None once that is gone."""
+        """A function that returns an object in the table, or None when the object no longer exists."""
         return self._entries[id(obj)][0]
 
     def pop(self, obj: Any) -> _Value | None:
-        """Removes an object; returns its value, or None if it is not in the table."""
+        """Removes an object. Returns its value, or None if the object is not in the table."""
         value = self.get(obj)
         if value is not None:
             self._entries.pop(id(obj), None)
@@ -69,7 +69,7 @@ class ByIdentity(Generic[_Value]):
         return len(self._entries)
 
     def items(self) -> Iterator[tuple[Any, _Value]]:
-        """The objects that live, and their values; the table may change meanwhile."""
+        """The living objects and their values. The table may change while this is used."""
         for reference, value in list(self._entries.values()):
             obj = reference()
             if obj is not None:

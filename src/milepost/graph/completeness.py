@@ -1,6 +1,7 @@
-"""What a checkpoint of live objects would leave out: what adapters cannot save, and what frameworks' accounts have more.
+"""Finds state that a checkpoint of live objects would leave out.
 
-Every function here says what is left out at one path, or below it; the walk (`milepost.graph.traversal`) asks them.
+An adapter may be unable to save an object, and a framework's own account of an object may have more than the checkpoint.
+Every function here returns what is left out at or below one path. The walk (`milepost.graph.traversal`) calls them.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
 from milepost.graph.trees.structure import holds_no_data, is_container, is_empty_tree, is_tuple
 
 SETTINGS: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
-"""Types of attributes of modules that are never saved, by the guide's own rule, and hold nothing."""
+"""Types of module attributes that are settings by TensorFlow's guide. They are never saved, and hold no objects."""
 _STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
-"""What a checkpoint may hold without saving it."""
+"""Types of values that a checkpoint may hold and does not save."""
 _MOST_SEARCHED: Final = 1_000
-_STORABLE: Final = "hold it as numbers, text or arrays; or keep it out of the tree"
+_STORABLE: Final = "replace it by numbers, text or arrays, or keep it out of the tree"
 _PARTIAL: Final = "make it a jax.tree_util.Partial, whose arguments are saved"
-_ADD_MODEL: Final = "put the model that it trains into the checkpoint too"
+_ADD_MODEL: Final = "add the model that it trains to the checkpoint"
 
 
 class Untaken(NamedTuple):
-    """A value that no adapter takes.
+    """A value without an adapter.
 
     Attributes:
         value: The value.
         path: Its path.
-        is_state: Whether a checkpoint itself holds it, so that it is no setting.
+        is_state: Whether a `Checkpoint` holds it as state, so that it is no setting.
         in_tree: Whether it is a leaf of a tree of arrays.
-        searched: Whether what it holds as attributes is looked for, though it is no container.
+        searched: Whether its attributes are searched, although it is no container.
     """
 
     value: Any
@@ -50,7 +51,7 @@ class Untaken(NamedTuple):
 
 
 def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
-    """What is left out with a value that no adapter takes.
+    """What is left out with a value without an adapter.
 
     Args:
         untaken: The value.
@@ -88,14 +89,14 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
 
 
 def lost_settings(obj: Any, path: str) -> Iterator[Omitted]:
-    """Plain values that a module does not save, though the program may take them for state.
+    """Plain values that a module does not save, although the program may use them as state.
 
-    These are attributes that were tracked objects before, and the plain values beside arrays in members of a list, as a memory
-    of transitions has them.
+    These are attributes that were tracked objects before, and plain values beside arrays in members of a list, as a replay
+    memory has them.
 
     Args:
         obj: An object whose plain values are settings.
-        path: Its path.
+        path: The path of the object.
     """
     now_numbers = getattr(type(obj), "_now_numbers", None)
     if now_numbers is not None:
@@ -109,25 +110,25 @@ def lost_settings(obj: Any, path: str) -> Iterator[Omitted]:
             below = list(member.values()) if isinstance(member, dict) else list(member)
             if is_value(member) and any(type(each) in PLAIN and each is not None for each in below):
                 kind = type(member).__name__
-                reason = f"the numbers and text beside arrays in a {kind}, which are settings in a Module's list"
-                remedy = "hold the list in the Checkpoint itself, where they are saved too"
+                reason = f"the numbers and text beside arrays in an object of type {kind}, which are settings in the list of a Module"
+                remedy = "hold the list in the Checkpoint itself, which saves them"
                 yield Omitted(child_path(path, str(number), is_root=path == ""), kind, reason, remedy, doubtful=True)
                 return
 
 
 def without_variables(optimizer: Any, path: str) -> Omitted:
-    """What is left out with an optimizer none of whose variables is in the checkpoint."""
+    """What is left out with an optimizer if none of its variables is in the checkpoint."""
     kind = type(optimizer).__name__
     reason = f"the state that this {kind} has for each variable, for none of them is in the checkpoint"
     return Omitted(path, kind, reason, _ADD_MODEL, doubtful=True)
 
 
 def left_out_of_accounts(graph: LiveGraph, ids: Mapping[int, int], *, slots: bool) -> list[Omitted]:
-    """What frameworks would have saved of the objects, and the graph does not hold.
+    """What frameworks would save of the objects and the graph does not hold.
 
     Args:
-        graph: The live objects, and what is known to be left out.
-        ids: Their numbers by identity.
+        graph: The live objects, and the omissions found so far.
+        ids: The numbers of the objects by identity.
         slots: Whether the graph has slot variables.
     """
     left_out = _LeftOut({omitted.path for omitted in graph.omissions if not omitted.doubtful})
@@ -159,13 +160,15 @@ def left_out_of_accounts(graph: LiveGraph, ids: Mapping[int, int], *, slots: boo
             for step in steps:
                 path = child_path(path, step, is_root=path == "")
             kind = type(value).__name__
-            reason = f"{type(obj).__name__} has this {kind} in its own account of its state, and the checkpoint has not"
+            reason = (
+                f"{type(obj).__name__} lists this {kind} in its own account of its state, and the checkpoint lacks it"
+            )
             left_out.add(Omitted(path, kind, reason, remedy))
     return left_out.found
 
 
 class _LeftOut:
-    """Collects what is left out, once for each path, and nothing below what is left out as a whole."""
+    """Collects omissions: one for each path, and none below an object that is left out as a whole."""
 
     def __init__(self, known: Collection[str]) -> None:
         self._known = set(known)

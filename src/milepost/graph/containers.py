@@ -1,11 +1,11 @@
 """Lists, dicts and tuples whose members are tracked.
 
 A plain list or dict that becomes an attribute of a tracked object is replaced by a `ListWrapper`, `DictWrapper` or
-`OrderedDictWrapper`: a subclass that behaves like the original in every way, and asks for deferred values before it gets new members.
-Tuples cannot change, so they stay what they are; only lists and dicts inside them are replaced. Trees of values that
-never change, such as JAX's arrays, stay what they are too (`milepost.graph.trees.places`).
+`OrderedDictWrapper`. Each is a subclass that behaves like the original, and asks for deferred values before it gets new members.
+Tuples cannot change, so they are not replaced; only lists and dicts inside them are. Trees of values that never change, such
+as JAX's arrays, are not replaced either (`milepost.graph.trees.places`).
 
-The graph is read from what a container holds when it is saved; any mutation is allowed.
+A save reads what a container holds at that moment, so any mutation is allowed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from milepost.graph.trees.structure import is_container, is_functional, is_tuple
 
 
 class NoDependency:
-    """Marks a value that is assigned to a tracked object as not to be saved with it.
+    """Marks a value that must not be saved with the object to which it is assigned.
 
     Args:
-        value: Stored as it is: not wrapped, not tracked.
+        value: The value. It is stored as it is, neither wrapped nor tracked.
 
     Example:
         >>> import milepost
@@ -45,7 +45,7 @@ class NoDependency:
 
 
 class _Source:
-    """The list or dict that a wrapper was made from, to notice that it is changed behind the wrapper's back."""
+    """The list or dict from which a wrapper was made. It shows whether the program has changed the original since."""
 
     __slots__ = ("members", "original")
 
@@ -63,11 +63,11 @@ def _members(container: Any) -> list[Any]:
 
 
 _OUTSIDE_REFERENCES: Final = 2
-"""What `sys.getrefcount` says of an object that only one attribute and its own argument refer to."""
+"""The result of `sys.getrefcount` for an object with one other reference."""
 
 
 class _Wrapper(StateHolder):
-    """What list and dict wrappers share."""
+    """The common part of list and dict wrappers."""
 
     _source: _Source | None
     _untracked: list[Any]
@@ -75,7 +75,7 @@ class _Wrapper(StateHolder):
     _is_state = False  # until `hold_state`
 
     def _changed_outside(self) -> bool:
-        """Whether the container this was made from has been changed since, which nobody would see."""
+        """Whether the original container was changed since, which the wrapper does not see."""
         source: _Source | None = self.__dict__.get("_source")
         if source is None:
             return False
@@ -181,7 +181,7 @@ class ListWrapper(_Wrapper, list[Any]):
         return f"ListWrapper({super().__repr__()})"
 
     def _change(self, members: list[Any]) -> ListWrapper:
-        """Takes new members, or stays as it is if a deferred value does not fit one of them."""
+        """Replaces the members. If a deferred value does not fit one of them, nothing changes."""
         if attach.deferral.expects(self):
             members = [attach.deferral.admit(self, str(position), item) for position, item in enumerate(members)]
         super().__setitem__(slice(None), members)
@@ -193,7 +193,7 @@ class ListWrapper(_Wrapper, list[Any]):
 
 
 class _MappingWrapper(_Wrapper):
-    """What both dict wrappers share."""
+    """The common part of both dict wrappers."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         entering = self._enter(key if isinstance(key, str) else None, value)
@@ -271,9 +271,9 @@ _WRAPPERS: Final[dict[type, type]] = {list: ListWrapper, dict: DictWrapper, Orde
 
 
 def wrap(value: Any) -> Any:
-    """Replaces plain lists and dicts, also inside tuples, by their wrappers; everything else is returned as it is.
+    """Replaces plain lists and dicts, also inside tuples, by their wrappers. Other values are returned as they are.
 
-    Trees of values that never change (`milepost.graph.trees.structure`) are left alone too: wrapped, they would be other trees.
+    Trees of values that never change (`milepost.graph.trees.structure`) are not wrapped, because a wrapped tree is another tree.
 
     Raises:
         UntrackableError: Lists, dicts and tuples are nested more deeply than Python can follow.
@@ -305,7 +305,7 @@ def _wrap_member(value: Any, wrapped: dict[int, Any]) -> Any:
 
 
 def _wrap_container(value: Any, wrapped: dict[int, Any]) -> Any:
-    # Known before its members are looked at, for containers that hold themselves.
+    # known before its members are visited, for containers that hold themselves
     wrapper = wrapped[id(value)] = _WRAPPERS[type(value)]()
     wrapper._source = _Source(value)
     if isinstance(value, list):
@@ -332,7 +332,7 @@ def _wrap_tuple(value: tuple[Any, ...], wrapped: dict[int, Any]) -> tuple[Any, .
 
 
 def hold_state(value: Any) -> None:
-    """Makes plain values state that a wrapped list or dict holds, or one in it, or in a tuple."""
+    """Makes plain values in a wrapped list or dict state, also in lists, dicts and tuples inside it."""
     containers = [value]
     for container in containers:
         if isinstance(container, _Wrapper):
@@ -354,12 +354,12 @@ _MOST_SEARCHED: Final = 1_000
 
 
 def find_trackable(value: Any, *, within_objects: bool = False, known: Container[int] = ()) -> Any:
-    """A trackable object that is no mere container, somewhere inside a value of any kind of container; else None.
+    """A trackable object that is not just a container, at any depth inside a value. None if there is none.
 
     Args:
         value: The value.
-        within_objects: Whether the attributes of objects of any class are searched too, 1,000 objects at most.
-        known: Identities of objects that are skipped with all that they hold.
+        within_objects: Whether the attributes of objects of any class are searched too, for at most 1,000 objects.
+        known: Identities of objects that are skipped, with all that they hold.
     """
     seen: dict[int, Any] = {}
     left = [value]
@@ -367,7 +367,7 @@ def find_trackable(value: Any, *, within_objects: bool = False, known: Container
         each = left.pop()
         if id(each) in seen or id(each) in known:
             continue
-        kind = type(each)  # an object may answer to ``__class__`` with any code of its own
+        kind = type(each)  # ``__class__`` may be a property of the object that runs any code
         if issubclass(kind, Mapping):
             members: Iterable[Any] = each.values()
         elif issubclass(kind, (list, tuple, set, frozenset, deque)):

@@ -1,4 +1,4 @@
-"""Giving a value the element type of what is to hold it, without changing the value.
+"""Converts values to the element type of their variable, without changing them.
 
 Only rounding to the precision of a floating-point type is allowed. So 2.0 becomes an ``int32`` and 0.93 does not; 1
 becomes a ``bool`` and 2 does not; 1e300 becomes no ``float32``, in which it would be infinite.
@@ -17,14 +17,14 @@ from milepost.tensor import DType
 
 _MOST_SHOWN: Final = 60
 _ROUNDING_NEVER_EXCEEDS: Final = 2.0
-"""How many times its largest number a type without infinity may be given; it would hold the largest number instead."""
+"""How far a value may exceed the largest number of a type without infinity, which then holds its largest number."""
 
 
 def array_of(value: Any) -> Array:
-    """A value as NumPy's array of it.
+    """The NumPy array of a value.
 
     Raises:
-        MismatchError: NumPy makes no array of it, as of lists that differ in length.
+        MismatchError: NumPy cannot make an array of it, for example of lists that differ in length.
 
     Example:
         >>> array_of([[1, 2], [3, 4]]).shape
@@ -49,7 +49,7 @@ def converted(value: Any, dtype: DType) -> Array:
         dtype: The element type wanted, one of numbers.
 
     Returns:
-        A new array, or the very array given if it has this type already.
+        A new array, or the given array if it already has this type.
 
     Raises:
         MismatchError: The value is not a number, or has no equal in this type.
@@ -141,7 +141,7 @@ def _check_rounded(source: Array, result: Array, value: Any, dtype: DType) -> No
 
 
 def _is_extension(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a type of ml_dtypes: bfloat16, float8, int4 and the like."""
+    """Whether this is a type of ml_dtypes, such as bfloat16, float8 or int4."""
     return dtype.type.__module__ == "ml_dtypes"
 
 

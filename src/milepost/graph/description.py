@@ -1,7 +1,7 @@
 """One-line descriptions of objects, for `repr`.
 
-They never read a file, never call code of other objects, and never raise: they are asked for by debuggers, also in the
-middle of ``__init__``. Control characters in names are escaped.
+They read no files, call no code of other objects, and raise no errors, because debuggers call them at any time, even during
+``__init__``. Control characters in names are escaped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_ELEMENTS: Final = 100
 
 
 def shortened(text: str, most: int = _LONGEST) -> str:
-    r"""Text in one line of printable characters, with its middle left out if it is long.
+    r"""Text in one line of printable characters. The middle of a long text is left out.
 
     Example:
         >>> shortened("a\x1b[2J")
@@ -37,7 +37,7 @@ def shortened(text: str, most: int = _LONGEST) -> str:
 
 
 def kind_of(obj: Any) -> str:
-    """The class of an object, as a reader would write it: milepost's public ones with the package's name.
+    """The name of the class of an object. Public classes of milepost have the name of the package before it.
 
     Example:
         >>> kind_of(3)
@@ -51,7 +51,7 @@ def kind_of(obj: Any) -> str:
 
 
 def with_children(obj: Any, children: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
-    """An object with the names of what it holds, and the type, the number, or the shape of each.
+    """A description of an object by the names of its attributes, each with its type, number or shape.
 
     Args:
         obj: The object.
@@ -86,12 +86,12 @@ def _child(value: Any) -> str:
 
 
 def of_file(obj: Any, path: Any, *facts: str) -> str:
-    """An object that stands for a file or directory.
+    """A description of an object that represents a file or directory.
 
     Args:
         obj: The object.
-        path: Where its file is; None if it has not come to know that.
-        *facts: What else there is to say.
+        path: The path of the file. None if the object is not initialized.
+        *facts: Other facts to list.
 
     Example:
         >>> of_file(object(), "run/ckpt-3", "12 tensors")
@@ -114,7 +114,7 @@ def counted(count: int, singular: str) -> str:
 
 
 def of_variable(name: str | None, shape: Any, dtype: Any, array: np.ndarray[Any, Any]) -> str:
-    """A variable with the beginning and the end of its value.
+    """A description of a variable, with the beginning and the end of its value.
 
     Example:
         >>> of_variable("v", (), "float32", np.array(1.5, np.float32))

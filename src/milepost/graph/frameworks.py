@@ -1,7 +1,7 @@
 """Imports the adapters of the frameworks that the user has imported: each as a whole, or not at all.
 
-An adapter uses private names of its framework, and another version of the framework may lack one. Then nothing of the
-adapter stays behind, and every attempt ends with the same `milepost.AdapterError`, so that nothing is ever saved without
+An adapter uses private names of its framework, and another version of the framework may lack one. Then no part of the
+adapter stays imported, and every save and restore raises the same `milepost.AdapterError`. So no checkpoint is saved without
 the objects of that framework.
 """
 
@@ -20,10 +20,10 @@ from milepost.errors import AdapterError
 
 _T = TypeVar("_T")
 Snapshot = Callable[[], Callable[[], None]]
-"""Takes a copy of a registry; what it returns puts that copy back."""
+"""A function that copies a registry. It returns a function that restores the copy."""
 
 _UNDONE: Final = ("milepost.adapters.", "milepost.callbacks.")
-"""Where modules that use private names of frameworks are."""
+"""The package of the modules that use private names of frameworks."""
 
 
 class _Awaited(NamedTuple):
@@ -36,29 +36,29 @@ class _Awaited(NamedTuple):
 _awaited: dict[str, _Awaited] = {}
 _tried: dict[str, str] = {}
 _registries: Final[list[Snapshot]] = []
-_lock: Final = threading.RLock()  # the thread that imports an adapter may ask for adapters meanwhile
+_lock: Final = threading.RLock()  # the thread that imports an adapter may itself ask for adapters
 _importing: Final[set[str]] = set()
 
 
 def register_framework(framework: str, module: str, tried: str = "") -> None:
-    """Names the module that registers a framework's adapter; it is imported once the user has imported the framework.
+    """Names the module that registers the adapter of a framework. It is imported when the user has imported the framework.
 
     Args:
         framework: Name of the framework's package.
         module: Full name of the module that calls `milepost.graph.adapter.register` when imported.
-        tried: The versions of the framework that the adapter was tried with.
+        tried: The versions of the framework with which the adapter was tested.
     """
     _awaited[framework] = _Awaited(module, tried)
     _tried[framework.partition(".")[0]] = tried
 
 
 def register_registry(snapshot: Snapshot) -> None:
-    """Names something that modules of adapters add to when they are imported, and which a failed import must not change."""
+    """Registers a registry to which modules of adapters add entries, so that a failed import leaves it unchanged."""
     _registries.append(snapshot)
 
 
 def registry(kinds: dict[str, _T]) -> dict[str, _T]:
-    """The same dict, which a failed import leaves as it was."""
+    """Registers a dict, so that a failed import leaves it unchanged. Returns the dict."""
 
     def snapshot() -> Callable[[], None]:
         before = dict(kinds)
@@ -74,10 +74,10 @@ def registry(kinds: dict[str, _T]) -> dict[str, _T]:
 
 
 def imported(framework: str) -> ModuleType | None:
-    """The framework's module, if the user has imported it by now.
+    """The module of the framework, if the user has imported it.
 
-    A module that another thread is still importing does not count, nor does an empty one: the mark of a blocked import
-    (``sys.modules[name] = None``), a stub without a file, a folder of the same name.
+    A module that another thread is still importing does not count. Neither does an empty one: the mark of a blocked import
+    (``sys.modules[name] = None``), a stub without a file, or a folder of the same name.
     """
     module = sys.modules.get(framework)
     if module is None or not isinstance(getattr(module, "__file__", None), str):
@@ -88,14 +88,14 @@ def imported(framework: str) -> ModuleType | None:
 
 
 def import_adapters() -> None:
-    """Imports the adapters of all frameworks that the user has imported by now.
+    """Imports the adapters of all frameworks that the user has imported so far.
 
     Raises:
-        AdapterError: One cannot be imported. The next call raises it again.
+        AdapterError: An adapter cannot be imported. The next call raises the error again.
     """
     if not any(name in sys.modules for name in _awaited):
         return
-    with _lock:  # another thread may be importing them, and must not be overtaken
+    with _lock:  # wait for another thread that may be importing them
         for framework, awaited in list(_awaited.items()):
             if framework not in _importing and imported(framework) is not None:
                 _importing.add(framework)
@@ -109,13 +109,13 @@ def import_adapters() -> None:
 
 @contextmanager
 def whole_import(framework: str) -> Iterator[None]:
-    """Undoes what the imports in its block did to milepost's modules and registries, if one of them fails.
+    """Undoes the changes to milepost's modules and registries if an import in the block fails.
 
     Args:
-        framework: The framework of which private names are used.
+        framework: The framework whose private names are used.
 
     Raises:
-        AdapterError: In place of any exception of the imports.
+        AdapterError: An import raised an exception, which is the cause.
     """
     with _lock:
         modules = set(sys.modules)
@@ -159,7 +159,7 @@ def _adapter_error(framework: str, cause: Exception) -> AdapterError:
 
 
 def _missing_name(cause: Exception) -> str | None:
-    """The full name that is gone, as far as the exception tells."""
+    """The full name that is missing, if the exception tells it."""
     if isinstance(cause, ImportError):
         name = re.match(r"cannot import name '(\w+)'", str(cause))  # an attribute has it from Python 3.12 on only
         return f"{cause.name}.{name[1]}" if cause.name and name else cause.name

@@ -4,6 +4,8 @@
 
     tensor key    = object path "/.ATTRIBUTES/" local name
     object path   = escaped edge names joined by "/"           (empty for the root)
+    local name    = name, or, where every process has a value of its own, name "-" kind "-of-process-" RANK "-of-" SIZE
+    kind          = "random" / "data" / "own"
     slot path     = variable's path "/.OPTIMIZER_SLOT/" optimizer's path "/" escaped slot name
     escaped name  = name with "." doubled, then "/" written as ".S"
 
@@ -13,8 +15,9 @@ mistaken for names. Source: TensorFlow 2.21, observed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from milepost.errors import UntrackableError
 
@@ -22,16 +25,18 @@ ATTRIBUTES: Final = "/.ATTRIBUTES/"
 SLOT: Final = "/.OPTIMIZER_SLOT/"
 VARIABLE_VALUE: Final = "VARIABLE_VALUE"
 """Local name of the only tensor of a variable or array."""
+_OF_PROCESS: Final = "-of-process-"
+_OWN_NAME: Final = re.compile(rf"(.*)-(random|data|own){_OF_PROCESS}(\d{{1,9}})-of-(\d{{1,9}})", re.DOTALL)
 LONGEST_PATH: Final = 1 << 15
-"""Characters in the path of an object that is saved."""
+"""The largest number of characters in the path of a saved object."""
 _SHOWN: Final = 60
-"""Characters of such a path, at either end, that an error shows."""
+"""The number of characters at either end of such a path that an error shows."""
 OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """Key under which a checkpoint holds its object graph."""
 
 
 def escape(name: str) -> str:
-    """Makes an edge name fit for a path.
+    """Escapes the name of an edge for a path.
 
     Example:
         >>> escape("a/b.c")
@@ -54,12 +59,43 @@ def unescape(name: str) -> str:
     return ".".join(part.replace(".S", "/") for part in name.split(".."))
 
 
+class OwnName(NamedTuple):
+    """The local name of a value of which every process has its own.
+
+    Attributes:
+        name: The name without the rest.
+        kind: ``random``, ``data`` or ``own``; see `Adapter.each_process`.
+        rank: The number of the process.
+        size: How many processes there were.
+
+    Example:
+        >>> str(OwnName("state", "data", 1, 4))
+        'state-data-of-process-1-of-4'
+        >>> OwnName.parse("state-data-of-process-1-of-4")
+        OwnName(name='state', kind='data', rank=1, size=4)
+    """
+
+    name: str
+    kind: str
+    rank: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.kind}{_OF_PROCESS}{self.rank}-of-{self.size}"
+
+    @classmethod
+    def parse(cls, text: str) -> OwnName | None:
+        """Undoes ``str``; None for another name."""
+        match = _OWN_NAME.fullmatch(text) if _OF_PROCESS in text else None
+        return None if match is None else cls(match[1], match[2], int(match[3]), int(match[4]))
+
+
 def child_path(parent: str, name: str, *, is_root: bool) -> str:
-    """The path of a child reached by the edge ``name``; ``is_root`` tells an empty name from the root's path.
+    """The path of a child at the edge ``name``. ``is_root`` distinguishes an empty name from the path of the root.
 
     Raises:
-        UntrackableError: The path is longer than 32,768 characters. Without a bound, the paths of a chain of n objects
-            would take memory in proportion to n squared.
+        UntrackableError: The path is longer than 32,768 characters. Without a limit, the paths of a chain of n objects would
+            take memory in proportion to n squared.
     """
     path = escape(name) if is_root else f"{parent}/{escape(name)}"
     if len(path) > LONGEST_PATH:
@@ -74,7 +110,7 @@ def child_path(parent: str, name: str, *, is_root: bool) -> str:
 
 
 class Subtrees:
-    """The paths of some objects, asked whether another object is one of these or below one.
+    """A set of paths. A path is in it if it is one of the given paths, or below one.
 
     Args:
         paths: The paths.
@@ -86,7 +122,7 @@ class Subtrees:
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._paths = set(paths)
-        self._lengths = {len(path) for path in self._paths}  # few, however many paths there are
+        self._lengths = {len(path) for path in self._paths}  # there are few lengths, even if there are many paths
 
     def __contains__(self, path: str) -> bool:
         return any(path[:length] in self._paths and path[length : length + 1] in ("", "/") for length in self._lengths)

@@ -1,4 +1,4 @@
-"""Live objects as a graph, numbered as a checkpoint of them would be."""
+"""Live objects as a graph, with the numbers that they would have in a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from milepost.errors import MilepostError, UnsupportedError, UntrackableError
-from milepost.graph.adapter import Adapter, Value
+from milepost.errors import UnsupportedError, UntrackableError
+from milepost.graph.adapter import Adapter, Value, values_of
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Omitted
-from milepost.graph.remedies import cannot_be_read
 
 
 @dataclass(slots=True)
 class LiveGraph:
-    """Live objects and their edges, numbered as a checkpoint of them would be.
+    """Live objects and their edges, with the numbers that they would have in a checkpoint.
 
     Attributes:
-        objects: The objects, by node id; number 0 is the root.
+        objects: The objects, by node id. Number 0 is the root.
         adapters: The adapter of each.
         edges: The named edges of each.
-        paths: The escaped path of each from the root; for a slot variable, its slot path.
-        slots: For each optimizer's node, its slot variables.
-        skipped_by_tensorflow: Ids of the objects that TensorFlow would not save, since it follows no edge that leads to them.
-        first_slot: Id of the first slot variable; all from there on are slot variables.
-        omissions: What a checkpoint of them would leave out, if the walk looked for that.
+        paths: The escaped path of each from the root, or the slot path of a slot variable.
+        slots: The slot variables of each optimizer, by the node id of the optimizer.
+        skipped_by_tensorflow: Ids of the objects that TensorFlow would not save, since it follows no edge to them.
+        first_slot: The id of the first slot variable. All objects from there on are slot variables.
+        omissions: What a checkpoint would leave out, if the walk looked for omissions.
     """
 
     objects: list[Any] = field(default_factory=list)
@@ -38,7 +37,7 @@ class LiveGraph:
     omissions: list[Omitted] = field(default_factory=list)
 
     def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
-        """Every node that has values of its own, with them."""
+        """Every node that has values itself, with its values."""
         for number, obj in enumerate(self.objects):
             try:
                 values = values_of(self.adapters[number], obj)
@@ -46,17 +45,3 @@ class LiveGraph:
                 raise error.with_context(key=self.paths[number]) from error.__cause__
             if values:
                 yield number, values
-
-
-def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
-    """The values of one object.
-
-    Raises:
-        UntrackableError: The object does not say what it holds.
-    """
-    try:
-        return adapter.values(obj) if "values" in adapter.overrides else ()
-    except MilepostError:
-        raise
-    except Exception as error:
-        raise cannot_be_read(obj, error, adapter, "values") from error

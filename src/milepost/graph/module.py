@@ -17,13 +17,13 @@ from milepost.graph.traversal import reachable
 from milepost.graph.variable import Variable
 
 UNTRACKED: Final = "_milepost_untracked"
-"""Where an object notes the names of attributes that were assigned as `NoDependency`."""
+"""The attribute with the names of attributes that were assigned as `NoDependency`."""
 NOW_NUMBERS: Final = "_milepost_now_numbers"
-"""Where it notes those that were tracked objects and are numbers now."""
+"""The attribute with the names of attributes that were tracked objects and are numbers now."""
 
 
 class _TrackedCachedProperty(cached_property[Any]):
-    """A cached property whose value is assigned like any other attribute, so that it has its restored value before it is used."""
+    """A cached property. Its value is assigned like an attribute, so that it gets its restored value before it is used."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -36,24 +36,24 @@ class _TrackedCachedProperty(cached_property[Any]):
 class Tracked:
     """An object whose attributes are edges of the object graph.
 
-    Lists and dicts that are assigned become their tracked wrappers (see `milepost.graph.containers`); a value that a
-    restored checkpoint holds for a new attribute is given to it before the attribute can be read.
+    Lists and dicts that are assigned become tracked wrappers (`milepost.graph.containers`). A new attribute gets its deferred
+    value, if there is one, before the attribute can be read.
 
     Type checkers know the attributes that a class declares or assigns in its methods, and report others as mistakes. A
-    `__getattr__` for them would have them accept every misspelt method.
+    `__getattr__` would make them accept every misspelt method.
     """
 
     _internal: ClassVar[frozenset[str]] = frozenset()
-    """Attributes of the class's own, which are no children."""
+    """Attributes of the class itself, which are not children."""
     _names_in_slots: ClassVar[Sequence[str]] = ()
-    """Names in ``__slots__`` of the class and its bases, whose values are not in ``vars``."""
+    """Names in ``__slots__`` of the class and its bases. Their values are not in ``vars``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         slots = [vars(base).get("__slots__", ()) for base in cls.__mro__]
         names = [name for each in slots for name in ([each] if isinstance(each, str) else each)]
         cls._names_in_slots = [name for name in names if name not in ("__dict__", "__weakref__")]
-        # Python's own puts its value beside __setattr__(). It may also be that of a base that is no tracked class.
+        # A cached_property does not call __setattr__() for its value. It may belong to a base that is not tracked.
         members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
         for name, member in members.items():
             if type(member) is cached_property:
@@ -73,7 +73,7 @@ class Tracked:
                 adapter.on_attached(value)
                 value = attach.deferral.admit(self, name, value)
                 if name in attributes and adapter_of(attributes[name]) is None:
-                    # Edges are ordered by when they were first tracked, so `self.a = None` must not hold a place.
+                    # Edges have the order in which they were first tracked, so `self.a = None` must not define a position.
                     del attributes[name]
                 if NOW_NUMBERS in attributes:
                     attributes[NOW_NUMBERS].discard(name)
@@ -88,7 +88,7 @@ class Tracked:
         return with_children(self, attributes, {*type(self)._internal, *attributes.get(UNTRACKED, ())})
 
     def _now_numbers(self) -> list[str]:
-        """Names of attributes that were tracked and are numbers now, which no module saves."""
+        """Names of attributes that were tracked objects and are numbers now, which a module does not save."""
         names = self.__dict__.get(NOW_NUMBERS, ())
         return sorted(name for name in names if type(self.__dict__.get(name)) in NUMBERS)
 
@@ -107,7 +107,7 @@ class Module(Tracked):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """All variables reachable from this module, nearest first."""
+        """All variables that can be reached from this module, nearest first."""
         return tuple(obj for obj in reachable(self) if isinstance(obj, Variable))
 
     @property
@@ -119,11 +119,11 @@ class Module(Tracked):
 class SlotOwner(Module):
     """A module, usually an optimizer, that keeps *slot variables*: state that belongs to it and to one variable.
 
-    A slot variable is saved only if both its owner and its variable are. Restoring makes the slots that the
-    checkpoint holds, so that they need not exist before.
+    A slot variable is saved only if both its owner and its variable are saved. A restore makes the slots that the
+    checkpoint has, so they need not exist before.
 
-    Any other class may take part by having ``get_slot_names()`` and ``get_slot(variable, name)``; slots that it does
-    not have yet are restored if it has ``add_slot(variable, name)`` too.
+    Any other class has slot variables if it has the methods ``get_slot_names()`` and ``get_slot(variable, name)``. Slots that do
+    not exist yet are restored if it has ``add_slot(variable, name)`` too.
 
     Example:
         >>> import milepost
@@ -143,36 +143,36 @@ class SlotOwner(Module):
         return list(self._slots())
 
     def get_slot(self, variable: Any, name: str) -> Variable | None:
-        """The slot ``name`` of ``variable``, or None if it has not been made."""
+        """The slot ``name`` of ``variable``, or None if it does not exist."""
         found = self._slots().get(name, {}).get(id(variable))
         return found[1] if found is not None else None
 
     def add_slot(self, variable: Any, name: str, initial_value: Any = None) -> Variable:
-        """Returns the slot ``name`` of ``variable``, and makes it if there is none.
+        """Returns the slot ``name`` of ``variable``. Makes the slot if it does not exist.
 
         Args:
-            variable: The variable it belongs to.
-            name: The slot's name, for example ``"m"``.
-            initial_value: What a new slot holds; zeros like the variable unless given.
+            variable: The variable to which the slot belongs.
+            name: The name of the slot, for example ``"m"``.
+            initial_value: The value of a new slot. By default zeros with the shape and dtype of the variable.
 
         Raises:
-            MismatchError: A restored checkpoint holds a value of another shape or dtype for it.
+            MismatchError: A restored checkpoint has a value of another shape or dtype for the slot.
         """
         slot = self.get_slot(variable, name)
         if slot is None:
             if initial_value is None:
                 initial_value = np.zeros_like(np.asarray(variable))
             slot = attach.deferral.admit(self, (id(variable), name), Variable(initial_value, trainable=False))
-            # The variable is kept too: its identity is the key, and must not be given to another object.
+            # The variable is kept alive, because its identity is the key and must not become that of another object.
             self._slots().setdefault(name, {})[id(variable)] = (variable, slot)
         return slot
 
     def drop_slot(self, variable: Any, name: str) -> None:
-        """Forgets the slot ``name`` of ``variable``."""
+        """Removes the slot ``name`` of ``variable``."""
         self._slots().get(name, {}).pop(id(variable), None)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # After copying or unpickling the variables are others, and so are their identities.
+        # After copying or unpickling, the variables are other objects with other identities.
         self.__dict__.update(state)
         for slots in self._slots().values():
             pairs = list(slots.values())

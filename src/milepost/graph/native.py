@@ -24,7 +24,7 @@ class SlotAdapter(Adapter):
     """Any object that has ``get_slot_names()`` and ``get_slot(variable, name)``."""
 
     def has_slots(self, obj: Any) -> bool:
-        # Of the class, since a __getattr__ may have an answer to every name.
+        # looked up in the class, because a __getattr__ may return something for every name
         return hasattr(type(obj), "get_slot_names") and hasattr(type(obj), "get_slot")
 
     def slot_names(self, obj: Any) -> Sequence[str]:
@@ -48,7 +48,7 @@ class SlotAdapter(Adapter):
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
-class AttributeAdapter(SlotAdapter):
+class AttributeAdapter(Adapter):
     """Objects that keep their children as attributes."""
 
     searched = True
@@ -64,6 +64,18 @@ class AttributeAdapter(SlotAdapter):
             pairs = [*pairs, *((name, getattr(obj, name)) for name in slots if hasattr(obj, name))]
         return [pair for pair in pairs if pair[0] not in untracked] if untracked else list(pairs)
 
+    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
+        for name, child in changes.items():
+            object.__setattr__(obj, name, child)
+        return obj
+
+
+class MethodsAdapter(SlotAdapter, AttributeAdapter):
+    """Objects that keep their children as attributes, and have methods by which optimizers or modules of PyTorch tell their state."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, Tracked) and (hasattr(kind, "get_slot_names") or hasattr(kind, "state_dict"))
+
     def unfinished(self, obj: Any) -> Omission | None:
         kind = type(obj)
         if not (self.searched and hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict")):
@@ -72,14 +84,9 @@ class AttributeAdapter(SlotAdapter):
         remedy = "hold the state in arrays or Variables in attributes, or do not derive the class from Module"
         return Omission(reason, remedy, doubtful=True)
 
-    def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
-        for name, child in changes.items():
-            object.__setattr__(obj, name, child)
-        return obj
 
-
-class StateAdapter(AttributeAdapter):
-    """`PythonState`: one scalar string, and attributes if it is a `Module` too."""
+class StateAdapter(MethodsAdapter):
+    """`PythonState`: one scalar string, and attributes if the object is a `Module` too."""
 
     searched = False
 
@@ -129,7 +136,7 @@ class TensorStateAdapter(StateAdapter):
 
 
 class ContainerAdapter(Adapter):
-    """Lists and dicts, and their wrappers."""
+    """The base of the adapters of lists and dicts, and of their wrappers."""
 
     searched = True
 
@@ -137,8 +144,8 @@ class ContainerAdapter(Adapter):
         changed_outside = getattr(type(obj), "_changed_outside", None)  # of wrappers
         if changed_outside is None or not changed_outside(obj):
             return None
-        reason = "the list or dict that was assigned here has been changed since, and its tracked copy has not"
-        return Omission(reason, "change the attribute itself", doubtful=True)
+        reason = "the list or dict that was assigned here was changed later, but its tracked copy was not"
+        return Omission(reason, "change the attribute itself, and not the original list or dict", doubtful=True)
 
 
 class ListAdapter(ContainerAdapter):
@@ -196,7 +203,7 @@ class DictAdapter(ContainerAdapter):
 
 
 class TupleAdapter(Adapter):
-    """Tuples and named tuples that hold something trackable; fields of a named tuple have two edges."""
+    """Tuples and named tuples that hold a trackable object. Each field of a named tuple has two edges."""
 
     searched = True
 
@@ -205,7 +212,7 @@ class TupleAdapter(Adapter):
 
     def tracks(self, obj: tuple[Any, ...]) -> bool:
         seen = {id(obj)}
-        tuples = [obj]  # of tuples in tuples as many as there are, for there is no recursion
+        tuples = [obj]  # any number of levels, since there is no recursion
         for each in tuples:
             for member in each:
                 if adapter_of_type(type(member)) is not self:
@@ -241,6 +248,7 @@ for _adapter in (
     DictAdapter(),
     TupleAdapter(),
     AttributeAdapter(),
+    MethodsAdapter(),
     StateAdapter(),
     TensorStateAdapter(),
 ):

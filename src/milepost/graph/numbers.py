@@ -1,7 +1,7 @@
-"""Python's numbers as values, and numbers where the file has one of another type than the live one.
+"""Python's numbers as values, and numbers whose saved type differs from the live type.
 
-A number in a tree may be Python's in one program and an array without dimensions in another, as a step counter is before
-and after the first compiled step. So each takes what the other saved, if it can hold it.
+A number in a tree may be a Python number in one program and an array without dimensions in another. A step counter, for
+example, changes with the first compiled step. So each takes the saved value of the other, if it can hold it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NUMBERS: Final = {
     float: DType.of("float64"),
     complex: DType.of("complex128"),
 }
-"""Python's types of numbers, and the element type that each is saved with."""
+"""Python's types of numbers, each with the element type in which it is saved."""
 
 _INTEGERS: Final = frozenset(dtype for dtype in DType.all() if dtype.numpy.names is None and "int" in dtype.name)
 _FLOATS: Final = frozenset(dtype for dtype in DType.all() if "float" in dtype.name)
@@ -46,22 +46,22 @@ def _as_array(number: Any, dtype: DType) -> Array:
 
 
 def number_like(number: Any, array: Array) -> Any:
-    """A Python number of the type of another one, from a saved value.
+    """A saved value as a Python number of the type of a live one.
 
     Raises:
         MismatchError: No number of this type is equal to the saved one.
     """
-    # NumPy compares integers with fractions as fractions, Python exactly.
+    # NumPy converts integers to floating point to compare them. Python compares exactly.
     element = int(array[()]) if DType.of(array.dtype) in _INTEGERS else array[()]
     kind = type(number)
     new = kind(element)
-    if new != element and element == element:  # NaN is equal to nothing
+    if new != element and element == element:  # NaN is not equal to itself
         raise _does_not_fit(element, array, kind.__name__)
     return new
 
 
 def taken_by_scalar(dtype: DType) -> frozenset[DType]:
-    """Element types that Python's numbers may have been saved with, for a live array without dimensions."""
+    """Element types of saved Python numbers that a live array without dimensions may take."""
     if dtype in _INTEGERS:
         return frozenset({NUMBERS[int]})
     if dtype in _FLOATS:
@@ -70,12 +70,12 @@ def taken_by_scalar(dtype: DType) -> frozenset[DType]:
 
 
 def scalar_like(dtype: np.dtype[Any], array: Array, *, rounded: bool) -> Array:
-    """An array without dimensions with the element type of a live one, from a saved value.
+    """A saved value as an array without dimensions, with the element type of a live one.
 
     Args:
         dtype: The live element type.
         array: The saved value.
-        rounded: Whether a fraction may be rounded, as it is where Python's numbers meet arrays.
+        rounded: Whether a fraction may be rounded, as for Python's numbers.
 
     Raises:
         MismatchError: No element of this type is equal to the saved one.

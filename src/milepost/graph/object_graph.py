@@ -1,20 +1,24 @@
-"""The object graph as a checkpoint holds it: plain frozen data, and its serialized form.
+"""The object graph of a checkpoint: plain frozen data, and its serialized form.
 
 ::
 
     TrackableObjectGraph  = 1 nodes*                                     node 0 is the root
     TrackableObject       = 1 children*  2 attributes*  3 slot_variables*  4 registered_saver?  5 has_checkpoint_values
-                            1001 private*  1002 python string
+                            1001 skipped_by_tensorflow*  1002 python string
     ObjectReference       = 1 node_id int32  2 local_name string
     SerializedTensor      = 1 name string  2 full_name string  3 checkpoint_key string
     SlotVariableReference = 1 original_variable_node_id int32  2 slot_name string  3 slot_variable_node_id int32
     RegisteredSaver       = 1 name string  2 object_name string
     BoolValue             = 1 value bool
 
-``private`` is milepost's own, a list of SerializedTensor: values of objects that TensorFlow would not save, such as the
-seeds of Keras 3. ``python`` is milepost's own too, the name of the type of a plain value (`milepost.graph.plain.values`), of an
-array that a restore can make anew, or of a list, dict or tuple of nothing else: ``int``, ``torch.Tensor``, ``list``,
-``namedtuple:module:Class``. For a `Checkpoint`, which says that its writer saves plain values, it is the word ``Checkpoint``. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not miss objects for them.
+The fields 1001 and 1002 are milepost's own. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not
+ask for objects that take their values.
+
+- ``skipped_by_tensorflow`` is a list of SerializedTensor: the values of objects that TensorFlow does not save, such as the seeds
+  of Keras 3.
+- ``python`` is the name of a type. It is set for a plain value (`milepost.graph.plain.values`), for an array that a restore can
+  make, and for a list, dict or tuple of only these: ``int``, ``torch.Tensor``, ``list``, ``namedtuple:module:Class``. A
+  `Checkpoint` has the name ``Checkpoint``, which says that its writer saves plain values.
 
 Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
 """
@@ -50,7 +54,7 @@ _MESSAGES: Final = declare(
             Field("slot_variables", 3, "SlotVariableReference", repeated=True),
             Field("registered_saver", 4, "RegisteredSaver"),
             Field("has_checkpoint_values", 5, "BoolValue"),
-            Field("private", 1001, "SerializedTensor", repeated=True),
+            Field("skipped_by_tensorflow", 1001, "SerializedTensor", repeated=True),
             Field("python", 1002, "string"),
         ],
         "TrackableObjectGraph": [Field("nodes", 1, "TrackableObject", repeated=True)],
@@ -70,19 +74,19 @@ class SavedValue(NamedTuple):
 
     Attributes:
         name: Its local name.
-        full_name: The variable's own name, if it has one.
+        full_name: The name of the variable itself, if it has one.
         key: Its key in the files.
-        private: Whether TensorFlow is not to know of it.
+        skipped_by_tensorflow: Whether it is in the field that TensorFlow skips.
     """
 
     name: str
     full_name: str
     key: str
-    private: bool = False
+    skipped_by_tensorflow: bool = False
 
 
 class SlotReference(NamedTuple):
-    """A slot variable, as its optimizer's node lists it."""
+    """A slot variable in the list of its optimizer: the ids of the variable and of the slot, and the name of the slot."""
 
     variable: int
     name: str
@@ -95,10 +99,10 @@ class Node(NamedTuple):
     Attributes:
         children: Its named edges, in the object's own order.
         values: Its tensors.
-        slots: The slot variables it made, if it is an optimizer.
-        saver: Name of the custom saver that wrote it, if one did; milepost knows none.
-        python: Name of its type, if it is a plain value, an array that can be made anew, a list, dict or tuple of these only, or
-            a `Checkpoint`.
+        slots: Its slot variables, if it is an optimizer.
+        saver: The name of the custom saver that wrote it, if one did. milepost knows none.
+        python: The name of its type, if it is a plain value, an array that a restore can make, a list, dict or tuple of only
+            these, or a `Checkpoint`.
     """
 
     children: tuple[Edge, ...] = ()
@@ -110,15 +114,15 @@ class Node(NamedTuple):
 
 _EMPTY: Final[tuple[Any, ...]] = ()
 _BARE: Final = Node()
-"""Every node of which nothing is known, so that very many of them take little memory."""
+"""The one object for all empty nodes, so that many of them take little memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectGraph:
-    """A whole saved object graph; a node's id is its position.
+    """A whole saved object graph. The id of a node is its position.
 
     Attributes:
-        nodes: All nodes; number 0 is the root.
+        nodes: All nodes. Number 0 is the root.
     """
 
     nodes: tuple[Node, ...]
@@ -127,7 +131,7 @@ class ObjectGraph:
         """The bytes that TensorFlow would write for this graph.
 
         Raises:
-            UntrackableError: A name is not valid Unicode, so no file can hold it.
+            UntrackableError: A name is not valid Unicode, so a file cannot hold it.
         """
         graph = _MESSAGES["TrackableObjectGraph"]()
         add = graph.nodes.add
@@ -139,8 +143,8 @@ class ObjectGraph:
                     add_child = saved.children.add
                     for name, child in node.children:
                         add_child(node_id=child, local_name=name)
-                for name, full_name, key, private in node.values:
-                    values = saved.private if private else saved.attributes
+                for name, full_name, key, skipped in node.values:
+                    values = saved.skipped_by_tensorflow if skipped else saved.attributes
                     values.add(name=name, full_name=full_name, checkpoint_key=key)
                 for variable, name, slot in node.slots:
                     saved.slot_variables.add(
@@ -166,7 +170,7 @@ class ObjectGraph:
         """Reads a serialized graph.
 
         Raises:
-            CorruptCheckpointError: The bytes are not a graph, or refer to nodes that it does not have.
+            CorruptCheckpointError: The bytes are not a graph, or refer to nodes that do not exist.
         """
         graph = parse(_MESSAGES["TrackableObjectGraph"], data, what="the object graph")
         count = len(graph.nodes)
@@ -178,8 +182,8 @@ class ObjectGraph:
         for saved in graph.nodes:
             children = saved.children
             values = [SavedValue(v.name, v.full_name, v.checkpoint_key) for v in saved.attributes]
-            if saved.private:
-                values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in saved.private]
+            if skipped := saved.skipped_by_tensorflow:
+                values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in skipped]
             slots = saved.slot_variables
             python = saved.python
             if not (children or values or slots or python or saved.HasField("registered_saver")):
@@ -205,14 +209,15 @@ class ObjectGraph:
         return cls(tuple(nodes))
 
     def writer_saves(self) -> tuple[bool, bool]:
-        """Whether the writer was one that saves private values, and one that saves plain values."""
-        private = any(value.private for node in self.nodes for value in node.values)
-        return private, any(node.python for node in self.nodes)
+        """Whether the writer saves values that TensorFlow skips, and whether it saves plain values."""
+        skipped = any(value.skipped_by_tensorflow for node in self.nodes for value in node.values)
+        return skipped, any(node.python for node in self.nodes)
 
     def nodes_with_values(self) -> list[bool]:
-        """For each node, whether it or anything reachable from it holds values.
+        """For each node, whether it has values, or a node that can be reached from it has.
 
-        Computed rather than read: files written before TensorFlow 2.9 lack it, and a wrong one would hide values.
+        This is computed rather than read from the file. Files from before TensorFlow 2.9 lack the field, and a wrong field would
+        hide values.
         """
         holds = [bool(node.values or node.slots or node.saver) for node in self.nodes]
         parents: dict[int, list[int]] = {}
@@ -241,7 +246,7 @@ def _check_references(nodes: Sequence[Node]) -> None:
 
 def _dangling(number: int, target: object, count: int) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        f"node {number} of the object graph refers to a node that is not there",
+        f"node {number} of the object graph refers to a node that does not exist",
         expected=f"nodes 0 to {count - 1}",
         found=target,
     )

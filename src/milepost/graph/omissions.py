@@ -1,8 +1,8 @@
-"""What a checkpoint of live objects would leave out, and how one knows.
+"""Omissions: state that a checkpoint of live objects would leave out.
 
-Adapters name what they cannot save (`Adapter.omission`). Beside that, the framework's own account of an object is the
-yardstick (`Adapter.account`): what its own way of saving would hold, such as a ``state_dict()``, has to be among what the
-checkpoint holds. Whatever is not is an omission, whoever wrote the object's class.
+There are two sources. An adapter names objects that it cannot save (`Adapter.omission`). And a framework has its own account of
+an object (`Adapter.account`), such as its ``state_dict()``. Each part of the account that the checkpoint lacks is an
+omission, whoever wrote the class of the object.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Omission(NamedTuple):
 
     Attributes:
         reason: Why, as a part of a sentence.
-        remedy: What to do; empty for the general remedy (`milepost.graph.remedies`).
-        doubtful: Whether it may well be meant, so that a save warns and does not fail.
+        remedy: What to do. Empty for the general remedy (`milepost.graph.remedies`).
+        doubtful: Whether it may be left out on purpose, so that a save warns and does not fail.
     """
 
     reason: str
@@ -27,14 +27,14 @@ class Omission(NamedTuple):
 
 
 class Accounted(NamedTuple):
-    """One part of what a framework's own way of saving holds of an object.
+    """One part of a framework's own account of an object.
 
     Attributes:
-        steps: Names of the edges that lead from the object to what holds the part in a checkpoint.
+        steps: Names of the edges from the object to the node that holds the part in a checkpoint.
         value: The part.
-        variable: For a slot variable, the variable; ``steps`` then is the slot's name alone.
-        remedy: What to do if a checkpoint lacks it.
-        anywhere: Whether ``value`` is an object that may be held under any name, so that ``steps`` only name it in errors.
+        variable: For a slot variable, the variable. Then ``steps`` is only the name of the slot.
+        remedy: What to do if a checkpoint lacks the part.
+        anywhere: Whether ``value`` is an object that may have any name, so that ``steps`` only name it in errors.
     """
 
     steps: Sequence[str]
@@ -53,7 +53,7 @@ class Omitted:
         kind: The name of its type.
         reason: Why it would not be saved.
         remedy: What to do.
-        doubtful: Whether it may well be meant.
+        doubtful: Whether it may be left out on purpose.
     """
 
     path: str
@@ -63,10 +63,10 @@ class Omitted:
     doubtful: bool = False
 
     def is_allowed(self, paths: Iterable[str]) -> bool:
-        """Whether one of these paths is its own, or that of an object above it."""
+        """Whether one of these paths is its path, or that of an object above it."""
         return is_at_or_below(self.path, paths)
 
 
 def is_at_or_below(path: str, paths: Iterable[str]) -> bool:
-    """Whether an escaped path is one of these, or that of an object below one."""
+    """Whether an escaped path is one of these paths, or below one."""
     return any(above == "" or path == above or path.startswith(above + "/") for above in paths)

@@ -1,4 +1,4 @@
-"""What to do about an object that a checkpoint cannot take, in words that fit the object."""
+"""Remedies for objects that cannot be saved. The text depends on the object."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LEAVE: Final = "or wrap it in milepost.NoDependency if it need not be saved"
 
 
 def is_of_python(kind: type) -> bool:
-    """Whether a class is Python's own, such as a thread or a module."""
+    """Whether a class belongs to Python, such as that of threads or of modules."""
     return str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
 
 
 def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
-    """How to have the state of an object saved that is not trackable.
+    """The remedy for an object that is not trackable.
 
     Args:
         value: The object.
-        has_adapter: Whether objects of its type can be saved, and this very one cannot.
+        has_adapter: Whether objects of its type can be saved, but not this one.
 
     Example:
         >>> remedy_for({1, 2})
@@ -48,7 +48,7 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     if has_adapter:
         return "wrap it in milepost.NoDependency if it need not be saved"
     if kind.__module__.startswith("torch.utils.data") and "DataLoader" in name:
-        return "use torchdata.stateful_dataloader.StatefulDataLoader, which can say where in the data it is"
+        return "use torchdata.stateful_dataloader.StatefulDataLoader, which can save its position in the data"
     if issubclass(kind, tuple):
         return f"hold what is in it in attributes, or in lists and dicts in attributes, {_LEAVE}"
     if issubclass(kind, (Set, deque, list)):
@@ -56,9 +56,9 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     if issubclass(kind, Mapping):
         return f"hold its members in a dict or OrderedDict instead, {_LEAVE}"
     if issubclass(kind, type):
-        return f"give an object of {value.__name__}, not the class itself"
+        return f"pass an object of {value.__name__}, and not the class itself"
     if issubclass(kind, _FUNCTIONS):
-        return "give the objects that the function uses; a function itself has no state that can be saved"
+        return "pass the objects that the function uses; a function itself has no state that can be saved"
     if issubclass(kind, Iterator):
         return (
             "count in a milepost.Variable how far it is, or iterate with an object that has state_dict() and "
@@ -75,10 +75,10 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
 
 
 def remedy_for_state(value: Any) -> str:
-    """How to have a value saved that a checkpoint holds and no file can.
+    """The remedy for a value that a `Checkpoint` holds and that cannot be written to a file.
 
     Args:
-        value: The value, of no type that is saved.
+        value: The value. Its type is not one that is saved.
 
     Example:
         >>> import datetime
@@ -123,13 +123,13 @@ def _for_array(dtype: np.dtype[Any]) -> str:
 
 
 def adapter_failed(adapter: Any, method: str, error: Exception, found: str = "") -> UntrackableError:
-    """The error for an adapter of a program or another library whose own code fails.
+    """The error for an adapter, of a program or another library, that raises an exception.
 
     Args:
         adapter: The adapter.
         method: Its method that failed.
         error: What the method raised, or what its result led to.
-        found: What was found, if it is not the error.
+        found: What was found, if not the error.
     """
     where = f"{type(adapter).__name__}.{method}()"
     return UntrackableError(
@@ -141,13 +141,13 @@ def adapter_failed(adapter: Any, method: str, error: Exception, found: str = "")
 
 
 def cannot_be_read(obj: Any, error: Exception, adapter: Any = None, asked: str = "children") -> UntrackableError:
-    """The error for an object of a known kind that fails when it is asked what it holds.
+    """The error for an object with an adapter that raises an exception when it is asked what it holds.
 
     Args:
         obj: The object.
-        error: What it raised.
-        adapter: Its adapter. If the adapter is not milepost's own, the error names the adapter and its method.
-        asked: The method to name if the error comes from the result of a method rather than from its code.
+        error: What the object raised.
+        adapter: Its adapter. If the adapter is not milepost's, the error names the adapter and its method.
+        asked: The method to name if the error is in the result of a method and not in its code.
     """
     if adapter is not None and not type(adapter).__module__.startswith("milepost."):
         return adapter_failed(adapter, _method_in(adapter, error) or asked, error)
@@ -161,7 +161,7 @@ def cannot_be_read(obj: Any, error: Exception, adapter: Any = None, asked: str =
     else:
         remedy = f"see what {kind.__name__} needs before it can be used, {_LEAVE}"
     return UntrackableError(
-        "an object fails when it is asked for its children or values",
+        "an object raises an error when it is asked for its children or values",
         expected=f"a complete {kind.__name__}",
         found=f"{type(error).__name__}: {error}",
         remedy=remedy,
@@ -169,7 +169,7 @@ def cannot_be_read(obj: Any, error: Exception, adapter: Any = None, asked: str =
 
 
 def _method_in(adapter: Any, error: Exception) -> str:
-    """The method of an adapter that an error came out of; empty if it came out of none."""
+    """The method of an adapter that raised an error. Empty if no method did."""
     frame = error.__traceback__
     while frame is not None:
         code = frame.tb_frame.f_code
@@ -181,7 +181,7 @@ def _method_in(adapter: Any, error: Exception) -> str:
 
 
 def without_assign(adapter: Any, value: str) -> UnsupportedError:
-    """The error for an adapter that has no way to give a saved value to its object.
+    """The error for an adapter that cannot assign a saved value to its object.
 
     Args:
         adapter: The adapter.
@@ -197,24 +197,24 @@ def without_assign(adapter: Any, value: str) -> UnsupportedError:
 
 
 def returned(adapter: Any, method: str, successor: Any) -> Any:
-    """What `Adapter.assign` or `Adapter.replace` returned.
+    """The result of `Adapter.assign` or `Adapter.replace`, checked.
 
     Raises:
-        RefusedError: It returned nothing, which would take the place of the object.
+        RefusedError: The method returned None, which would replace the object.
     """
     if successor is None:
         name = f"{type(adapter).__name__}.{method}"
         raise RefusedError(
             f"{name} returned None; it returns the object or its successor",
             expected="the object or its successor",
-            found="None, which would stand in the place of the object",
+            found="None, which would replace the object",
             remedy=f"end {name}() with `return obj`",
         )
     return successor
 
 
 def forgotten_init(obj: Any) -> UntrackableError:
-    """The error for an object of a subclass of milepost's own that was not initialized."""
+    """The error for an object that was not initialized, because its class does not call ``super().__init__()``."""
     name = type(obj).__name__
     return UntrackableError(
         f"this {name} was not initialized",

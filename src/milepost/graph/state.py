@@ -1,4 +1,4 @@
-"""Objects that turn themselves into text or tensors to be saved."""
+"""Bases of objects that convert their state to text or to tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PythonState(abc.ABC):
 
     @abc.abstractmethod
     def deserialize(self, string_value: str) -> None:
-        """Takes back what `serialize` returned: text as ``str``, bytes that are not UTF-8 as ``bytes``."""
+        """Restores the state that `serialize` returned. Text comes as ``str``, bytes that are not UTF-8 as ``bytes``."""
 
 
 class TensorState(abc.ABC):
@@ -47,8 +47,8 @@ class TensorState(abc.ABC):
 
     @abc.abstractmethod
     def serialize(self) -> Mapping[str, ArrayLike]:
-        """Returns the state as arrays under names of its own choice."""
+        """Returns the state as a dict of arrays. The object chooses the names."""
 
     @abc.abstractmethod
     def deserialize(self, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Takes back the arrays that `serialize` returned, of whatever shapes and dtypes were saved."""
+        """Restores the state from the saved arrays. Their shapes and dtypes are those that were saved."""

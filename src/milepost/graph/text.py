@@ -1,4 +1,4 @@
-"""Python's text as values of trees: strings without dimensions, which TensorFlow's own assertions are not told of."""
+"""Python's text as values of trees: strings without dimensions, in the field that TensorFlow skips."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TEXTS: Final = frozenset({str, bytes})
 
 
 def text_value(text: str | bytes) -> Value:
-    """Text as a value; ``str`` is stored in UTF-8."""
+    """Text as a value. A ``str`` is stored in UTF-8."""
     return Value(VARIABLE_VALUE, STRING, (), partial(as_array, text), skipped_by_tensorflow=True)
 
 
 def text_like(text: Any, array: Array) -> Any:
-    """Text of the type of another one, from a saved value.
+    """A saved value as text of the type of a live one.
 
     Raises:
-        MismatchError: The saved bytes are no text.
+        MismatchError: The saved bytes are not UTF-8, and the live value is a ``str``.
     """
     saved: bytes = array.item()
     if type(text) is bytes:

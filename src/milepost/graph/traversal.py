@@ -1,7 +1,7 @@
 """Walks over live objects, breadth first, in TensorFlow's order of node ids.
 
-Children come in each object's own order and the first visit gives an object its id and its path; slot variables come
-after all others: for each optimizer in id order, for each of its slot names, for each variable in id order.
+The children of an object are visited in its own order. The first visit gives an object its id and its path. Slot variables come
+after all other objects: by the id of the optimizer, then by the slot name, then by the id of the variable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TREES: Final = (Node, Tree)
 
 
 class _Unfollowed(NamedTuple):
-    """An edge that TensorFlow skips; followed last, so that objects are skipped only if no other edge leads to them."""
+    """An edge that TensorFlow skips. It is followed last, so that only objects without another edge are skipped."""
 
     holder: int
     name: str
@@ -48,7 +48,7 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
     """The trackable children of one object.
 
     Raises:
-        UntrackableError: The object does not say what it holds.
+        UntrackableError: The object raises an error when it is asked for its children.
     """
     try:
         is_state, in_tree = holds_state(obj), isinstance(obj, Node)
@@ -63,20 +63,20 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _taken(obj: Any, name: str, child: Any, *, is_state: bool, in_tree: bool) -> tuple[Any, Adapter | None]:
-    """What stands for a child in the graph, the child itself or a place, and its adapter.
+    """The node for a child in the graph, which is the child itself or a place, and its adapter.
 
     Args:
         obj: The object that holds the child.
         name: The name of the edge.
         child: The child.
         is_state: Whether plain values that the object holds are state.
-        in_tree: Whether the object is a container in a tree, whose children have their places already.
+        in_tree: Whether the object is a container in a tree, whose children already have places.
 
     Returns:
-        The child and None, if nothing saves it.
+        The node and its adapter. The child and None if nothing saves it.
     """
     kind = type(child)
-    # A None may be the place of something that is deferred.
+    # a value may be deferred for a None
     if (
         is_state
         and (kind in PLAIN or issubclass(kind, tuple))
@@ -96,27 +96,27 @@ def _taken(obj: Any, name: str, child: Any, *, is_state: bool, in_tree: bool) ->
 
 
 def reachable(root: Any) -> list[Any]:
-    """All trackable objects that can be reached from ``root``, nearest first; slot variables are not among them."""
+    """All trackable objects that can be reached from ``root``, nearest first, without slot variables."""
     return walk(root, slots=False).objects
 
 
 def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in which calls would cost time
     root: Any, attached: Sequence[tuple[str, Any]] = (), *, slots: bool = True, omissions: bool = False
 ) -> LiveGraph:
-    """Numbers everything reachable from ``root``.
+    """Numbers all objects that can be reached from ``root``.
 
     Args:
-        root: The object to start from; must be trackable.
-        attached: More edges of the root, after its own; how a `Checkpoint` adds to a root that it was given.
+        root: The object to start from. It must be trackable.
+        attached: More edges of the root, after its own. A `Checkpoint` adds them to a root that it was given.
         slots: Whether to look for slot variables.
         omissions: Whether to look for what a checkpoint would leave out.
 
     Raises:
-        UntrackableError: The root is not trackable, or a dict holds a trackable object under a key that is no string.
+        UntrackableError: The root is not trackable, or a dict holds a trackable object under a key that is not a string.
         UnsupportedError: A slot variable is also an ordinary child, or has children.
         AdapterError: The adapter of an imported framework cannot be imported.
     """
-    import_adapters()  # asking for the adapters of types that are known would not
+    import_adapters()  # looking up a known type would not import them
     graph = LiveGraph()
     adapter = adapter_of(root)
     if adapter is None:
@@ -134,7 +134,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
     first_skipped = number = 0
-    while number < len(objects) or unfollowed:  # both grow while they are walked
+    while number < len(objects) or unfollowed:  # both lists grow during the loop
         if number == len(objects):
             first_skipped = first_skipped or number
             holder, name, child, its_adapter = unfollowed.pop(0)
@@ -242,7 +242,7 @@ def _walk_slots_of(
                 raise UnsupportedError(
                     "a slot variable is also reachable as an ordinary child, or has children",
                     key=path,
-                    remedy="let only get_slot() return it, or wrap it in NoDependency where an attribute, list or dict holds it",
+                    remedy="let only get_slot() return it; wrap it in NoDependency if an attribute, list or dict holds it too",
                 )
             ids[id(slot)] = len(objects)
             references.append(SlotReference(variable, name, len(objects)))

@@ -1,4 +1,4 @@
-"""A variable in NumPy's memory."""
+"""`Variable`: a NumPy array that can be changed in place and is saved."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def as_array(value: Any, dtype: Any = None) -> Array:
 
     Args:
         value: Anything `numpy.asarray` accepts.
-        dtype: The element type wanted, as for `DType.of`. A value is rounded to it, but not changed otherwise
+        dtype: The requested element type, as for `DType.of`. A value is rounded to it, but not changed otherwise
             (`milepost.graph.conversion`).
 
     Raises:
-        UnsupportedError: No TensorFlow number exists for the type.
-        MismatchError: The value is None, makes no array, or has no equal in the type wanted.
+        UnsupportedError: TensorFlow has no number for the element type.
+        MismatchError: The value is None, cannot be an array, or has no equal in the requested type.
     """
     wanted = None if dtype is None else DType.of(dtype)
     if isinstance(value, Variable):
@@ -47,7 +47,7 @@ def as_array(value: Any, dtype: Any = None) -> Array:
         )
     array = array_of(value) if wanted is None or wanted.is_bytes else converted(value, wanted)
     if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
-        array = np.asarray(value, object)  # NumPy's own strings lose zeros at their end
+        array = np.asarray(value, object)  # NumPy's strings lose zeros at their end
     if wanted is None and not isinstance(value, (np.ndarray, np.generic)) and not _holds_arrays(value):
         if array.dtype == np.float64:
             array = array.astype(np.float32)
@@ -85,7 +85,7 @@ def as_array(value: Any, dtype: Any = None) -> Array:
 
 
 def own(array: Array) -> Array:
-    """The array itself if nobody else can know its memory, so that one may keep it; else a copy."""
+    """The array itself if no other object uses its memory; otherwise a copy."""
     memory = array
     while isinstance(memory.base, np.ndarray):
         memory = memory.base
@@ -104,20 +104,20 @@ def _holds_arrays(value: Any) -> bool:
 
 
 class Variable(NDArrayOperatorsMixin):
-    """A value that can be changed in place, is saved, and otherwise feels like a NumPy array.
+    """A value that can be changed in place and is saved. In all else it behaves like a NumPy array.
 
     Args:
         initial_value: A number, text, nested lists of them, an array, or another variable. It is copied.
         dtype: Element type: a NumPy dtype or name, or a TensorFlow name. By default that of the array, and for
             Python numbers TensorFlow's: float32, int32, complex128, string.
-        name: The variable's own name, by which name-based (TensorFlow 1) checkpoints are matched. Object-based ones
-            never look at it.
+        name: The name of the variable, by which name-based (TensorFlow 1) checkpoints are matched. Object-based checkpoints
+            do not use it.
         trainable: Whether `Module.trainable_variables` lists it.
-        shape: Dimensions, with None where any length is allowed; by default exactly those of the initial value.
+        shape: The dimensions, with None for a dimension of any length. By default those of the initial value.
 
     Raises:
-        UnsupportedError: The element type has no TensorFlow number.
-        MismatchError: The initial value is None, makes no array, does not fit ``shape``, or has no equal in ``dtype``.
+        UnsupportedError: TensorFlow has no number for the element type.
+        MismatchError: The initial value is None, cannot be an array, does not fit ``shape``, or has no equal in ``dtype``.
 
     Example:
         >>> v = Variable([1.0, 2.0])
@@ -150,13 +150,13 @@ class Variable(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype; ``object``, holding ``bytes``, for strings."""
+        """The NumPy dtype. For strings it is ``object``, and the elements are ``bytes``."""
         dtype: np.dtype[Any] = self._array.dtype
         return dtype
 
     @property
     def tensor_dtype(self) -> DType:
-        """The element type as files know it."""
+        """The element type, as files have it."""
         return self._dtype
 
     @property
@@ -167,7 +167,7 @@ class Variable(NDArrayOperatorsMixin):
 
     @property
     def static_shape(self) -> Shape:
-        """The dimensions every value must have; None where any length is allowed."""
+        """The dimensions that every value must have, with None for a dimension of any length."""
         return self._shape
 
     @property
@@ -182,7 +182,7 @@ class Variable(NDArrayOperatorsMixin):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the elements take."""
+        """The size of the elements in bytes."""
         return self._array.nbytes
 
     @property
@@ -208,12 +208,12 @@ class Variable(NDArrayOperatorsMixin):
         """Replaces the value.
 
         Args:
-            value: Of the same shape, or one that `static_shape` allows. It is converted to the variable's dtype if
-                that changes nothing but the precision of a floating-point number: 2.0 is stored as the ``int32`` 2.
+            value: A value of the same shape, or of one that `static_shape` allows. It is converted to the dtype of the variable
+                if that changes at most the precision of a floating-point number: 2.0 is stored as the ``int32`` 2.
 
         Raises:
-            MismatchError: The shape does not fit, or the variable's dtype has no such value: 0.93 among integers, 2 as
-                a ``bool``, a negative one as unsigned, 1e300 as a ``float32``. Nothing was changed.
+            MismatchError: The shape does not fit, or the dtype of the variable has no such value: for example 0.93 as an integer,
+                2 as a ``bool``, -1 as an unsigned integer, 1e300 as a ``float32``. Nothing was changed.
         """
         array = self._fitting(value)
         if array.shape != self._array.shape:
@@ -224,21 +224,23 @@ class Variable(NDArrayOperatorsMixin):
         return self
 
     def assign_add(self, delta: Any) -> Self:
-        """Adds ``delta`` to the value; arguments and errors as `assign`."""
+        """Adds ``delta`` to the value. Arguments and errors are those of `assign`."""
         return self.assign(self._array + self._fitting(delta))
 
     def assign_sub(self, delta: Any) -> Self:
-        """Subtracts ``delta`` from the value; arguments and errors as `assign`."""
+        """Subtracts ``delta`` from the value. Arguments and errors are those of `assign`."""
         return self.assign(self._array - self._fitting(delta))
 
     def __copy__(self) -> Variable:
-        # As NumPy's: a copy of an array has its own memory.
+        # as in NumPy, where a copy of an array has its own memory
         return Variable(self._array, self._dtype, name=self.name, trainable=self.trainable, shape=self._shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if dtype is not None and np.dtype(dtype) != self._array.dtype:
             if copy is False:
-                raise ValueError(f"a {self._array.dtype} variable cannot be seen as {np.dtype(dtype)} without a copy")
+                raise ValueError(
+                    f"a variable of type {self._array.dtype} cannot be converted to {np.dtype(dtype)} without a copy"
+                )
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
 
@@ -269,7 +271,7 @@ class Variable(NDArrayOperatorsMixin):
         return other @ self._array
 
     if TYPE_CHECKING:
-        # `v += 1` changes the variable in place and leaves it one; NumPy's own annotations say `Any`.
+        # `v += 1` changes the variable in place, and `v` stays a Variable; NumPy's annotations say `Any`.
         def __iadd__(self, other: Any) -> Self: ...
         def __isub__(self, other: Any) -> Self: ...
         def __imul__(self, other: Any) -> Self: ...
@@ -284,7 +286,7 @@ class Variable(NDArrayOperatorsMixin):
         def __ixor__(self, other: Any) -> Self: ...
         def __ior__(self, other: Any) -> Self: ...
 
-        # What an array has and a variable passes on. A `__getattr__` would have type checkers accept every name.
+        # Attributes of arrays. A `__getattr__` would make type checkers accept every name.
         all: Callable[..., Any]
         any: Callable[..., Any]
         argmax: Callable[..., Any]
@@ -396,11 +398,11 @@ class Variable(NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         try:
             return of_variable(self.name, self._shape, self._dtype, self._array)
-        except AttributeError:  # in the middle of __init__(), or without it
+        except AttributeError:  # during __init__(), or without it
             return "<milepost.Variable, not initialized>"
 
     def _fitting(self, value: Any) -> Array:
-        """A value of the variable's dtype; errors as `assign`."""
+        """The value with the dtype of the variable. Errors are those of `assign`."""
         try:
             return as_array(value, self._dtype)
         except MismatchError as error:
@@ -418,7 +420,7 @@ class Variable(NDArrayOperatorsMixin):
 
 
 def shape_fits(found: Sequence[int], allowed: Shape) -> bool:
-    """Whether a shape is one that ``allowed`` describes, where None stands for any length, and `ANY_SHAPE` for any shape."""
+    """Whether ``allowed`` allows a shape. In it, None is any length, and `ANY_SHAPE` any shape."""
     if allowed == ANY_SHAPE:
         return True
     return len(found) == len(allowed) and all(

@@ -1,4 +1,4 @@
-"""What a `CheckpointManager` accepts as its arguments."""
+"""Checks of the arguments of `CheckpointManager`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milepost.manager.whole_numbers import whole_number
 def check_arguments(
     max_to_keep: Any, keep_checkpoint_every_n_hours: Any, checkpoint_name: Any, checkpoint_interval: Any, init_fn: Any
 ) -> None:
-    """Refuses what could fail, or do something else than it says, only in a later save.
+    """Raises an error for arguments that would fail, or have a wrong effect, in a later save.
 
     Args:
         max_to_keep: As for `CheckpointManager`, like all others.
@@ -23,7 +23,7 @@ def check_arguments(
         init_fn: A function.
 
     Raises:
-        UnsupportedError: One of them has a type or value that is not accepted. It says which.
+        UnsupportedError: An argument has a type or value that is not accepted. The error names it.
     """
     if max_to_keep is not None and (isinstance(max_to_keep, bool) or not _is_whole(max_to_keep)):
         raise wrong("max_to_keep", max_to_keep, "a whole number from 1 on, or None to keep all")

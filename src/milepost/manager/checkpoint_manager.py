@@ -18,14 +18,15 @@ from milepost.checkpoint.checkpoint import exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
+from milepost.engine.load import storage_of
 from milepost.engine.options import CheckpointOptions, resolved
-from milepost.engine.processes import claim_path
 from milepost.engine.removal import is_left, remove_bundles
 from milepost.engine.run_save import ListedSave
 from milepost.engine.saved_model import is_saved_model
 from milepost.engine.series import list_announced, numbered
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
 from milepost.engine.status import LoadStatus
+from milepost.engine.together import first_decides, is_first
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -43,13 +44,13 @@ from milepost.manager.arguments import check_arguments
 from milepost.manager.listing import Listing
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import RetentionPolicy
-from milepost.storage import LOCAL_STORAGE, Storage, anchored
+from milepost.storage import Storage, anchored
 from milepost.storage.paths import check_local, plain_path
 
 if TYPE_CHECKING:
     from typing_extensions import (
         TypeVar,
-    )  # type checkers know it; a `CheckpointManager` without brackets is of any Checkpoint
+    )  # for type checkers; a `CheckpointManager` without brackets has any Checkpoint
 
     CheckpointT = TypeVar("CheckpointT", bound=Checkpoint, default=Checkpoint, covariant=True)
 else:
@@ -134,7 +135,7 @@ class CheckpointManager(Generic[CheckpointT]):
                 if is_swapped
                 else "a CheckpointManager needs a milepost.Checkpoint",
                 expected="a milepost.Checkpoint",
-                found=f"a {type(checkpoint).__module__}.{type(checkpoint).__qualname__}",
+                found=f"an object of type {type(checkpoint).__module__}.{type(checkpoint).__qualname__}",
                 remedy="exchange the first two arguments"
                 if is_swapped
                 else "pass milepost.Checkpoint(name=object, ...) with the objects to save",
@@ -151,7 +152,7 @@ class CheckpointManager(Generic[CheckpointT]):
         self._init_fn = init_fn
         self._options = options
         # The series stays in one place, even if the current directory changes.
-        self._storage: Storage = anchored(resolved(options).storage or LOCAL_STORAGE, self._directory)
+        self._storage: Storage = anchored(storage_of(resolved(options)), self._directory)
         self._verify = verify
         self._lock = ForkableLock()
         self._listing = Listing(self._storage, self._directory, self._prefix)
@@ -160,7 +161,8 @@ class CheckpointManager(Generic[CheckpointT]):
         self._must_look = True
         self._restored: str | None = None
         self._skipped: dict[str, MilepostError] = {}
-        self._recover()
+        if is_first(self._with(None)):
+            self._recover()
         self._listing.load()
         self._warn_of_unlisted()
 
@@ -180,7 +182,7 @@ class CheckpointManager(Generic[CheckpointT]):
         managed = listing.managed
         facts = [counted(len(managed), "checkpoint")]
         if managed:
-            facts.append(f"the last {shortened(os.path.basename(managed[-1].path))}")
+            facts.append(f"the last {shortened(os.path.basename(managed[-1].prefix))}")
         facts.append("keeps all" if policy.max_to_keep is None else f"keeps {policy.max_to_keep}")
         if self._skipped:
             restored = f"restored {shortened(os.path.basename(self._restored))}, " if self._restored else ""
@@ -205,7 +207,7 @@ class CheckpointManager(Generic[CheckpointT]):
     @property
     def checkpoints(self) -> list[str]:
         """The paths of the managed checkpoints, oldest first. Preserved checkpoints are not among them."""
-        return [each.path for each in self._listing.managed]
+        return [each.prefix for each in self._listing.managed]
 
     @property
     def status(self) -> LoadStatus | None:
@@ -231,7 +233,7 @@ class CheckpointManager(Generic[CheckpointT]):
             self._skipped = {}
             found = newest_good(self._storage, self._listing.refresh, self._verify, self._skip)
             with self._lock:
-                # Meanwhile a save in the background may have ended.
+                # a save in the background may have ended meanwhile
                 if self._must_look:
                     self._latest, self._must_look = found, False
         return self._latest
@@ -259,7 +261,8 @@ class CheckpointManager(Generic[CheckpointT]):
             CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of
                 them.
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: Another process of `torch.distributed` or `jax.distributed` has saved to this path.
+            CoordinationError: Of several processes one failed, did not answer, or holds other objects or values. Nothing was
+                saved on any of them.
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
@@ -276,7 +279,7 @@ class CheckpointManager(Generic[CheckpointT]):
         if self._checkpoint_interval is not None:
             step = whole_number(self._step_counter)
             if self._is_too_early(step, check_interval):
-                return None  # Another thread has just saved.
+                return None  # another thread has just saved
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
         save: ListedSave | None = None
@@ -289,9 +292,9 @@ class CheckpointManager(Generic[CheckpointT]):
                     found=number,
                     remedy="pass 0 or more, or leave checkpoint_number out to number by save_counter",
                 )
-            path = f"{self._prefix}-{number}"
-            save = ListedSave(path, self._with(options), lambda _, path, durable: self._publish(path, durable))
-            claim_path(os.path.dirname(path), save.options)
+            prefix = f"{self._prefix}-{number}"
+            save = ListedSave(prefix, self._with(options), lambda _, prefix, durable: self._publish(prefix, durable))
+            save.listed_elsewhere = lambda: self._follow(prefix)
             write_numbered(self._checkpoint, save)
         except BaseException:
             if save is not None and save.is_committed:
@@ -300,7 +303,7 @@ class CheckpointManager(Generic[CheckpointT]):
                 counter.assign_sub(1)
             raise
         self._last_checkpoint_step = step
-        return path
+        return prefix
 
     @as_written
     def restore_or_initialize(self) -> str | None:
@@ -321,35 +324,45 @@ class CheckpointManager(Generic[CheckpointT]):
         problems: dict[str, MilepostError] = {}
         refused: set[str] = set()
         self._skipped = {}
-        while True:
-            path = newest_good(
+
+        def choose() -> str | None:
+            found = newest_good(
                 self._storage, lambda: _without(refused, self._listing.refresh()), self._verify, problems.__setitem__
             )
-            if path is None:
+            if (
+                found is None and problems
+            ):  # raised here, so that no other process takes it for a directory without checkpoints
+                self._restored = None
+                for each, problem in problems.items():
+                    self._skip(each, problem)
+                raise self._none_is_good(list(problems.values()))
+            return found
+
+        while True:
+            prefix = first_decides(self._with(None), f"choose a checkpoint of {self._directory}", choose)
+            if prefix is None:
                 break
             try:
-                self._status = self._checkpoint.restore(path, self._with(None))
+                self._status = self._checkpoint.restore(prefix, self._with(None))
             except (CheckpointNotFoundError, CorruptCheckpointError) as error:
-                problems[path] = error
-                refused.add(path)
+                problems[prefix] = error
+                refused.add(prefix)
                 continue
             break
         state = self._listing.refresh() if problems else None
         listed = [] if state is None else state.newest_first()
         for each, problem in problems.items():
-            # Another process may have removed it after it was found good.
+            # another process may have removed it after it was verified
             is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
-            if path is None or not is_pruned:
-                self._skip(each, problem, path)
-        self._restored = path
-        if path is not None:
+            if not is_pruned:
+                self._skip(each, problem, prefix)
+        self._restored = prefix
+        if prefix is not None:
             with self._lock:
-                self._latest, self._must_look = path, False
+                self._latest, self._must_look = prefix, False
             if self._checkpoint_interval is not None:
                 self._last_checkpoint_step = whole_number(self._step_counter)
-            return path
-        if problems:
-            raise self._none_is_good(list(problems.values()))
+            return prefix
         if self._init_fn is not None:
             self._init_fn()
         return None
@@ -393,14 +406,14 @@ class CheckpointManager(Generic[CheckpointT]):
             remedy="pass the directory instead, and make the CheckpointManager in the one process that saves",
         )
 
-    def _skip(self, path: str, problem: MilepostError, instead: str | None = None) -> None:
-        """Keeps and warns of the reason for which a checkpoint is skipped, without the frames of the code that found it."""
-        self._skipped[path] = problem
+    def _skip(self, prefix: str, problem: MilepostError, instead: str | None = None) -> None:
+        """Remembers why a checkpoint is skipped, without the traceback, and warns of it."""
+        self._skipped[prefix] = problem
         each: BaseException | None = problem
         while each is not None:
             each.__traceback__ = None
             each = each.__cause__ or each.__context__
-        warn(skipped_message(path, problem, instead), SkippedCheckpointWarning)
+        warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
 
     def _recover(self) -> None:
         """Completes or removes what killed and crashed saves left behind."""
@@ -416,7 +429,7 @@ class CheckpointManager(Generic[CheckpointT]):
         unlisted = numbered(self._storage, self._prefix)
         if unlisted:
             warn(
-                f"no `checkpoint` file lists the checkpoints in {self._directory}, so restore_or_initialize() will not "
+                f"no state file lists the checkpoints in {self._directory}, so restore_or_initialize() will not "
                 f"restore them; the newest is {unlisted[-1]}: call adopt_checkpoints() first to continue from them, or use "
                 "another directory"
             )
@@ -437,18 +450,24 @@ class CheckpointManager(Generic[CheckpointT]):
         options.storage = options.storage or self._storage
         return options
 
-    def _publish(self, path: str, durable: bool) -> None:
+    def _publish(self, prefix: str, durable: bool) -> None:
         """Lists a checkpoint that has been saved, and deletes old ones."""
         with self._lock:
-            self._listing.add(path)
-            self._latest, self._must_look = path, False
-            self._listing.record(path)
+            self._listing.add(prefix)
+            self._latest, self._must_look = prefix, False
+            self._listing.record(prefix)
             if not durable:
-                return  # The older ones may be all that a power cut leaves.
+                return  # after a power cut, only the older ones may be left
             try:
-                self._delete_old(path)
+                self._delete_old(prefix)
             except StorageError as error:
-                warn(f"{path} is saved, but older checkpoints could not be removed: {error}")
+                warn(f"{prefix} is saved, but older checkpoints could not be removed: {error}")
+
+    def _follow(self, path: str) -> None:
+        """Takes over what process 0 has listed and deleted."""
+        with self._lock:
+            self._listing.load()
+            self._latest, self._must_look = path, False
 
     def _delete_old(self, latest: str) -> None:
         decision = self._policy.apply(self._listing.managed, self._listing.last_preserved)
@@ -456,12 +475,12 @@ class CheckpointManager(Generic[CheckpointT]):
             return
         self._listing.last_preserved = decision.last_preserved
         self._listing.managed = (*decision.delete, *decision.keep)
-        doomed = [each.path for each in decision.delete if self._listing.is_own(each.path)]
+        doomed = [each.prefix for each in decision.delete if self._listing.is_own(each.prefix)]
         try:
             remove_bundles(self._storage, doomed)
         finally:
-            self._listing.drop({path for path in doomed if not is_left(self._storage, path)})
-        self._listing.drop({each.path for each in decision.delete})
+            self._listing.drop({prefix for prefix in doomed if not is_left(self._storage, prefix)})
+        self._listing.drop({each.prefix for each in decision.delete})
         self._listing.record(latest)
 
     def _none_is_good(self, problems: list[MilepostError]) -> MilepostError:
@@ -478,5 +497,5 @@ class CheckpointManager(Generic[CheckpointT]):
 
 def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:
     """A state without some of its checkpoints."""
-    left = [] if state is None else [path for path in state.newest_first() if path not in paths]
+    left = [] if state is None else [prefix for prefix in state.newest_first() if prefix not in paths]
     return CheckpointState(left[0], tuple(reversed(left))) if left else None

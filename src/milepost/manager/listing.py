@@ -29,7 +29,7 @@ class Listing:
     Args:
         storage: Where the directory is.
         directory: The directory.
-        stem: The path of the checkpoints of the series, without number.
+        stem: The prefix of the checkpoints of the series, without number.
 
     Attributes:
         managed: The checkpoints that this manager has listed, oldest first.
@@ -61,12 +61,12 @@ class Listing:
         now = time.time()
         state = known_checkpoints(self._storage, self._directory)
         if state is None:
-            # A checkpoint saved in this very instant must count as newer.
+            # a checkpoint that is saved at this very moment must count as newer
             self.last_preserved = now - 1.0
             return
         outside = self._sort_out(state)
         of_series = set(self._candidates)
-        own = [each for each in self._timed(state) if each.path in of_series]
+        own = [each for each in self._timed(state) if each.prefix in of_series]
         recovered = recover(own, state.last_preserved_timestamp, now)
         if recovered.clock_went_back:
             warn(
@@ -77,7 +77,7 @@ class Listing:
         if outside:
             names = ", ".join(outside[:_MOST_LISTED]) + (", ..." if len(outside) > _MOST_LISTED else "")
             warn(
-                f"the `checkpoint` file of {self._directory} lists checkpoints that are not named "
+                f"the state file of {self._directory} lists checkpoints that are not named "
                 f"{os.path.basename(self._stem)}-<number> there: {names}; they can be restored but are never removed"
             )
 
@@ -88,13 +88,13 @@ class Listing:
         """
         paths = self._candidates
         if not paths:
-            paths = tuple(path for path in self._others_listed if not self._is_managed_by_another(path))
+            paths = tuple(prefix for prefix in self._others_listed if not self._is_managed_by_another(prefix))
         return CheckpointState(paths[0], tuple(reversed(paths))) if paths else None
 
-    def is_own(self, path: str) -> bool:
+    def is_own(self, prefix: str) -> bool:
         """Whether a checkpoint is of this series and in its directory."""
         home = os.path.dirname(self._stem)
-        return is_of_series(path, self._stem) and is_inside(self._storage, home, path)
+        return is_of_series(prefix, self._stem) and is_inside(self._storage, home, prefix)
 
     def refresh(self) -> CheckpointState | None:
         """`restorable`, from the state file as it is now. What is managed does not change."""
@@ -108,27 +108,29 @@ class Listing:
     def adopt(self) -> list[str]:
         """Lists checkpoints of this series that are not listed, in the order of their numbers. Errors are those of `record`."""
         self.load()
-        known = {each.path for each in self.managed} | set(self._candidates)
-        found = [path for path in numbered(self._storage, self._stem) if path not in known and self.is_own(path)]
+        known = {each.prefix for each in self.managed} | set(self._candidates)
+        found = [
+            prefix for prefix in numbered(self._storage, self._stem) if prefix not in known and self.is_own(prefix)
+        ]
         if found:
-            times = {path: saved for path in found if (saved := self._modified(path)) is not None}
-            adopted = [ManagedCheckpoint(path, saved) for path, saved in times.items()]
-            # None of them was preserved for good by a manager, however old it is.
+            times = {prefix: saved for prefix in found if (saved := self._modified(prefix)) is not None}
+            adopted = [ManagedCheckpoint(prefix, saved) for prefix, saved in times.items()]
+            # no manager has preserved any of them, however old they are
             self.last_preserved = min([self.last_preserved, *(each.timestamp - 1.0 for each in adopted)])
             self.managed = (*adopted, *self.managed)
             self._candidates = (*self._candidates, *reversed(found))
             self.record(self._candidates[0])
         return found
 
-    def add(self, path: str) -> None:
+    def add(self, prefix: str) -> None:
         """Makes a checkpoint that was just saved the newest of this series."""
-        others = [each for each in self.managed if each.path != path]
-        self.managed = (*others, ManagedCheckpoint(path, time.time()))
-        self._candidates = (path, *(each for each in self._candidates if each != path))
+        others = [each for each in self.managed if each.prefix != prefix]
+        self.managed = (*others, ManagedCheckpoint(prefix, time.time()))
+        self._candidates = (prefix, *(each for each in self._candidates if each != prefix))
 
     def drop(self, paths: set[str]) -> None:
         """Drops checkpoints whose files are gone."""
-        self.managed = tuple(each for each in self.managed if each.path not in paths)
+        self.managed = tuple(each for each in self.managed if each.prefix not in paths)
         self._candidates = tuple(each for each in self._candidates if each not in paths)
 
     def record(self, latest: str) -> None:
@@ -144,11 +146,11 @@ class Listing:
         self._look_for_others()
         preserved = self.last_preserved
         if self._others and self._others_preserved is not None:
-            # Both managers share this time. The earlier one makes either keep too many for good rather than too few.
+            # Both managers share this time. The earlier time makes them preserve too many checkpoints rather than too few.
             preserved = min(preserved, self._others_preserved)
         everything = (*self._others, *self.managed)
         state = CheckpointState(
-            latest, tuple(each.path for each in everything), tuple(each.timestamp for each in everything), preserved
+            latest, tuple(each.prefix for each in everything), tuple(each.timestamp for each in everything), preserved
         )
         self._written = record_state(self._directory, state, storage=self._storage)
 
@@ -159,14 +161,14 @@ class Listing:
         state = known_checkpoints(self._storage, self._directory)
         self._others, self._others_preserved = (), None
         if state is not None:
-            own = {each.path for each in self.managed}
+            own = {each.prefix for each in self.managed}
             self._others = tuple(
-                each for each in self._timed(state) if each.path not in own and self._is_others(each.path)
+                each for each in self._timed(state) if each.prefix not in own and self._is_others(each.prefix)
             )
             self._others_preserved = state.last_preserved_timestamp
 
-    def _is_others(self, path: str) -> bool:
-        return is_below(self._storage, self._directory, path) and not is_of_series(path, self._stem)
+    def _is_others(self, prefix: str) -> bool:
+        return is_below(self._storage, self._directory, prefix) and not is_of_series(prefix, self._stem)
 
     def _sort_out(self, state: CheckpointState) -> list[str]:
         """Divides the listed checkpoints by their series.
@@ -177,37 +179,37 @@ class Listing:
         paths = state.newest_first()
         self._candidates = tuple(filter(self.is_own, paths))
         own = set(self._candidates)
-        self._others_listed = tuple(path for path in paths if path not in own)
+        self._others_listed = tuple(prefix for prefix in paths if prefix not in own)
         by_managers = bool(state.all_model_checkpoint_timestamps)
-        return [path for path in self._others_listed if not (by_managers and self._is_others(path))]
+        return [prefix for prefix in self._others_listed if not (by_managers and self._is_others(prefix))]
 
-    def _is_managed_by_another(self, path: str) -> bool:
+    def _is_managed_by_another(self, prefix: str) -> bool:
         place = place_of(self._storage, self._directory)
         return any(
-            other is not self and place_of(other._storage, other._directory) == place and other.is_own(path)
+            other is not self and place_of(other._storage, other._directory) == place and other.is_own(prefix)
             for other in Listing._living
         )
 
     def _timed(self, state: CheckpointState) -> list[ManagedCheckpoint]:
         times = state.all_model_checkpoint_timestamps
-        # One listing of the directory shows which of most checkpoints still exist.
+        # one listing of the directory shows for most checkpoints whether they exist
         start = os.path.join(self._directory, "")
         names = (
             set() if len(times) == len(state.all_model_checkpoint_paths) else set(self._storage.list(self._directory))
         )
         found = []
-        for number, path in enumerate(state.all_model_checkpoint_paths):
-            name = index_path(path.removeprefix(start))
+        for number, prefix in enumerate(state.all_model_checkpoint_paths):
+            name = index_path(prefix.removeprefix(start))
             if number < len(times):
                 saved: float | None = times[number]
             else:
-                saved = self._modified(path) if os.sep in name or name in names else None
+                saved = self._modified(prefix) if os.sep in name or name in names else None
             if saved is not None:
-                found.append(ManagedCheckpoint(path, saved))
+                found.append(ManagedCheckpoint(prefix, saved))
         return found
 
-    def _modified(self, path: str) -> float | None:
+    def _modified(self, prefix: str) -> float | None:
         try:
-            return self._storage.modified(index_path(path))
+            return self._storage.modified(index_path(prefix))
         except CheckpointNotFoundError:
             return None

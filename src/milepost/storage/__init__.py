@@ -1,17 +1,17 @@
-"""Where bytes live. All file operations of milepost go through a `Storage`.
+"""Storages. All file operations of milepost go through a `Storage`.
 
 ====================================  ==============================================================================
-`Storage`                             what a storage must do, and what each call promises about a crash
-`ReadableFile`, `WritableFile`        what its `open` and `create` return
-`Buffer`                              what is written, and read into
-`LocalStorage`, `LOCAL_STORAGE`       files of this machine; the one that is used where no other is given
-`MemoryStorage`                       files in memory, for tests and for checkpoints that need not last
-`anchored`                            a storage for which relative paths stay what they are
+`Storage`                             the methods of a storage, and what each promises about a crash
+`ReadableFile`, `WritableFile`        the files that `open` and `create` return
+`Buffer`                              memory to write from or to read into
+`LocalStorage`, `LOCAL_STORAGE`       files of this machine; the default
+`MemoryStorage`                       files in memory, for tests and for temporary checkpoints
+`anchored`                            a storage whose relative paths do not follow the current directory
 `byte_view`, `check_range`            the bytes of a buffer of any kind, and the bounds of a file, for a storage of your own
 ====================================  ==============================================================================
 
-A program gives its own wherever a storage is taken, as in ``CheckpointOptions(storage=...)``. The page ``docs/extending.md`` shows
-how one is made, and `milepost.testing.storage_suite` checks one.
+A program passes a storage of its own as ``CheckpointOptions(storage=...)`` or as an argument ``storage``. The page
+``docs/extending.md`` shows how to write one, and `milepost.testing.storage_suite` has tests for it.
 
 Example:
     >>> import milepost

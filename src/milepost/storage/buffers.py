@@ -1,4 +1,4 @@
-"""What the storages have in common: buffers of every kind as flat bytes, and the bounds of a file."""
+"""Functions for all storages: buffers of every kind as flat bytes, and a check of ranges in a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def byte_view(buffer: Buffer) -> memoryview:
         A view, which is writable if the buffer is.
 
     Raises:
-        ValueError: The buffer does not lie in memory in one piece, as an array with strides.
+        ValueError: The buffer does not lie in memory in one piece. An array with strides, for example, does not.
 
     Example:
         >>> bytes(byte_view(np.array([[104, 105]], np.uint8)))
@@ -35,13 +35,13 @@ def byte_view(buffer: Buffer) -> memoryview:
 
 
 def check_range(path: str, offset: int, length: int, size: int) -> None:
-    """Refuses to read outside a file. Offsets and lengths may come from damaged files: check them before allocating memory.
+    """Raises an error if a range is outside a file. Call it before allocating memory, since the file may be damaged.
 
     Args:
         path: The file, for the error.
         offset: The first byte.
-        length: How many bytes.
-        size: The bytes in the file.
+        length: The number of bytes.
+        size: The size of the file in bytes.
 
     Raises:
         CorruptCheckpointError: Not all of the bytes are in the file.

@@ -1,8 +1,8 @@
 """The few file operations that checkpoints need, and what each promises about a crash.
 
-Paths are strings, joined by `os.path.join`: with ``/``, and on Windows with ``\\``. A storage gives them their meaning; on Windows
-it should take both for the same. Errors of the operating system come out as
-`StorageError`, a path that does not exist as `CheckpointNotFoundError`.
+Paths are strings, joined by `os.path.join`: with ``/``, and on Windows with ``\\``. A storage defines what they mean. On
+Windows it should accept both separators. An error of the operating system is raised as `StorageError`, and a path that does not
+exist raises `CheckpointNotFoundError`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
-"""Contiguous bytes: also an array of any element type that lies in memory in one piece. Writable where it is a destination."""
+"""Bytes, or an array of any element type that lies in memory in one piece. A destination is writable."""
 
 
 class ReadableFile(Protocol):
@@ -21,29 +21,29 @@ class ReadableFile(Protocol):
 
     @property
     def path(self) -> str:
-        """The path it was opened by."""
+        """The path with which it was opened."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes in the file when it was opened."""
+        """The size of the file in bytes when it was opened."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
         """Reads exactly ``length`` bytes.
 
         Args:
-            offset: Bytes from the beginning of the file. It may come from a damaged file, and be any number.
-            length: Bytes, also any number.
+            offset: The position of the first byte. It may come from a damaged file, and so be any number.
+            length: The number of bytes, which may also be any number.
 
         Raises:
-            CorruptCheckpointError: The file ends before.
-            StorageError: The operating system could not read.
+            CorruptCheckpointError: The file is too short.
+            StorageError: The operating system cannot read it.
         """
         ...
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
-        """Fills ``buffer`` with the bytes from ``offset`` on; errors as for `read`.
+        """Fills ``buffer`` with the bytes from ``offset`` on. Errors are those of `read`.
 
         Raises:
             ValueError: The buffer does not lie in memory in one piece.
@@ -51,7 +51,7 @@ class ReadableFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of the file. Closing twice does nothing."""
+        """Closes the file. Closing it twice does nothing."""
         ...
 
 
@@ -60,27 +60,27 @@ class WritableFile(Protocol):
 
     @property
     def path(self) -> str:
-        """The path it was created with."""
+        """The path with which it was created."""
         ...
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Writes the buffers one after the other from ``offset`` on. Bytes before it that nobody wrote are zeros.
+        """Writes the buffers one after the other from ``offset`` on. Bytes before it that were never written are zeros.
 
         Raises:
-            StorageError: The operating system could not write, for example because the disk is full.
+            StorageError: The operating system cannot write, for example because the disk is full.
         """
         ...
 
     def sync(self) -> None:
-        """Returns when what was written survives a power cut. Not to be tried again after a failure.
+        """Returns when the written data survives a power cut. It must not be called again after a failure.
 
         Raises:
-            StorageError: The file may have lost data and must be given up.
+            StorageError: The file may have lost data, and must not be used any more.
         """
         ...
 
     def close(self) -> None:
-        """Lets go of the file, and of its claim to be in use. Closing twice does nothing."""
+        """Closes the file, which is no longer in use then. Closing it twice does nothing."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -88,12 +88,12 @@ class WritableFile(Protocol):
 
 
 class Storage(Protocol):
-    """A tree of directories and files, as ``CheckpointOptions(storage=...)`` takes it.
+    """A tree of directories and files, for ``CheckpointOptions(storage=...)``.
 
-    Any class with these methods is one, and need not derive from this. All methods may be called from any thread. A system's
-    errors are raised as `StorageError`, with the path as its ``file`` and the system's number as its ``errno``.
+    Any class with these methods is a storage. It need not derive from this class. All methods may be called from any thread. An
+    error of the system is raised as `StorageError`, with the path as its ``file`` and the number of the system as its ``errno``.
 
-    What a save relies on: what `WritableFile.sync` and `sync_directory` have returned from survives a power cut, and `rename`
+    A save relies on two promises: what was synced by `WritableFile.sync` and `sync_directory` survives a power cut, and `rename`
     replaces a file as a whole. Nothing is assumed about the order of anything in between. The page ``docs/extending.md`` says
     which object stores can be a storage.
 
@@ -117,7 +117,7 @@ class Storage(Protocol):
 
         Raises:
             CheckpointNotFoundError: There is no such file.
-            CorruptCheckpointError: It is a directory.
+            CorruptCheckpointError: The path is that of a directory.
         """
         ...
 
@@ -125,64 +125,65 @@ class Storage(Protocol):
         """Creates a file that must not exist yet, and claims it as in use until it is closed.
 
         Raises:
-            CheckpointNotFoundError: There is no such directory; a storage without directories makes it.
-            StorageError: Something exists there, with ``errno`` EEXIST; or a file is where a directory should be, with ENOTDIR.
+            CheckpointNotFoundError: The directory does not exist. A storage may make it instead.
+            StorageError: The path exists already, with ``errno`` EEXIST. Or a part of the path is a file and not a directory, with
+                ENOTDIR.
         """
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file, replacing the target if there is one. Atomic; durable after `sync_directory`.
+        """Renames a file, and replaces the target if it exists. It is atomic, and durable after `sync_directory`.
 
-        A reader that has the old target open reads on in it. A file that `create` made can be renamed while it is open.
+        A reader that has the old target open can still read it. A file that `create` made can be renamed while it is open.
 
         Raises:
             CheckpointNotFoundError: There is no such file.
-            StorageError: The target is a directory, with ``errno`` EISDIR; the source stays. Or the system cannot rename the file.
-                Where files that somebody reads cannot be replaced, as on Windows, the error number is ``EACCES``, and both files
-                stay as they were.
+            StorageError: The target is a directory, with ``errno`` EISDIR, and the source is unchanged. Or the system cannot rename
+                the file. On systems that cannot replace an open file, such as Windows, the error number is ``EACCES``, and both
+                files are unchanged.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file; one that does not exist is no error. Durable after `sync_directory`.
+        """Removes a file. Does nothing if the file does not exist. It is durable after `sync_directory`.
 
         Raises:
-            StorageError: It is a directory. Or the system cannot remove it. Where files that somebody reads cannot be removed, as on
-                Windows, the error number is ``EACCES``, and the file stays.
+            StorageError: The path is that of a directory, or the system cannot remove the file. On systems that cannot remove an
+                open file, such as Windows, the error number is ``EACCES``, and the file stays.
         """
         ...
 
     def make_directory(self, path: str) -> None:
-        """Makes a directory and its parents, durably; one that exists is no error.
+        """Makes a directory and its parents, durably. Does nothing if the directory exists.
 
         Raises:
-            StorageError: A file is in its place, or in that of a parent.
+            StorageError: A file has the path of the directory or of a parent.
         """
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Returns when the names in the directory survive a power cut; at once on systems that cannot sync one (Windows).
+        """Returns when the names in the directory survive a power cut. On systems that cannot sync one (Windows), it does nothing.
 
         Raises:
             CheckpointNotFoundError: There is no such directory.
-            StorageError: The names may be lost. Unlike a file, the directory may be synced again.
+            StorageError: The names may be lost. Unlike a file, a directory may be synced again.
         """
         ...
 
     def list(self, directory: str) -> list[str]:
-        """The names of files and directories right inside a directory, sorted; empty if it does not exist."""
+        """The names of the files and directories in a directory, sorted. Empty if the directory does not exist."""
         ...
 
     def is_file(self, path: str) -> bool:
-        """Whether a regular file exists there.
+        """Whether the path is that of a regular file.
 
         Raises:
-            StorageError: The operating system could not tell; so too for the other questions below.
+            StorageError: The operating system cannot tell. The methods below raise it too.
         """
         ...
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory exists there."""
+        """Whether the path is that of a directory."""
         ...
 
     def modified(self, path: str) -> float:

@@ -43,10 +43,12 @@ _REMEDIES = {
 }
 
 _MOST_REMEMBERED: Final = 1024
+_CLOSED: Final = (1 << 31) - 1
+"""In place of the descriptor of a closed file. Every call of the system refuses it; a negative one would be a `ValueError`."""
 
 
 def _raise_explained(error: OSError, doing: str, path: str, *, reading: bool = False) -> NoReturn:
-    """Raises milepost's error for one of the system; a path that nothing can have is, for a reader, that of nothing."""
+    """Raises milepost's error for an error of the system. To a reader, an impossible path is one that does not exist."""
     if isinstance(error, MilepostError):
         raise error
     if isinstance(error, FileNotFoundError):
@@ -62,13 +64,6 @@ def _raise_explained(error: OSError, doing: str, path: str, *, reading: bool = F
 
 def _says_that_nothing_is_there(error: OSError) -> bool:
     return isinstance(error, ImpossiblePathError) or error.errno in system.NOTHING_THERE
-
-
-def _open(descriptor: int) -> int:
-    """The descriptor, unless its file was closed, which the ``os`` module would call a `ValueError`."""
-    if descriptor < 0:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return descriptor
 
 
 def _in_the_way(error: OSError, path: str, place: str) -> StorageError:
@@ -94,8 +89,8 @@ class LocalFile:
     """A file of this machine open for reading.
 
     Args:
-        path: What it is called.
-        place: The path that the system knows.
+        path: The path as the caller gave it.
+        place: The path that is passed to the system.
     """
 
     def __init__(self, path: str, place: str) -> None:
@@ -104,7 +99,7 @@ class LocalFile:
         try:
             self._descriptor = system.open_to_read(place)
             status = os.fstat(self._descriptor)
-        except IsADirectoryError:  # of Windows, which opens none
+        except IsADirectoryError:  # on Windows, which cannot open directories
             raise _no_file(path, "a directory") from None
         except OSError as error:
             _raise_explained(error, "open for reading", path, reading=True)
@@ -117,7 +112,7 @@ class LocalFile:
         if offset < 0 or length < 0 or offset + length > self.size:
             self._check_range(offset, length)
         try:
-            data = read_bytes_at(_open(self._descriptor), length, offset)
+            data = read_bytes_at(self._descriptor, length, offset)
         except OSError as error:
             _raise_explained(error, "read", self.path)
         if len(data) == length:
@@ -134,7 +129,7 @@ class LocalFile:
             self._check_range(offset, len(view))
         try:
             while view:
-                count = read_at(_open(self._descriptor), view, offset)
+                count = read_at(self._descriptor, view, offset)
                 if not count:
                     check_range(self.path, offset, len(view), os.fstat(self._descriptor).st_size)
                     raise OSError(errno.EIO, "nothing was read")
@@ -144,44 +139,45 @@ class LocalFile:
             _raise_explained(error, "read", self.path)
 
     def fileno(self) -> int:
-        """The descriptor, for as long as the file is open."""
+        """The file descriptor. It is valid while the file is open."""
         try:
-            return _open(self._descriptor)
+            os.fstat(self._descriptor)
         except OSError as error:
             _raise_explained(error, "read", self.path)
+        return self._descriptor
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            with suppress(OSError):  # nothing was written
+        if self._descriptor != _CLOSED:
+            descriptor, self._descriptor = self._descriptor, _CLOSED
+            with suppress(OSError):  # the file is only read, so nothing is lost
                 os.close(descriptor)
 
     def _check_range(self, offset: int, length: int) -> None:
         try:
-            size = os.fstat(_open(self._descriptor)).st_size  # It may have grown.
+            size = os.fstat(self._descriptor).st_size  # the file may have grown
         except OSError as error:
             _raise_explained(error, "read", self.path)
         check_range(self.path, offset, length, size)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # When a process ends, the names of modules are gone before the last objects are; the system closes files.
-        if getattr(self, "_descriptor", -1) >= 0 and not is_finalizing():
+        # At the end of a process the names of modules may be gone. The system closes the files.
+        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
             _close_quietly(self)
 
 
 _opening: Final = threading.RLock()
-"""Held while a file is created, so that no process is forked before its descriptor is known."""
+"""Held while a file is created, so that no process is forked before the descriptor is known."""
 
 
 class LocalWriter:
-    """A new file of this machine. While it is open, others can tell that it is not a leftover.
+    """A new file of this machine. While it is open, other processes can tell that it is not a leftover.
 
-    A forked child, such as a worker that loads data, has no part in it: its copy of the descriptor is closed, or the
-    claim would outlive the process that writes.
+    In a forked child, such as a worker that loads data, the copy of the descriptor is closed. Otherwise the file would stay in
+    use when the process that writes it ends.
 
     Args:
-        path: What it is called.
-        place: The path that the system knows.
+        path: The path as the caller gave it.
+        place: The path that is passed to the system.
     """
 
     def __init__(self, path: str, place: str) -> None:
@@ -198,7 +194,7 @@ class LocalWriter:
         first = 0
         try:
             while first < len(views):
-                count = write_at(_open(self._descriptor), views[first : first + MOST_BUFFERS], offset)
+                count = write_at(self._descriptor, views[first : first + MOST_BUFFERS], offset)
                 if not count:
                     raise OSError(errno.EIO, "nothing was written")
                 offset += count
@@ -212,14 +208,14 @@ class LocalWriter:
 
     def sync(self) -> None:
         try:
-            system.sync(_open(self._descriptor))
+            system.sync(self._descriptor)
         except OSError as error:
             _raise_explained(error, "make durable", self.path)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
+        if self._descriptor != _CLOSED:
             system.give_up(self._descriptor)
-            descriptor, self._descriptor = self._descriptor, -1
+            descriptor, self._descriptor = self._descriptor, _CLOSED
             try:
                 os.close(descriptor)
             except OSError as error:
@@ -232,19 +228,19 @@ class LocalWriter:
         self.close()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if getattr(self, "_descriptor", -1) >= 0 and not is_finalizing():
+        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
             system.give_up(self._descriptor)
             _close_quietly(self)
 
 
 _writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
-"""Those that are open, and some that are not."""
+"""All open writers, and some closed ones."""
 
 
 def _close_quietly(file: LocalFile | LocalWriter) -> None:
-    """Closes a file that nobody uses any more."""
-    descriptor, file._descriptor = getattr(file, "_descriptor", -1), -1
-    if descriptor >= 0:
+    """Closes a file that is no longer used."""
+    descriptor, file._descriptor = getattr(file, "_descriptor", _CLOSED), _CLOSED
+    if descriptor != _CLOSED:
         try:
             os.close(descriptor)
         except OSError:
@@ -254,7 +250,7 @@ def _close_quietly(file: LocalFile | LocalWriter) -> None:
 def _close_in_child() -> None:
     _opening.release()
     for writer in list(_writers):
-        # Not `LocalWriter.close`, which would unlock the file for the parent too.
+        # not `LocalWriter.close`, which would unlock the file for the parent too
         _close_quietly(writer)
 
 
@@ -262,14 +258,14 @@ register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, afte
 
 
 class _Seen(NamedTuple):
-    """A directory as it was at one moment, to be told from another that takes its path later.
+    """A directory at one moment, to be compared with the directory that has its path later.
 
-    That may have the old one's inode. But then both it and the directory above it have changed since.
+    Another directory may get the same inode. But then the times of change of it and of the directory above differ.
 
     Attributes:
-        nodes: Device and inode of it, and of the directory above.
-        changed: When it was changed, in nanoseconds.
-        above_changed: When the directory above was.
+        nodes: Device and inode of the directory, and of the directory above.
+        changed: When the directory was changed, in nanoseconds.
+        above_changed: When the directory above was changed, in nanoseconds.
     """
 
     nodes: tuple[int, int, int, int]
@@ -277,7 +273,7 @@ class _Seen(NamedTuple):
     above_changed: int
 
     def is_same_as(self, later: _Seen) -> bool:
-        """Whether this is the same directory as what the path leads to at a later moment."""
+        """Whether the path leads to the same directory at a later moment."""
         is_new = self.changed != later.changed and self.above_changed != later.above_changed
         return self.nodes == later.nodes and not is_new
 
@@ -285,10 +281,10 @@ class _Seen(NamedTuple):
 class LocalStorage:
     """Files of this machine. Paths are those of the ``os`` module.
 
-    A URL, and a path that begins with ``~``, are refused with an `UnsupportedError` wherever they are given.
+    A URL, or a path that begins with ``~``, raises an `UnsupportedError`.
 
     Args:
-        directory: Where relative paths begin; by default in the current directory of the moment.
+        directory: The directory of relative paths. By default it is the current directory at each call.
 
     Example:
         >>> import tempfile
@@ -334,7 +330,7 @@ class LocalStorage:
     def make_directory(self, path: str) -> None:
         try:
             place = self._place(path)
-            # abspath takes sub/.. away, and the system does not
+            # abspath removes sub/.. without looking; the system does not
             if os.pardir in place and (missing := missing_before_parent(place)):
                 raise StorageError(
                     f"cannot make a directory: {missing} does not exist, and a .. follows it",
@@ -346,7 +342,7 @@ class LocalStorage:
             with suppress(FileNotFoundError):
                 os.stat(
                     places[0]
-                )  # Any other error, such as that of a path that is too long, comes before something is made.
+                )  # any other error, such as that of too long a path, is raised before a directory is made
             while (parent := os.path.dirname(places[-1])) != places[-1]:
                 places.append(parent)
             for each in reversed(places[:-1]):
@@ -357,7 +353,7 @@ class LocalStorage:
             _raise_explained(error, "make a directory", path)
 
     def _make_one(self, path: str, parent: str) -> None:
-        """Makes a directory, unless it is there, and sees to it that its name is durable."""
+        """Makes a directory if it does not exist, and makes its name durable."""
         made = False
         try:
             status = os.stat(path)
@@ -376,12 +372,12 @@ class LocalStorage:
         is_durable = not made and before is not None and before.is_same_as(now)
         if not is_durable and (made or above.st_dev == status.st_dev):
             try:
-                # Whoever made it, the user perhaps a moment ago, need not have synced its name.
+                # the user may have made it a moment ago, without a sync
                 self.sync_directory(parent)
             except StorageError:
                 if made:
                     raise
-                # It may be another user's. The directory was not ours to make durable.
+                # the directory above may belong to another user, and need not be made durable then
         if len(self._durable) >= _MOST_REMEMBERED:
             self._durable.clear()
         self._durable[path] = now
@@ -419,7 +415,7 @@ class LocalStorage:
             return False
 
     def absolute(self, path: str) -> str:
-        """The path from the root of the file system on, whatever becomes of the current directory.
+        """The absolute path, which does not depend on the current directory.
 
         Raises:
             CheckpointNotFoundError: The path is relative, and the current directory was removed.
@@ -435,7 +431,7 @@ class LocalStorage:
             ) from None
 
     def _mode(self, path: str) -> int:
-        """The kind of what is at a path; 0 if there is nothing, but not if the system could not look."""
+        """The file mode of a path. 0 if the path does not exist; an error if the system cannot tell."""
         try:
             return os.stat(self._place(path)).st_mode
         except OSError as error:
@@ -444,11 +440,11 @@ class LocalStorage:
             return 0
 
     def _place(self, path: str) -> str:
-        """What the operating system is given for a path.
+        """The path that is passed to the operating system.
 
         Raises:
-            UnsupportedError: It is none of this machine's.
-            ImpossiblePathError: It is none at all.
+            UnsupportedError: The path is not one of this machine.
+            ImpossiblePathError: No file can have the path.
         """
         if os.name == "nt" or not ORDINARY.fullmatch(path):
             check_local(path)
@@ -457,23 +453,23 @@ class LocalStorage:
 
 
 LOCAL_STORAGE: Final = LocalStorage()
-"""Where everything is that is given no other storage. There is one, since it remembers which directories are durable."""
+"""The default storage. There is only one, because it remembers which directories are durable."""
 
 
 def anchored(storage: Storage, path: str) -> Storage:
-    """A storage for which a relative path means the same when the current directory has changed.
+    """A storage for which a relative path has the same meaning when the current directory changes.
 
     Args:
-        storage: Any storage; only a `LocalStorage` depends on the current directory.
-        path: The path in question.
+        storage: Any storage. Only a `LocalStorage` depends on the current directory.
+        path: The path to be used with the storage.
 
     Returns:
-        The storage itself if it makes no difference.
+        A copy of a `LocalStorage` if the path is relative; otherwise the storage itself.
 
     Raises:
         UnsupportedError: The path is a URL or begins with ``~``, and the storage is one of this machine's.
     """
-    # One that derives from it may count or change what is done, which a copy would take from it.
+    # an object of a subclass may count or change calls, so it is not copied
     if type(storage) is not LocalStorage:
         return storage
     if os.path.isabs(path):

@@ -1,4 +1,4 @@
-"""Files in this process's memory, for tests and for checkpoints that need not last."""
+"""Files in the memory of this process, for tests and for temporary checkpoints."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class _Content:
         self.data = bytearray()
         self.modified = time.time()
         self.writers = 0
-        # A bytearray cannot grow while another thread has a view of it.
+        # a bytearray cannot grow while another thread has a view of it
         self.lock = ForkableLock()
 
 
 class MemoryFile:
-    """A file in memory open for reading."""
+    """A file in memory that is open for reading."""
 
     def __init__(self, path: str, content: _Content) -> None:
         self.path = path
@@ -88,9 +88,9 @@ class MemoryWriter:
 
 
 class MemoryStorage:
-    """A tree of files in memory. Two of them share nothing.
+    """A tree of files in memory. Two objects share no files.
 
-    As in an object store, a file may be created in a directory that nobody has made.
+    As in an object store, a file may be created in a directory that does not exist.
 
     Example:
         >>> storage = MemoryStorage()
@@ -192,7 +192,7 @@ def _place(path: str) -> str:
 
 
 def _new_place(doing: str, path: str, target: str | None = None) -> str:
-    """The place of a file that is to be, which must have a path that a file can have."""
+    """The place of a new file. The path must be one that a file can have."""
     try:
         check_possible(path if target is None else target)
     except ImpossiblePathError as error:
@@ -212,7 +212,7 @@ def _parents(place: str) -> list[str]:
 
 
 def _within(path: str, directory: str) -> list[str]:
-    """What lies directly in the directory on the way to the path: one place, or none."""
+    """The file or directory in a directory that leads to a path, as a list of one. Empty if the path is not below it."""
     return [part for part in (path, *_parents(path)) if part != directory and _parents(part)[:1] == [directory]]
 
 

@@ -1,10 +1,11 @@
 """What `LocalStorage` asks of Linux, macOS and other POSIX systems.
 
-A file that is being written is locked, so that others can tell it is not a leftover. What a system lacks has a way round:
+A file is locked while it is written, so that other processes can tell that it is not a leftover. If a system lacks a feature,
+there is a replacement:
 
-- nameless files (``O_TMPFILE``, Linux): a file is created under its name and locked a moment later;
-- locks (``fcntl``, and network file systems without them): every file counts as used, so nothing is taken for a leftover;
-- ``F_FULLFSYNC`` (macOS alone has it): ``fsync``, which on other systems is enough.
+- without nameless files (``O_TMPFILE``, Linux), a file is created under its name and locked a moment later;
+- without locks (``fcntl``, and some network file systems), every file counts as used, so no file counts as a leftover;
+- without ``F_FULLFSYNC``, which only macOS has, ``fsync`` is enough.
 """
 
 from __future__ import annotations
@@ -21,35 +22,35 @@ with suppress(ImportError):
     _fcntl = importlib.import_module("fcntl")
 
 NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
-"""Error numbers that say that a path is that of nothing."""
+"""Error numbers for a path that does not exist."""
 REMEDY_FOR_ACCESS: Final = "change the permissions of the file or of its directory"
 
 _NOT_SUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.ENODEV)
 _CLOSE_ON_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
-# Without it, a named pipe given by mistake would wait for a writer for ever.
+# without O_NONBLOCK, opening a named pipe by mistake would wait for a writer for ever
 _READ: Final = os.O_RDONLY | _CLOSE_ON_EXEC | getattr(os, "O_NONBLOCK", 0)
 
 
 def open_to_read(place: str) -> int:
-    """A descriptor of a file that is there."""
+    """Opens an existing file. Returns its descriptor."""
     return os.open(place, _READ)
 
 
 def create(place: str) -> int:
-    """A descriptor of a new file, to be written, that `is_in_use` until it is closed.
+    """Creates a file for writing, which `is_in_use` until it is closed. Returns its descriptor.
 
-    Were it visible before it is locked, another process could take it for a leftover in that moment. Where the system
-    cannot make files without a name, that moment remains.
+    If it were visible before it is locked, another process could take it for a leftover. On systems that cannot make files
+    without a name, this can happen for a moment.
     """
     if hasattr(os, "O_TMPFILE") and hasattr(os, "link"):
         try:
             descriptor = os.open(os.path.dirname(place) or ".", os.O_RDWR | os.O_TMPFILE | _CLOSE_ON_EXEC, 0o666)
         except OSError:
-            pass  # The file system has none. Any other reason comes again below.
+            pass  # the file system has no nameless files; any other error is raised again below
         else:
             try:
                 _lock(descriptor)
-                # With a directory's descriptor, even one that is not looked at, `os.link` follows the symbolic link.
+                # `os.link` follows the symbolic link only if the descriptor of a directory is passed
                 os.link(f"/proc/self/fd/{descriptor}", place, src_dir_fd=descriptor, follow_symlinks=True)
                 return descriptor
             except FileExistsError:
@@ -63,7 +64,7 @@ def create(place: str) -> int:
 
 
 def give_up(descriptor: int) -> None:
-    """Ends the use of a file that `create` has made, also where a child process has it open. It is closed next.
+    """Ends the use of a file that `create` has made, even if a child process has it open. The caller then closes it.
 
     Closing alone does not unlock a file that a child still has open. It comes second, so that a child that is forked in
     between has no lock.
@@ -76,7 +77,7 @@ def give_up(descriptor: int) -> None:
 
 
 def is_in_use(place: str) -> bool:
-    """Whether a living process has the file open from `create`; if nobody can tell, it counts as used."""
+    """Whether a living process has the file open from `create`. True if the system cannot tell."""
     try:
         descriptor = os.open(place, _READ)
     except OSError as error:
@@ -84,7 +85,7 @@ def is_in_use(place: str) -> bool:
     try:
         if _fcntl is None:
             return True
-        # Shared, so that of two who ask at once neither takes the other for a writer.
+        # a shared lock, so that two processes that ask at once do not take each other for a writer
         _fcntl.flock(descriptor, _fcntl.LOCK_SH | _fcntl.LOCK_NB)
     except OSError:
         return True
@@ -94,24 +95,24 @@ def is_in_use(place: str) -> bool:
 
 
 def replace(source: str, target: str) -> None:
-    """Renames a file over another, whoever has either open."""
+    """Renames a file over another. Either may be open."""
     os.replace(source, target)
 
 
 def remove(place: str) -> None:
-    """Removes a file, whoever has it open."""
+    """Removes a file. It may be open."""
     os.unlink(place)
 
 
 def sync(descriptor: int) -> None:
-    """Returns when what was written to a file, or the names in a directory, are on the disk."""
+    """Returns when the data of a file, or the names in a directory, are on the disk."""
     if hasattr(_fcntl, "F_FULLFSYNC"):
-        # On macOS, fsync leaves the data in the memory of the drive.
+        # on macOS, fsync leaves the data in the memory of the drive
         try:
             _fcntl.fcntl(descriptor, _fcntl.F_FULLFSYNC)
             return
         except OSError as error:
-            # Network and other foreign file systems have nothing better than fsync.
+            # network file systems may have only fsync
             if error.errno not in _NOT_SUPPORTED:
                 raise
     os.fsync(descriptor)
@@ -133,4 +134,4 @@ def _lock(descriptor: int) -> None:
         try:
             _fcntl.flock(descriptor, _fcntl.LOCK_EX)
         except OSError:
-            pass  # Some network file systems have no locks; there `is_in_use` cannot tell.
+            pass  # some network file systems have no locks, so `is_in_use` cannot tell

@@ -1,14 +1,14 @@
 """What `LocalStorage` asks of Windows. On other systems there is nothing in this file.
 
-Windows lets nobody rename or remove a file that is open, unless all who have it open allow that (``FILE_SHARE_DELETE``),
-which Python's own ``open`` and ``os.open`` do not. So files are opened by ``CreateFileW``:
+Windows renames or removes an open file only if all programs that have it open allow that (``FILE_SHARE_DELETE``), which
+Python's ``open`` and ``os.open`` do not. So files are opened by ``CreateFileW``:
 
-- a file that is written, or read, by milepost may be renamed and removed meanwhile;
-- whether a living process is writing a file needs no locks: whoever asks to open it and allows no writers is refused
-  with ``ERROR_SHARING_VIOLATION`` then, from the very moment in which it is created;
-- a file that another program has open, or that is mapped, can be neither replaced nor removed. Most have it open for a
-  moment only (a virus scanner, a reader of the state file), so it is tried again for two seconds;
-- a directory cannot be synced. Renames are written through (``MOVEFILE_WRITE_THROUGH``).
+- A file that milepost writes or reads can be renamed and removed meanwhile.
+- No locks are needed to find out whether a living process writes a file. Opening the file without allowing writers fails
+  with ``ERROR_SHARING_VIOLATION``, from the moment in which the file is created.
+- A file that another program has open, or that is mapped, can be neither replaced nor removed. Most programs have it open
+  only for a moment (a virus scanner, a reader of the state file), so milepost tries again for two seconds.
+- A directory cannot be synced. Renames are written through (``MOVEFILE_WRITE_THROUGH``).
 
 Source: Microsoft's reference of the Win32 API, "CreateFileW function" and "MoveFileExW function".
 """
@@ -28,7 +28,7 @@ if sys.platform == "win32":
     from milepost.storage.patience import patiently
 
     NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
-    """Error numbers that say that a path is that of nothing. A name that Windows does not allow is ``EINVAL``."""
+    """Error numbers for a path that does not exist. A name that Windows does not allow gives ``EINVAL``."""
     REMEDY_FOR_ACCESS: Final = (
         "let the program that has the file open close it, since Windows neither replaces nor removes it before; or change "
         "the permissions of the file or of its directory"
@@ -67,7 +67,7 @@ if sys.platform == "win32":
     _move_file.restype = wintypes.BOOL
 
     def open_to_read(place: str) -> int:
-        """A descriptor of a file that is there, which may be renamed and removed while it is open."""
+        """Opens an existing file, which may be renamed and removed while it is open. Returns its descriptor."""
         try:
             handle = _open(place, _GENERIC_READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE, _OPEN_EXISTING)
         except PermissionError:
@@ -76,7 +76,7 @@ if sys.platform == "win32":
         return _descriptor(handle, os.O_RDONLY)
 
     def create(place: str) -> int:
-        """A descriptor of a new file, to be written, that `is_in_use` until it is closed."""
+        """Creates a file for writing, which `is_in_use` until it is closed. Returns its descriptor."""
         access, share = _GENERIC_READ | _GENERIC_WRITE, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
         try:
             handle = _open(place, access, share, _CREATE_NEW)
@@ -87,10 +87,10 @@ if sys.platform == "win32":
         return _descriptor(handle, os.O_RDWR)
 
     def give_up(descriptor: int) -> None:
-        """Ends the use of a file that `create` has made. Closing does: no child process inherits it."""
+        """Ends the use of a file that `create` has made. Closing is enough, because no child process inherits it."""
 
     def is_in_use(place: str) -> bool:
-        """Whether a living process has the file open from `create`; if nobody can tell, it counts as used."""
+        """Whether a living process has the file open from `create`. True if the system cannot tell."""
         try:
             handle = _open(place, _GENERIC_READ, _SHARE_READ | _SHARE_DELETE, _OPEN_EXISTING)
         except OSError as error:
@@ -99,7 +99,7 @@ if sys.platform == "win32":
         return False
 
     def replace(source: str, target: str) -> None:
-        """Renames a file over another, which nobody may have open; it is tried for two seconds."""
+        """Renames a file over another, which no program may have open. Tries for two seconds."""
         if os.path.isdir(target):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
 
@@ -110,16 +110,16 @@ if sys.platform == "win32":
         patiently(move)
 
     def remove(place: str) -> None:
-        """Removes a file, which no other program may have open; it is tried for two seconds."""
+        """Removes a file, which no other program may have open. Tries for two seconds."""
         _refuse_directory(place)
         patiently(lambda: os.unlink(place))
 
     def sync(descriptor: int) -> None:
-        """Returns when what was written to a file is on the disk."""
+        """Returns when the data of a file is on the disk."""
         os.fsync(descriptor)
 
     def sync_directory(place: str) -> None:
-        """Sees whether there is such a directory; Windows has no way to sync it."""
+        """Checks that the directory exists. Windows cannot sync it."""
         with os.scandir(place):
             pass
 
@@ -141,6 +141,6 @@ if sys.platform == "win32":
         return OSError(None, ctypes.FormatError(code), place, code)
 
     def _refuse_directory(place: str) -> None:
-        """Says what Windows calls a missing permission."""
+        """Raises the right error for a directory, for which Windows reports a missing permission."""
         if os.path.isdir(place):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place)

@@ -1,4 +1,4 @@
-"""What may be given as a path, which paths can be those of files of this machine, and how they are written.
+"""Paths: which objects are accepted as paths, which paths a file of this machine can have, and how paths are written.
 
 Paths are joined and taken apart by ``os.path``: with ``/``, and on Windows with ``\\``, where both are understood and a path
 may begin with a drive. In files that other systems read, such as the state file, they are written with ``/``.
@@ -15,10 +15,10 @@ from typing import Any, Final
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
-"""A scheme and one slash: `pathlib.Path` makes one of two. Only the scheme: the directory of ``gs://name`` is ``gs:``."""
+"""A scheme and one slash, because `pathlib.Path` makes one of two. Or only a scheme: ``gs:`` is the directory of ``gs://name``."""
 
 ORDINARY: Final = re.compile(r"(?!~)[^:\0\x80-\U0010ffff]*")
-"""A path in which neither `check_local` nor `check_possible` finds anything to look at closer, on POSIX systems."""
+"""A path that `check_local` and `check_possible` always accept on POSIX systems."""
 
 _DEVICES: Final = frozenset(
     ["con", "prn", "aux", "nul", "conin$", "conout$"]
@@ -29,15 +29,15 @@ _NOT_IN_WINDOWS: Final = re.compile(r'[<>:"|?*\x00-\x1f]')
 
 
 class ImpossiblePathError(OSError):
-    """No file can have this path, on this system."""
+    """No file can have this path on this system."""
 
 
 def check_possible(path: str) -> None:
-    """Refuses what the operating system does not take for a path of a file at all.
+    """Raises an error for a path that no file can have.
 
     Raises:
-        ImpossiblePathError: There is a null character in it, one that has no form in the system's encoding, or a name that
-            Windows does not allow, on Windows.
+        ImpossiblePathError: The path has a null character, a character without a form in the encoding of the system or, on
+            Windows, a name that Windows does not allow.
     """
     if "\0" in path:
         raise ImpossiblePathError(errno.EINVAL, "the path holds a null character")
@@ -51,7 +51,7 @@ def check_possible(path: str) -> None:
 
 
 def check_possible_on_windows(path: str) -> None:
-    """Refuses names that Windows does not allow, or understands as something else.
+    """Raises an error for names that Windows does not allow, or to which it gives another meaning.
 
     Windows takes ``run:ckpt`` for a hidden part of the file ``run``, ``nul.index`` for a device, and ``run.`` for ``run``,
     so that a checkpoint would be lost without an error.
@@ -85,7 +85,7 @@ def has_directory(path: str) -> bool:
 
 
 def with_slashes(path: str) -> str:
-    """A path as it is written in files that other systems read too: with ``/``."""
+    """A path with ``/``, as it is written in files that other systems read too."""
     return path if os.sep == "/" else path.replace(os.sep, "/")
 
 
@@ -95,7 +95,7 @@ def with_own_separators(path: str) -> str:
 
 
 def relative_path(path: str, directory: str) -> str:
-    """The way from a directory to a path; the path itself where there is none, as between two drives of Windows.
+    """A path relative to a directory. The path itself if that is impossible, as between two drives of Windows.
 
     Example:
         >>> relative_path("run/ckpt-1", "run")
@@ -108,10 +108,10 @@ def relative_path(path: str, directory: str) -> str:
 
 
 def check_local(path: str) -> None:
-    """Refuses a path that the operating system would take for another than the user means.
+    """Raises an error for a path that the user means in another way than the operating system.
 
     Raises:
-        UnsupportedError: It is a URL, or begins with ``~``, which only a shell expands.
+        UnsupportedError: The path is a URL, or begins with ``~``, which only a shell expands.
 
     Example:
         >>> check_local("runs/ckpt-1")
@@ -156,7 +156,7 @@ def plain_path(path: Any) -> str:
         path: Text, bytes, an ``os.PathLike``, or a scalar array, variable or tensor of text whose value is known.
 
     Raises:
-        UnsupportedError: It is something else, or a tensor of a graph, which has no value yet.
+        UnsupportedError: The object is something else, or a tensor of a graph, which has no value yet.
 
     Example:
         >>> import numpy as np, pathlib
@@ -177,12 +177,42 @@ def plain_path(path: Any) -> str:
             "this is not a path",
             expected="text, bytes, an os.PathLike, or a scalar tensor of text whose value is known",
             found="None" if path is None else f"{path!r:.80} of type {type(path).__name__}",
-            remedy="give the directory or prefix as text; of a tensor, give the value",
+            remedy="pass the directory or prefix as text; instead of a tensor, pass its value",
         ) from None
 
 
+def check_has_file_name(name: str, path: str) -> None:
+    """Refuses a prefix without a file name, since its files would be hidden files such as ``.index``.
+
+    Args:
+        name: The argument.
+        path: The path of the files of a checkpoint.
+
+    Raises:
+        UnsupportedError: The path is empty, or ends with a separator.
+
+    Example:
+        >>> check_has_file_name("file_prefix", "run/ckpt")
+        >>> check_has_file_name("file_prefix", "run/")
+        Traceback (most recent call last):
+        milepost.errors.UnsupportedError: the prefix has no file name
+          key: file_prefix
+          expected: the path of a directory, and a name for the files
+          found: 'run/'
+          remedy: pass 'run/ckpt'
+    """
+    if not os.path.basename(path):
+        raise UnsupportedError(
+            "the prefix has no file name",
+            key=name,
+            expected="the path of a directory, and a name for the files",
+            found=repr(path),
+            remedy=f"pass {os.path.join(path, 'ckpt')!r}",
+        )
+
+
 def missing_before_parent(place: str) -> str:
-    """The first directory of a path that does not exist and is followed by ``..``, or nothing.
+    """The first directory of a path that does not exist and is followed by ``..``. Empty if there is none.
 
     Example:
         >>> missing_before_parent("no such directory/../file")
@@ -194,17 +224,17 @@ def missing_before_parent(place: str) -> str:
 
 
 def check_link(place: str) -> None:
-    """Makes sure that a name which is taken leads to something.
+    """Checks that an existing name is not a symbolic link to a path that does not exist.
 
     Raises:
-        CheckpointNotFoundError: It is that of a symbolic link to nothing.
+        CheckpointNotFoundError: It is such a link.
 
     Example:
         >>> check_link("/")
     """
     if not os.path.exists(place):
         raise CheckpointNotFoundError(
-            "cannot make a directory: a symbolic link of this name leads to nothing",
+            "cannot make a directory: a symbolic link of this name leads to a path that does not exist",
             file=place,
             remedy="make the directory that it leads to, or remove the link",
         )

@@ -1,4 +1,4 @@
-"""Waiting until others have closed a file, where a file that is open can be neither replaced nor removed."""
+"""Waits until other programs have closed a file, on systems that can neither replace nor remove an open file."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import Final
 
 SECONDS: Final = 2.0
-"""How long to try. Virus scanners, and those who read a state file, have a file open for far less."""
+"""How long to try. Virus scanners and readers of a state file have a file open for a far shorter time."""
 _PAUSE: Final = 0.01
 
 
 def patiently(act: Callable[[], None], seconds: float = SECONDS) -> None:
-    """Does something that the system may refuse for a moment.
+    """Calls a function that the system may refuse for a moment.
 
     Args:
-        act: What to do. A `PermissionError` of it means that it can be tried again.
+        act: The function. It is called again if it raises a `PermissionError`.
         seconds: How long to try.
 
     Raises:
-        PermissionError: The last refusal.
+        PermissionError: The error of the last call.
 
     Example:
         >>> refusals = [PermissionError(), PermissionError()]

@@ -1,8 +1,8 @@
-"""Reading and writing at a position of an open file, from any thread.
+"""Reads and writes at a position of an open file, from any thread.
 
 Most systems have calls for it: with several buffers (``preadv``, ``pwritev``), or with one (``pread``, ``pwrite``; macOS
-before 11 has no others). On Windows a file has one position, which is set before each call, so those that use a file at the
-same time take turns.
+before 11 has no others). On Windows a file has one position, which is set before each call, so threads that use a file at
+the same time take turns.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from typing import Final
 
 MOST_BUFFERS: Final = 1024
-"""How many a write takes at once; POSIX lets a system refuse more (``IOV_MAX``)."""
+"""The largest number of buffers in one write. POSIX allows a system to refuse more (``IOV_MAX``)."""
 _turns: Final = tuple(threading.Lock() for _ in range(64))
-"""A file's turn is that of its descriptor. Some files share one, which only makes them wait."""
+"""Locks by file descriptor. Some files share a lock, so that one waits for another."""
 
 
 def read_bytes_at(descriptor: int, length: int, offset: int) -> bytes:
-    """Up to ``length`` bytes from ``offset`` on; fewer at the end of the file, or where the system reads by halves."""
+    """Up to ``length`` bytes from ``offset`` on. There may be fewer, also before the end of the file."""
     if hasattr(os, "pread"):
         data: bytes = os.pread(descriptor, length, offset)
         return data
@@ -30,7 +30,7 @@ def read_bytes_at(descriptor: int, length: int, offset: int) -> bytes:
 
 
 def read_at(descriptor: int, view: memoryview, offset: int) -> int:
-    """Reads bytes from ``offset`` on into memory; returns how many, which may be fewer than it takes."""
+    """Reads bytes from ``offset`` on into memory. Returns their number, which may be less than the size of the memory."""
     if hasattr(os, "preadv"):
         count: int = os.preadv(descriptor, [view], offset)
         return count
@@ -44,7 +44,7 @@ def read_at(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 def write_at(descriptor: int, views: Sequence[memoryview], offset: int) -> int:
-    """Writes the first of at most `MOST_BUFFERS` from ``offset`` on; returns how many bytes, which may end inside of one."""
+    """Writes at most `MOST_BUFFERS` buffers from ``offset`` on. Returns the number of bytes, which may end inside a buffer."""
     if hasattr(os, "pwritev"):
         count: int = os.pwritev(descriptor, views, offset)
         return count

@@ -1,4 +1,4 @@
-"""Sorted string tables: keys in order, with values, in checksummed blocks."""
+"""Sorted string tables: files of sorted keys with values, in blocks with checksums."""
 
 from milepost.table.reader import TableReader
 from milepost.table.writer import TableWriter

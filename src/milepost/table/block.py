@@ -37,18 +37,18 @@ MAGIC: Final = bytes.fromhex("57fb808b247547db")
 _UNCOMPRESSED: Final = 0
 _SNAPPY: Final = 1
 _MOST_KEY_BYTES: Final = 32
-"""Key bytes that one stored byte may stand for. TensorFlow restarts every 16 entries, so that it stays below 16; without
-a bound, a megabyte could spell out a terabyte of keys, each repeating almost all of the one before."""
+"""The largest number of key bytes for one stored byte. TensorFlow restarts every 16 entries, so it stays below 16. Without a
+limit, a megabyte could hold a terabyte of keys, each of which repeats almost all of the previous one."""
 _FREE_KEY_BYTES: Final = 1 << 16
 _MOST_KEY_BYTES_OF_A_BLOCK: Final = 1 << 26
 _MOST_ENTRIES: Final = 1 << 18
-"""Entries of the largest block that is accepted, all of which are held at once. A block of 256 KiB has at most 65,536."""
+"""The largest number of entries in a block, which are all in memory at once. A block of 256 KiB has at most 65,536."""
 
 _U32: Final = struct.Struct("<I")
 
 
 class Handle(NamedTuple):
-    """Where a block's contents are."""
+    """The place of the contents of a block."""
 
     offset: int
     size: int
@@ -59,7 +59,7 @@ class Handle(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, position: int = 0) -> tuple[Handle, int]:
-        """Reads a handle; returns it and the position behind it."""
+        """Reads a handle. Returns the handle and the position after it."""
         offset, position = varint.decode(data, position)
         size, position = varint.decode(data, position)
         return cls(offset, size), position
@@ -74,7 +74,7 @@ def decode_footer(data: bytes) -> tuple[Handle, Handle]:
     """Reads the last `FOOTER_SIZE` bytes of a table: handles of the metaindex and the index block.
 
     Raises:
-        CorruptCheckpointError: They are not a footer.
+        CorruptCheckpointError: The bytes are not a footer.
     """
     if data[-len(MAGIC) :] != MAGIC:
         raise CorruptCheckpointError(
@@ -91,11 +91,11 @@ class BlockBuilder:
     """Builds the contents of one block from ascending keys.
 
     Args:
-        restart_interval: Entries after which a key is written whole.
+        restart_interval: The number of entries after which a key is written whole.
 
     Attributes:
-        is_empty: Whether nothing has been added.
-        size: Bytes that `finish` would return.
+        is_empty: Whether the block has no entries yet.
+        size: The size in bytes of the result of `finish`.
         last_key: The key of the last entry.
     """
 
@@ -110,7 +110,7 @@ class BlockBuilder:
         self.last_key = b""
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Appends an entry whose key is greater than all before it."""
+        """Appends an entry. Its key must be greater than all before it."""
         shared = 0
         if self._since_restart < self._interval:
             shared = _shared_prefix(self.last_key, key)
@@ -132,23 +132,23 @@ class BlockBuilder:
         self.last_key = key
 
     def finish(self) -> bytes:
-        """The contents of the block: the entries, and where they restart."""
+        """The contents of the block: the entries and the restart offsets."""
         restarts = struct.pack(f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts))
         return b"".join(self._parts) + restarts
 
 
 def _shared_prefix(a: bytes, b: bytes) -> int:
-    """The number of bytes that two strings have in common at their beginning."""
+    """The length of the common prefix of two strings in bytes."""
     length = min(len(a), len(b))
     if a[:length] == b[:length]:
         return length
-    # The highest byte in which two big-endian numbers differ is the first in which the strings do.
+    # the highest byte in which two big-endian numbers differ is the first byte in which the strings differ
     difference = int.from_bytes(a[:length], "big") ^ int.from_bytes(b[:length], "big")
     return length - (difference.bit_length() + 7) // 8
 
 
 def seal(contents: bytes) -> bytes:
-    """A block as it is stored: contents, uncompressed, and trailer."""
+    """A block as it is stored: uncompressed contents and trailer."""
     stored = contents + bytes((_UNCOMPRESSED,))
     return stored + _U32.pack(masked_crc32c(stored))
 
@@ -158,7 +158,7 @@ def unseal(stored: bytes, *, limit: int) -> bytes:
 
     Args:
         stored: The block with its trailer.
-        limit: The most bytes that decompressed contents may have.
+        limit: The largest size of the decompressed contents in bytes.
 
     Raises:
         CorruptCheckpointError: The checksum is wrong, or the compression is unknown or broken.
@@ -214,7 +214,7 @@ def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def restart_keys(contents: bytes) -> list[bytes]:
-    """The keys that the restart array points at; none for a block without entries.
+    """The keys at the restart offsets. Empty for a block without entries.
 
     Raises:
         CorruptCheckpointError: A restart does not point at a whole key.
@@ -225,7 +225,7 @@ def restart_keys(contents: bytes) -> list[bytes]:
 
 
 def _entries_end(contents: bytes) -> tuple[int, int]:
-    """Where the entries end and the restart array begins, and the number of restarts."""
+    """The position at which the entries end and the restart array begins, and the number of restarts."""
     end = len(contents) - 4
     restarts = _U32.unpack_from(contents, end)[0] if end >= 0 else 0
     end -= 4 * restarts

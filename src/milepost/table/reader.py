@@ -12,24 +12,24 @@ from milepost.storage import ReadableFile
 from milepost.table.block import FOOTER_SIZE, TRAILER_SIZE, Handle, decode_footer, entries, restart_keys, unseal
 
 BLOCK_LIMIT: Final = 1 << 28
-"""Bytes of the largest block that is accepted. TensorFlow's have 256 KiB, or one larger entry."""
+"""The size in bytes of the largest block. TensorFlow's blocks have 256 KiB, or one larger entry."""
 _CACHE_LIMIT: Final = 1 << 26
-"""Bytes of blocks that are kept, which are all blocks of an index but a huge one."""
+"""The total size in bytes of blocks that are kept in memory. Only a huge index has more."""
 _ENTRY_OVERHEAD: Final = 200
-"""Bytes that an entry of a kept block takes beside its key and its value."""
+"""The memory in bytes of an entry in a kept block, without its key and its value."""
 
 
 class TableReader:
-    """A table in a file. Its index is read at once, its blocks when they are needed, and then kept.
+    """A table in a file. Its index is read at once. Blocks are read when they are needed, and then kept.
 
-    Reading is safe from several threads. Whatever the file holds, the memory taken stays in proportion to it.
+    Several threads may read at once. Memory stays in proportion to the size of the file, even if the file is damaged.
 
     Args:
-        file: The file; it stays the caller's, to be closed when the reader is done with.
-        block_limit: Bytes that a block may have. Tables of TensorFlow 1 that hold tensors need more than the default.
+        file: The file. The caller closes it after the last use of the reader.
+        block_limit: The largest size of a block in bytes. Tables of TensorFlow 1 that hold tensors need more than the default.
 
     Attributes:
-        file: The file. Another of the same bytes may take its place.
+        file: The file. It may be replaced by another with the same bytes.
 
     Raises:
         CorruptCheckpointError: The file is not a table, or damaged.
@@ -57,7 +57,7 @@ class TableReader:
             pairs = [(key, Handle.decode(value)[0]) for key, value in entries(self._read(index))]
             end = 0
             for _, handle in pairs:
-                # Blocks that overlap would make the work quadratic in the size of the file.
+                # overlapping blocks would make the time quadratic in the size of the file
                 if handle.offset < end:
                     raise CorruptCheckpointError(
                         "blocks overlap or are out of order", expected=f"a block from {end} on", found=handle
@@ -81,7 +81,7 @@ class TableReader:
         if found is None:
             found = dict(self._entries(block))
             with self._lock:
-                if block not in self._blocks:  # as another thread may have read it, too
+                if block not in self._blocks:  # another thread may have read it too
                     self._blocks[block] = found
                     self._cached += _size(found)
                 while self._cached > _CACHE_LIMIT:
@@ -101,10 +101,10 @@ class TableReader:
                     yield key, value
 
     def verify(self) -> None:
-        """Reads and checks everything that a reader could need.
+        """Reads and checks all parts of the table.
 
         Raises:
-            CorruptCheckpointError: Something is damaged.
+            CorruptCheckpointError: A part is damaged.
         """
         try:
             entries(self._read(self._metaindex))
@@ -124,7 +124,7 @@ class TableReader:
         handle, limit, before = self._handles[block], self._limits[block], self._limits[block - 1] if block else None
         try:
             found = entries(self._read(handle))
-            # An entry outside the limits would be listed but could never be found.
+            # an entry outside the limits would be listed, but `get` could not find it
             if found and before is not None and found[0][0] <= before:
                 raise CorruptCheckpointError(
                     "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(found[0][0])
@@ -155,6 +155,6 @@ class TableReader:
 
 
 def _size(entries_of_block: dict[bytes, bytes]) -> int:
-    """Bytes of memory that a block takes."""
+    """The memory of a block in bytes."""
     parts = sum(map(len, entries_of_block)) + sum(map(len, entries_of_block.values()))
     return parts + _ENTRY_OVERHEAD * len(entries_of_block)

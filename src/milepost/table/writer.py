@@ -1,8 +1,8 @@
 """Writes a sorted string table, byte for byte as TensorFlow does.
 
 Data blocks grow to 256 KiB; a large entry gets a block of its own. The index has one entry for each data block, whose
-key is as short as it can be while not less than any key of the block and less than any key of the next: between
-``"net/bias"`` and ``"net/kernel"`` stands ``"net/c"``.
+key is the shortest one that is not less than any key of the block and less than all keys of the next. Between
+``"net/bias"`` and ``"net/kernel"`` it is ``"net/c"``.
 
 Source: TensorFlow 2.21, ``tsl/lib/io/table_builder.cc``, observed.
 """
@@ -22,8 +22,8 @@ class TableWriter:
     """Builds a table in memory.
 
     Args:
-        block_size: Bytes at which a data block is closed.
-        restart_interval: Entries of a data block after which a key is written whole.
+        block_size: The size in bytes at which a data block ends.
+        restart_interval: The number of entries in a data block after which a key is written whole.
 
     Example:
         >>> writer = TableWriter()
@@ -53,7 +53,7 @@ class TableWriter:
         if len(key) + len(value) >= 2 * self._block_size and not self._block.is_empty:
             self._flush()
         if self._unindexed is not None:
-            # Delayed until the next key is known, because the index key lies between the two blocks.
+            # delayed until the next key is known, because the index key lies between the keys of both blocks
             assert self._last_key is not None
             self._index.add(_separator(self._last_key, key), self._unindexed.encode())
             self._unindexed = None

@@ -1,7 +1,7 @@
 """Element types, numbered as in TensorFlow's ``types.proto``.
 
-Source: TensorFlow 2.21, ``tensorflow/core/framework/types.proto``. Numbers above 100 mark reference types, which are
-never stored. 4-bit, 2-bit and float4 elements take one whole byte each.
+Source: TensorFlow 2.21, ``tensorflow/core/framework/types.proto``. Numbers above 100 are reference types, which are
+never stored. Elements of 4 bits, 2 bits and float4 take one byte each.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from milepost.errors import UnsupportedError
 class DType:
     """An element type of a stored tensor. There is one object for each; compare with ``is`` or ``==``.
 
-    It equals TensorFlow's type of the same number, with the same hash, and that number; ``tf.as_dtype`` and
-    `numpy.dtype` take it.
+    It equals TensorFlow's type of the same number, with the same hash, and it equals that number. ``tf.as_dtype`` and
+    `numpy.dtype` accept it.
 
     Attributes:
         name: TensorFlow's name, for example ``"float32"``.
@@ -49,12 +49,12 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The same as ``numpy``, by the name under which `numpy.dtype` looks for it."""
+        """The same as ``numpy``, under the name that `numpy.dtype` uses."""
         return self.numpy
 
     @property
     def as_datatype_enum(self) -> int:
-        """The same as ``number``, as TensorFlow calls it."""
+        """The same as ``number``, under TensorFlow's name."""
         return self.number
 
     @property
@@ -70,7 +70,7 @@ class DType:
             value: An array, anything `numpy.dtype` accepts, a TensorFlow type name, or a `DType`.
 
         Raises:
-            UnsupportedError: The type has no TensorFlow number (dates, records, ``longdouble``, ...), or the installed
+            UnsupportedError: TensorFlow has no number for the type (dates, records, ``longdouble``, ...), or the installed
                 ml_dtypes is too old for it.
         """
         if isinstance(value, DType):
@@ -105,7 +105,7 @@ class DType:
 
     @staticmethod
     def from_number(number: int) -> DType:
-        """The element type that files call ``number``.
+        """The element type with this number in files.
 
         Raises:
             UnsupportedError: No storable type has this number, or the installed ml_dtypes is too old for it.
@@ -123,13 +123,13 @@ class DType:
 
     @staticmethod
     def all() -> list[DType]:
-        """Every element type that can be stored here, by number; an old ml_dtypes lacks the newest."""
+        """Every element type that can be stored with the installed ml_dtypes, by number."""
         return list(_BY_NUMBER.values())
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType):
             return self is other
-        # TensorFlow finds the type that belongs to another library's by looking it up among the numbers.
+        # TensorFlow looks up the types of other libraries in a table of numbers
         number = other if type(other) is int else getattr(other, "as_datatype_enum", None)
         return NotImplemented if number is None else bool(self.number == number)
 
@@ -194,10 +194,10 @@ _NUMPY: Final[dict[int, tuple[str, Any]]] = {
 _BY_NUMBER: Final[dict[int, DType]] = {
     number: DType(name, number, np.dtype(base)) for number, (name, base) in _NUMPY.items() if base is not None
 }
-# Old frameworks need an ml_dtypes that has not all of these types yet.
+# old frameworks need an ml_dtypes that lacks some of these types
 _UNAVAILABLE: Final[dict[int, str]] = {number: name for number, (name, base) in _NUMPY.items() if base is None}
 _BY_NAME: Final[dict[str, DType]] = {dtype.name: dtype for dtype in _BY_NUMBER.values()}
-# `variant` shares `object` with `string`; an object array means strings unless a caller says otherwise.
+# `variant` and `string` both have `object`; an object array holds strings if the caller does not say otherwise
 _BY_NUMPY: Final[dict[np.dtype[Any], DType]] = {d.numpy: d for d in _BY_NUMBER.values() if d.name != "variant"}
 
 STRING: Final[DType] = _BY_NAME["string"]

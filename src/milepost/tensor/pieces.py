@@ -1,6 +1,6 @@
-"""Tensors that lie in memory in several pieces, as those do that are spread over devices.
+"""Tensors in several pieces of memory, such as those that are spread over devices.
 
-What is written of them is cut out box by box, so that the whole is never held a second time.
+They are written box by box, so that the whole tensor is never copied.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Box = tuple[slice, ...]
 
 
 class PieceSource(Protocol):
-    """What gives the elements of a piece: an array, or an object that fetches them when they are written."""
+    """The elements of a piece: an array, or an object that fetches them when they are written."""
 
     def __getitem__(self, box: Box, /) -> Array:
-        """The elements of a box, given as one slice with bounds for each dimension."""
+        """The elements of a box. The box is one slice with bounds for each dimension."""
         ...
 
 
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     """One piece of a tensor.
 
     Attributes:
-        start: Where it begins in the tensor, in each dimension.
+        start: Its first position in the tensor, in each dimension.
         shape: Its shape.
         source: Its elements.
     """
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 class PiecewiseArray:
     """A tensor, or a box cut from one, whose elements lie in several pieces.
 
-    It has of the array that it stands for what a writer needs: element type, shape, boxes cut from it, and a copy.
+    It has the attributes of an array that a writer needs: element type, shape, boxes cut from it, and a copy.
 
     Args:
         dtype: The element type.
@@ -72,13 +72,13 @@ class PiecewiseArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __getitem__(self, index: int | slice | Box) -> Self:
-        """A box; a number takes a row, without its dimension's being one of the result's."""
+        """A box. A number as an index selects a row, and the result lacks that dimension."""
         row = not isinstance(index, (slice, tuple))
         first = slice(index, index + 1) if isinstance(index, int) else index
         ranges = (first,) if isinstance(first, slice) else first
         cut = type(self)(self.dtype, self.shape, self._pieces)
         start, shape = list(self._start), list(self.shape)
-        offset = len(start) - len(shape)  # dimensions of which a row was taken
+        offset = len(start) - len(shape)  # dimensions in which a row was selected
         for axis, part in enumerate(ranges):
             begin, stop, _ = part.indices(shape[axis])
             start[offset + axis] += begin
@@ -91,7 +91,7 @@ class PiecewiseArray:
         return (self[row] for row in range(self.shape[0]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """The elements; a view where they lie in one piece whose source gives views."""
+        """The elements. They are a view if they lie in one piece whose source returns views."""
         box = self._box()
         found = [part for piece in self._pieces if (part := _overlap(piece, box)) is not None]
         if len(found) == 1:
@@ -107,7 +107,7 @@ class PiecewiseArray:
         return array.copy() if copy else array
 
     def copy(self) -> Array:
-        """The elements, in memory of their own."""
+        """A copy of the elements."""
         return self.__array__(copy=True)
 
     def _box(self) -> list[tuple[int, int]]:

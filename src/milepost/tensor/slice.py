@@ -13,15 +13,15 @@ from typing import Final, Self
 from milepost.errors import MismatchError
 
 WHOLE: Final = (0, -1)
-"""The extent of a dimension that is not cut."""
+"""The extent of a whole dimension."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSlice:
     """A box inside a tensor: for each dimension a start and a length, or the whole dimension.
 
-    An extent written as ``(0, n)`` and the whole dimension of length ``n`` name the same elements but are different
-    slices, because files tell them apart.
+    The extent ``(0, n)`` and the whole dimension of length ``n`` have the same elements, but are different slices, because
+    files distinguish them.
 
     Attributes:
         extents: One ``(start, length)`` for each dimension; ``(0, -1)`` is the whole dimension.

@@ -32,7 +32,7 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored elements; 0 for strings and variants, whose size the shape does not tell."""
+        """The size of the stored elements in bytes; 0 for strings and variants, whose size does not follow from the shape."""
         return self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class TensorSpec:
 
 
 def format_shape(shape: Sequence[int | None]) -> str:
-    """Writes a shape as ``2,3``, with ``?`` where a length is not known, and as ``...`` where nothing is known of it.
+    """A shape as text such as ``2,3``, with ``?`` for an unknown length. An unknown shape is ``...``.
 
     Example:
         >>> format_shape((2, None))

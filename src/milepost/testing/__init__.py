@@ -1,9 +1,9 @@
-"""Test kits for storages and adapters.
+"""Test kits for storages, adapters and coordinators.
 
 `FaultyStorage` is a storage that fails and crashes as a test requires. It records each `Operation` with its steps on the disk
 (`Link`, `Rename`, `Remove`, `Write`, `Sync`). `WindowsStorage` is a storage with the rules of Windows. A `Specimen` describes the
-objects with which the adapters of a framework are tested. Import `milepost.testing.storage_suite` and
-`milepost.testing.adapter_suite` by name; they need pytest.
+objects with which the adapters of a framework are tested. Import `milepost.testing.storage_suite`,
+`milepost.testing.adapter_suite` and `milepost.testing.coordinator_suite` by name; they need pytest.
 """
 
 import sys
@@ -30,7 +30,11 @@ __all__ = [
     "differences",
 ]
 
-_SUITES = ("milepost.testing.adapter_suite", "milepost.testing.storage_suite")
+_SUITES = (
+    "milepost.testing.adapter_suite",
+    "milepost.testing.coordinator_suite",
+    "milepost.testing.storage_suite",
+)
 
 if "pytest" in sys.modules:
     # So that a test of a suite that fails says which values differ, as one in a test file does.

@@ -141,9 +141,13 @@ def test_a_manager_passes_over_a_damaged_checkpoint(tmp_path):
     last = manager.save({"w": jnp.full(100, 2.0)})
     with open(last + ".data-00000-of-00001", "r+b") as file:
         file.write(b"damage")
+    again = milepost.jax.TreeManager(tmp_path)
+    assert again.skipped == {}
     with pytest.warns(milepost.SkippedCheckpointWarning):
-        tree, _ = milepost.jax.TreeManager(tmp_path).restore_latest({"w": jnp.zeros(100)})
+        tree, _ = again.restore_latest({"w": jnp.zeros(100)})
     assert float(tree["w"][0]) == 1
+    assert list(again.skipped) == [last]
+    assert isinstance(again.skipped[last], milepost.CorruptCheckpointError)
 
 
 PEAK = """

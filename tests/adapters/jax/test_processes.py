@@ -1,4 +1,4 @@
-"""Arrays of several processes."""
+"""Arrays of several processes, each of which saves and restores alone."""
 
 import socket
 import subprocess

@@ -34,23 +34,36 @@ def numpy(tensor):
     return np.asarray(keras.ops.convert_to_numpy(tensor))
 
 
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """Gives, by name of a model, its checkpoint and what it returns."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = saved(tmp_path_factory.mktemp(name), MODELS[name])
+        return made[name]
+
+    return get
+
+
 @pytest.mark.parametrize("name", MODELS)
 class TestFirstOutput:
-    def test_of_a_call(self, tmp_path, name):
-        path, expected = saved(tmp_path, MODELS[name])
+    def test_of_a_call(self, output, name):
+        path, expected = output(name)
         model, status = restored(MODELS[name], path)
         np.testing.assert_array_equal(numpy(model(INPUTS)), expected)
         status.assert_consumed()
         assert status.report().complete
 
-    def test_of_predict(self, tmp_path, name):
-        path, expected = saved(tmp_path, MODELS[name])
+    def test_of_predict(self, output, name):
+        path, expected = output(name)
         model, status = restored(MODELS[name], path)
         np.testing.assert_allclose(model.predict(INPUTS, verbose=0), expected, rtol=1e-5, atol=1e-6)
         status.assert_consumed()
 
-    def test_of_a_model_saved_again_before_its_first_call(self, tmp_path, name):
-        path, expected = saved(tmp_path, MODELS[name])
+    def test_of_a_model_saved_again_before_its_first_call(self, output, tmp_path, name):
+        path, expected = output(name)
         model, _ = restored(MODELS[name], path)
         again = milepost.Checkpoint(model=model).write(tmp_path / "again")
         del model
@@ -58,17 +71,17 @@ class TestFirstOutput:
         np.testing.assert_array_equal(numpy(other(INPUTS)), expected)
         status.assert_consumed()
 
-    def test_when_built_before(self, tmp_path, name):
-        path, expected = saved(tmp_path, MODELS[name])
+    def test_when_built_before(self, output, name):
+        path, expected = output(name)
         model = MODELS[name]()
         model(INPUTS)
         milepost.Checkpoint(model=model).read(path).assert_consumed()
         np.testing.assert_array_equal(numpy(model(INPUTS)), expected)
 
-    def test_no_hook_stays_behind(self, tmp_path, name):
+    def test_no_hook_stays_behind(self, output, name):
         fresh = MODELS[name]()
         fresh(INPUTS)
-        path, _ = saved(tmp_path, MODELS[name])
+        path, _ = output(name)
         model, _ = restored(MODELS[name], path)
         model(INPUTS)
         for plain, hooked in zip(fresh._flatten_layers(), model._flatten_layers(), strict=True):
@@ -76,11 +89,15 @@ class TestFirstOutput:
             assert type(vars(plain).get("_layers")) is type(vars(hooked).get("_layers"))
 
 
+COMPILED = ("subclassed", "made_in_build", "sequential", "functional") if BACKEND == "tensorflow" else tuple(MODELS)
+"""Models that are trained in compiled steps, as by default. The others' run eagerly: tracing takes most of the time."""
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "made_in_call"])
 def test_fit_goes_on_as_if_nothing_had_happened(tmp_path, name):
     def make():
         model = MODELS[name]()
-        model.compile(keras.optimizers.Adam(0.01), "mse")
+        model.compile(keras.optimizers.Adam(0.01), "mse", run_eagerly=name not in COMPILED)
         return model
 
     def losses(model, epochs):

@@ -1,17 +1,13 @@
 """Keras takes its backend when it is imported, so the tests of this folder run once more for each of the others."""
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pytest
 
 from tests import programs
 
-_CHILD = "MILEPOST_TESTS_KERAS_CHILD"
 
-
-@pytest.mark.skipif(_CHILD in os.environ, reason="this is the run on another backend")
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 @pytest.mark.parametrize("file", ["test_deferred.py", "test_optimizers.py", "test_objects.py"])
 def test_everything_holds_on(backend, file):
@@ -22,6 +18,6 @@ def test_everything_holds_on(backend, file):
     run = programs.run(
         [*command, Path(__file__).with_name(file)],
         imports=programs.imports("keras", backend),
-        environment=programs.environment(backend, **{_CHILD: "1"}),
+        environment=programs.environment(backend),
     )
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]

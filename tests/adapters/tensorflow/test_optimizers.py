@@ -200,6 +200,9 @@ def test_fit_goes_on_exactly(tmp_path, name):
 
 @pytest.mark.parametrize("writer", ["milepost", "tensorflow"])
 def test_a_new_optimizer_goes_on_with_the_state_of_an_old_one(tmp_path, writer):
+    tf.random.set_seed(
+        1
+    )  # the two compute in different ways, and how much their last bits matter depends on the weights
     net, optimizer = Net(), MAKERS["legacy Adam"]()
     train(net, optimizer, 1)
     path = CHECKPOINTS[writer](net=net, optimizer=optimizer).write(str(tmp_path / "ckpt"))

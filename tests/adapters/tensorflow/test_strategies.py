@@ -67,7 +67,9 @@ SCRIPT = textwrap.dedent(
 def test_mirrored_variables_are_exchanged_and_training_goes_on(tmp_path, writer, reader):
     script = SCRIPT.format(keras=frameworks.keras.__name__)
     done = programs.run(
-        ["-c", script, tmp_path, writer, reader], imports=programs.imports("tensorflow", frameworks.keras.__name__)
+        ["-c", script, tmp_path, writer, reader],
+        imports=programs.imports("tensorflow", frameworks.keras.__name__),
+        environment=programs.environment(),
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

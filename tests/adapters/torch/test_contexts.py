@@ -115,7 +115,53 @@ def _alone():
 
 
 @pytest.mark.usefixtures("_alone")
-@pytest.mark.parametrize("kind", ["FSDP1", "FSDP2", "ZeRO"])
+def test_shards_over_one_process_are_saved_as_wholes(tmp_path):
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+
+    def make(seed, *, sharded):
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+        if sharded:
+            fsdp.fully_shard(net)
+        return milepost.Checkpoint(net=net, optimizer=torch.optim.Adam(net.parameters(), lr=0.1))
+
+    def train(program):
+        program.optimizer.zero_grad()
+        loss = program.net(torch.ones(2, 3)).square().mean()
+        loss.backward()
+        program.optimizer.step()
+        return loss.item()
+
+    saved = [make(seed, sharded=sharded) for seed, sharded in ((1, True), (2, False))]
+    for number, program in enumerate(saved):
+        train(program)
+        path = program.write(tmp_path / f"c{number}")
+        others = [make(5, sharded=sharded) for sharded in (True, False)]
+        for other in others:
+            other.read(path).assert_consumed()
+        assert [train(other) for other in others] == pytest.approx([train(program)] * 2)
+
+
+@pytest.mark.usefixtures("_alone")
+def test_a_dtensor_in_plain_state_is_refused(tmp_path):
+    tensor = pytest.importorskip("torch.distributed.tensor")
+    mesh = pytest.importorskip("torch.distributed.device_mesh").init_device_mesh("cpu", (1,))
+
+    class Held(nn.Module):
+        def get_extra_state(self):
+            return {"sharded": tensor.distribute_tensor(torch.ones(2), mesh, [tensor.Shard(0)])}
+
+        def set_extra_state(self, state):
+            raise AssertionError("nothing was saved")
+
+    with pytest.raises(
+        milepost.UnsupportedError, match=r"a DTensor, whose parts other processes hold[\s\S]*full_tensor\(\)"
+    ):
+        milepost.Checkpoint(net=Held()).write(tmp_path / "c")
+
+
+@pytest.mark.usefixtures("_alone")
+@pytest.mark.parametrize("kind", ["FSDP1", "ZeRO"])
 def test_what_each_process_holds_a_part_of_is_refused(tmp_path, kind):
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     sharding = pytest.importorskip("torch.distributed.optim")
@@ -123,8 +169,6 @@ def test_what_each_process_holds_a_part_of_is_refused(tmp_path, kind):
     path = milepost.Checkpoint(net=net, optimizer=torch.optim.Adam(net.parameters())).write(tmp_path / "plain")
     if kind == "FSDP1":
         net = fsdp.FullyShardedDataParallel(nn.Linear(3, 2), device_id=torch.device("cpu"))
-    elif kind == "FSDP2":
-        fsdp.fully_shard(net)
     if kind == "ZeRO":
         optimizer = sharding.ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam)
     else:

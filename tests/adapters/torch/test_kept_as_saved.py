@@ -288,7 +288,10 @@ def test_tensorflow_does_not_hear_of_strides_and_of_types_of_hyperparameters(tmp
     optimizer.state[net.weight]["q"] = torch.ones(3, 2).T
     reader = milepost.load_checkpoint(saved(tmp_path, net, optimizer))
     graph = ObjectGraph.deserialize(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
-    private = {
-        value.key.partition("/.ATTRIBUTES/")[2] for node in graph.nodes for value in node.values if value.private
+    skipped = {
+        value.key.partition("/.ATTRIBUTES/")[2]
+        for node in graph.nodes
+        for value in node.values
+        if value.skipped_by_tensorflow
     }
-    assert private == {"strides", "py_state"}
+    assert skipped == {"strides", "py_state"}

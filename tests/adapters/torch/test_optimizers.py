@@ -62,7 +62,7 @@ def test_slots_are_saved_only_if_their_parameter_is(tmp_path):
     optimizer = adam(net)
     step(net, optimizer)
     checkpoint = milepost.Checkpoint(optimizer=optimizer, bias=net.bias)
-    with pytest.raises(milepost.UntrackableError, match=r"key: optimizer\n  remedy: put the model"):
+    with pytest.raises(milepost.UntrackableError, match=r"key: optimizer\n  remedy: add the model"):
         checkpoint.write(tmp_path / "c")
     path = checkpoint.write(tmp_path / "c", milepost.CheckpointOptions(allow_unsaved=["optimizer"]))
     slots = [name for name, _ in milepost.list_variables(path) if "OPTIMIZER_SLOT" in name]
@@ -343,3 +343,39 @@ def test_a_scaler_is_restored_before_its_first_use(tmp_path):
     scaler = torch.amp.GradScaler("cpu")
     milepost.Checkpoint(scaler=scaler).read(path).assert_consumed()
     assert scaler.get_scale() == 8.0
+
+
+class Refusing(milepost.PythonState):
+    def serialize(self):
+        return "text"
+
+    def deserialize(self, string):
+        raise ValueError("not this one")
+
+
+def deep(obj, levels=5):
+    for _ in range(levels):
+        module = milepost.Module()
+        module.below = obj
+        obj = module
+    return obj
+
+
+@pytest.mark.parametrize("rate", [0.5, torch.tensor(0.5)], ids=["number", "tensor"])
+def test_hyperparameters_are_put_back_if_a_later_object_refuses(tmp_path, rate):
+    path = saved(tmp_path, nn.Linear(3, 1), adam_with(0.1, amsgrad=True, extra="saved"), late=deep(Refusing()))
+    optimizer = adam_with(rate)
+    before = copy.deepcopy(optimizer.param_groups[0])
+    with pytest.raises(milepost.RefusedError, match="not this one"):
+        milepost.Checkpoint(net=nn.Linear(3, 1), optimizer=optimizer, late=deep(Refusing())).read(path)
+    now = optimizer.param_groups[0]
+    assert now.keys() == before.keys()
+    assert {name: now[name] for name in now if name != "params"} == {n: before[n] for n in before if n != "params"}
+    assert now["lr"] is rate
+
+
+def adam_with(rate, extra=None, **settings):
+    optimizer = torch.optim.Adam([nn.Parameter(torch.ones(1))], lr=rate, **settings)
+    if extra is not None:
+        optimizer.param_groups[0]["extra"] = extra
+    return optimizer

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final
 
 import jax
-import numpy as np
 from flax import nnx
 
 from milepost.errors import UntrackableError
@@ -20,7 +19,7 @@ from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.graph.trees.places import CheckedLeaf, Leaf, kind_of_place
-from milepost.tensor import DType, PiecewiseArray
+from milepost.tensor import PiecewiseArray, ShardedArray
 
 _STORABLE: Final = "hold numbers, text or arrays in it, or trees of such"
 
@@ -69,7 +68,7 @@ class VariableAdapter(Adapter):
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         held = obj.get_raw_value()
         if _is_ref(held):
-            held[...] = arrays[VARIABLE_VALUE]
+            _adapter_of_refs().assign(held, arrays)
             return obj
         place = _place(held)
         if place is not None:
@@ -103,9 +102,15 @@ def _adapter(place: Any) -> Adapter:
     return adapter
 
 
+def _adapter_of_refs() -> Adapter:
+    adapter = adapter_of_type(jax.Ref)
+    assert adapter is not None, "references have an adapter"
+    return adapter
+
+
 def _values(held: Any) -> Sequence[Value]:
     if _is_ref(held):
-        return (Value(VARIABLE_VALUE, DType.of(held.dtype), held.shape, lambda: np.asarray(held[...])),)
+        return _adapter_of_refs().values(held)
     place = _place(held)
     if place is not None:
         return _adapter(place).values(place)
@@ -117,7 +122,7 @@ def _values(held: Any) -> Sequence[Value]:
     return values
 
 
-def _read(variable: Any, name: str) -> Array | PiecewiseArray:
+def _read(variable: Any, name: str) -> Array | PiecewiseArray | ShardedArray:
     return next(value.read() for value in _values(variable.get_raw_value()) if value.name == name)
 
 

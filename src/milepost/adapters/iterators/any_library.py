@@ -21,6 +21,8 @@ _PAIRS: Final = (("state_dict", "load_state_dict"), ("get_state", "set_state"))
 class StatefulAdapter(PackedAdapter):
     """Any object with ``state_dict`` and ``load_state_dict``, or ``get_state`` and ``set_state``."""
 
+    each_process = "data"
+
     def methods(self, kind: type) -> tuple[str, str] | None:
         """The names of the methods that return and set the state; None if a class has none."""
         return next((names for names in _PAIRS if all(callable(getattr(kind, name, None)) for name in names)), None)

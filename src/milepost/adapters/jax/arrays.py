@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from milepost.adapters.jax.pieces import elements, spread
+from milepost.adapters.jax.pieces import boxes_here, elements, is_spread, spread
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import own
-from milepost.tensor import DType, PiecewiseArray, TensorSpec
+from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
 
 _SMALL: Final = 64 << 10
 """Arrays of up to so many bytes may be copied; the time does not matter."""
@@ -45,14 +45,13 @@ class ArrayAdapter(Adapter):
         return True
 
     def is_new_array(self, obj: Any) -> bool:
-        return len(obj.sharding.device_set) == 1 and isinstance(obj.dtype, np.dtype)
+        return not is_spread(obj.sharding) and isinstance(obj.dtype, np.dtype)
 
     def new_array(self, spec: TensorSpec) -> Any:
         return jax.ShapeDtypeStruct(spec.shape, spec.dtype.numpy)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        in_boxes = len(obj.sharding.device_set) > 1
-        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(read, obj), in_boxes=in_boxes),)
+        return (value_of(obj),)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
         return successor(obj, arrays[VARIABLE_VALUE])
@@ -89,16 +88,30 @@ class AbstractAdapter(Adapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         sharding = placement(obj)  # raises here if there is none, before anything changes
-        source = partial(_no_value, obj)
-        in_boxes = sharding is not None and len(sharding.device_set) > 1
-        return (Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, source, in_boxes=in_boxes),)
+        value = Value(VARIABLE_VALUE, DType.of(obj.dtype), obj.shape, partial(_no_value, obj))
+        if sharding is not None:
+            value.in_boxes, value.boxes = is_spread(sharding), boxes_here(sharding, obj.shape)
+        return (value,)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
         array, sharding = arrays[VARIABLE_VALUE], placement(obj)
         with _width_of(obj.dtype):
-            if sharding is None or len(sharding.device_set) == 1:
+            if sharding is None or not is_spread(sharding):
                 return jax.device_put(own(array), sharding)
-            return jax.make_array_from_single_device_arrays(obj.shape, sharding, spread(array, sharding))
+            parts = spread(array, sharding)
+            return jax.make_array_from_single_device_arrays(obj.shape, sharding, parts, dtype=obj.dtype)
+
+
+def value_of(array: Any) -> Value:
+    """The value of a `jax.Array`."""
+    return Value(
+        VARIABLE_VALUE,
+        DType.of(array.dtype),
+        array.shape,
+        partial(read, array),
+        in_boxes=is_spread(array.sharding),
+        boxes=boxes_here(array.sharding, array.shape),
+    )
 
 
 def placement(abstract: Any) -> Any:
@@ -134,7 +147,7 @@ def _that_fits(sharding: Any, abstract: Any) -> Any:
             found=f"{abstract}; nothing was changed",
             remedy="give the jax.ShapeDtypeStruct another sharding, or none",
         ) from None
-    if not sharding.addressable_devices:
+    if not sharding.addressable_devices and jax.process_count() == 1:
         raise UnsupportedError(
             "an abstract array is to lie on devices of which this process has none",
             found=f"{abstract}; nothing was changed",
@@ -143,12 +156,11 @@ def _that_fits(sharding: Any, abstract: Any) -> Any:
     return sharding
 
 
-def read(array: Any) -> Array | PiecewiseArray:
+def read(array: Any) -> Array | PiecewiseArray | ShardedArray:
     """The elements of a `jax.Array`. On a CPU this is the array's own memory, which cannot change.
 
     Raises:
         UntrackableError: The array was deleted.
-        UnsupportedError: Other processes hold parts of it.
     """
     if array.is_deleted():
         raise UntrackableError(
@@ -156,15 +168,7 @@ def read(array: Any) -> Array | PiecewiseArray:
             found=array.aval.str_short(),
             remedy="replace the donated arrays in the checkpoint by the function's results before saving",
         )
-    found = elements(array)
-    if found is None:
-        raise UnsupportedError(
-            "other processes hold parts of this array, and saves of several processes are not coordinated yet",
-            expected="an array of which this process has all parts, or which is replicated",
-            found=f"{array.aval.str_short()}, {array.sharding}",
-            remedy="replicate it before saving, as in jax.device_put(array, NamedSharding(mesh, PartitionSpec()))",
-        )
-    return found
+    return elements(array)
 
 
 def successor(old: Any, array: Array | StoredTensor) -> Any:
@@ -176,7 +180,7 @@ def successor(old: Any, array: Array | StoredTensor) -> Any:
         array: The new elements, of the same element type and shape.
     """
     sharding, committed = old.sharding, old.committed
-    if len(sharding.device_set) > 1:
+    if is_spread(sharding):
         with _width_of(old.dtype):
             return type(old)(old.aval, sharding, spread(array, sharding), committed=committed)
     assert isinstance(array, np.ndarray), "arrays on one device are not read in boxes"

@@ -8,12 +8,12 @@ from typing import Any
 
 import jax
 
-from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, placement, read, successor
+from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, placement, successor, value_of
+from milepost.adapters.jax.pieces import is_spread
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Array, Shape, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import as_array, own
-from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
 IMPLEMENTATION = "impl"
@@ -30,11 +30,9 @@ class KeyAdapter(ArrayAdapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         data = jax.random.key_data(obj)
-        in_boxes = len(data.sharding.device_set) > 1
-        return (
-            Value(VARIABLE_VALUE, DType.of(data.dtype), _any_words(data), partial(read, data), in_boxes=in_boxes),
-            _name(str(jax.random.key_impl(obj))),
-        )
+        words = value_of(data)
+        words.shape = _any_words(data)
+        return (words, _name(str(jax.random.key_impl(obj))))
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         implementation, data = str(jax.random.key_impl(obj)), jax.random.key_data(obj)
@@ -59,10 +57,15 @@ class AbstractKeyAdapter(AbstractAdapter):
             return super().assign(obj, arrays)
         described, implementation = _describe(obj)
         _check(implementation, described, arrays)
-        data = jax.device_put(own(arrays[VARIABLE_VALUE]))
-        keys = jax.random.wrap_key_data(data, impl=implementation)
-        sharding = placement(obj)
-        return keys if sharding is None else jax.device_put(keys, sharding)
+        words, sharding = arrays[VARIABLE_VALUE], placement(obj)
+        if sharding is None or not is_spread(sharding):
+            keys = jax.random.wrap_key_data(jax.device_put(own(words)), impl=implementation)
+            return keys if sharding is None else jax.device_put(keys, sharding)
+        parts = [
+            jax.random.wrap_key_data(jax.device_put(words[index].copy(), device), impl=implementation)
+            for device, index in sharding.addressable_devices_indices_map(obj.shape).items()
+        ]
+        return jax.make_array_from_single_device_arrays(obj.shape, sharding, parts, dtype=obj.dtype)
 
 
 def _is_key(obj: Any) -> bool:

@@ -3,12 +3,17 @@
 Nothing is gathered. An array that is spread over devices is written from the memory of each device. A restore gives each device
 its own box of the saved tensor. `numpy.asarray` would keep the copy that it makes of an array on a device; the functions here keep
 none.
+
+An array that is spread over processes is read by each of them as far as its own devices hold it. A sharding tells where all
+boxes are, so no process asks another one.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import jax
@@ -16,31 +21,48 @@ import jax.numpy as jnp
 import numpy as np
 
 from milepost.graph.adapter import Array, StoredTensor
-from milepost.tensor import Piece, PiecewiseArray, TensorSlice
+from milepost.tensor import Piece, PiecewiseArray, Shard, ShardedArray, TensorSlice
 from milepost.tensor.pieces import Box
 
 _BITS: Final = 8
 """Bits of a byte."""
 _FETCHED: Final = 16 << 20
 """How many bytes are fetched from a device at once; a row that is longer is fetched whole."""
+_REMEMBERED: Final = 1024
+"""For how many pairs of a sharding and a shape it is remembered where the boxes are."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""Where a box begins and ends, in each dimension."""
 
 
-def elements(array: Any) -> Array | PiecewiseArray | None:
-    """The elements of a `jax.Array`, or None if this process does not have all of them.
+def elements(array: Any) -> Array | PiecewiseArray | ShardedArray:
+    """The elements of a `jax.Array`; of one that is spread over processes, those that this process holds.
 
     On a CPU they are the array's own memory, which cannot change. Elements on other devices are fetched when they are written.
     """
+    if not array.is_fully_addressable and not _all_hold_all(array):
+        return _sharded(array)
     if array.is_fully_replicated and _has_memory_here(array):
         return np.asarray(array)
-    shards = {tuple((part.start, part.stop) for part in shard.index): shard for shard in array.addressable_shards}
-    if sum(shard.data.size for shard in shards.values()) < array.size:
-        return None
     pieces = [
-        piece
-        for shard in shards.values()
-        for piece in _pieces(shard.data, tuple(part.start or 0 for part in shard.index))
+        piece for ranges, data in _boxes_of(array) for piece in _pieces(data, tuple(start for start, _ in ranges))
     ]
     return PiecewiseArray(array.dtype, array.shape, pieces)
+
+
+def is_spread(sharding: Any) -> bool:
+    """Whether the arrays of a sharding lie on several devices, or on devices of other processes."""
+    return len(sharding.device_set) > 1 or sharding.is_fully_addressable is False
+
+
+def boxes_here(sharding: Any, shape: tuple[int, ...]) -> list[TensorSlice] | None:
+    """The boxes that the devices of this process hold; None if these are the whole array."""
+    if sharding.is_fully_addressable:
+        return None
+    here = {_ranges(index, shape) for index in sharding.addressable_devices_indices_map(shape).values()}
+    if sum(_size(ranges) for ranges in here) == math.prod(shape):
+        return None
+    return [_box_of(ranges) for ranges in sorted(here)]
 
 
 def spread(stored: Array | StoredTensor, sharding: Any) -> list[Any]:
@@ -49,10 +71,10 @@ def spread(stored: Array | StoredTensor, sharding: Any) -> list[Any]:
     A box that several devices hold is read once.
     """
     shape = stored.shape
-    read: dict[tuple[tuple[int, int], ...], Array] = {}
+    read: dict[Ranges, Array] = {}
     made = []
     for device, index in sharding.addressable_devices_indices_map(shape).items():
-        ranges = tuple(part.indices(length)[:2] for part, length in zip(index, shape, strict=True))
+        ranges = _ranges(index, shape)
         box = read.get(ranges)
         if box is None:
             box = read[ranges] = _box(stored, ranges)
@@ -61,11 +83,72 @@ def spread(stored: Array | StoredTensor, sharding: Any) -> list[Any]:
     return made
 
 
-def _box(stored: Array | StoredTensor, ranges: tuple[tuple[int, int], ...]) -> Array:
+def _sharded(array: Any) -> ShardedArray:
+    holders = _holders(array.sharding, array.shape)
+    shards = []
+    for ranges, data in _boxes_of(array):
+        whole = np.asarray(data) if _has_memory_here(data) else _fetched(data)
+        shards.append(Shard(tuple(start for start, _ in ranges), whole, holders[ranges]))
+    return ShardedArray(array.dtype, array.shape, shards, _layout(array.sharding, array.shape))
+
+
+def _fetched(data: Any) -> PiecewiseArray:
+    return PiecewiseArray(data.dtype, data.shape, list(_pieces(data, (0,) * data.ndim)))
+
+
+def _boxes_of(array: Any) -> list[tuple[Ranges, Any]]:
+    """The boxes of an array on the devices of this process, each once, in an order that is the same on all processes."""
+    return sorted(
+        {_ranges(shard.index, array.shape): shard.data for shard in array.addressable_shards}.items(), key=_first
+    )
+
+
+def _first(pair: tuple[Ranges, Any]) -> Ranges:
+    return pair[0]
+
+
+def _all_hold_all(array: Any) -> bool:
+    if not array.is_fully_replicated:
+        return False
+    processes = {device.process_index for device in array.sharding.device_set}
+    return len(processes) == int(jax.process_count())
+
+
+@functools.lru_cache(_REMEMBERED)
+def _holders(sharding: Any, shape: tuple[int, ...]) -> Mapping[Ranges, tuple[int, ...]]:
+    """For each box of the arrays of a sharding, the numbers of the processes whose devices hold it."""
+    holders: dict[Ranges, set[int]] = {}
+    for device, index in sharding.devices_indices_map(shape).items():
+        holders.setdefault(_ranges(index, shape), set()).add(device.process_index)
+    return {ranges: tuple(sorted(processes)) for ranges, processes in holders.items()}
+
+
+def _layout(sharding: Any, shape: tuple[int, ...]) -> str:
+    """How the arrays of a sharding are spread, in words; on all processes the same."""
+    parts = f"in {len(_holders(sharding, shape))} parts of {sharding.shard_shape(shape)}"
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        mesh = ", ".join(f"{name}={length}" for name, length in sharding.mesh.shape.items())
+        return f"{parts}, sharded as {sharding.spec} over the mesh ({mesh})"
+    return f"{parts}, sharded over {len(sharding.device_set)} devices by a {type(sharding).__name__}"
+
+
+def _ranges(index: tuple[slice, ...], shape: tuple[int, ...]) -> Ranges:
+    return tuple(part.indices(length)[:2] for part, length in zip(index, shape, strict=True))
+
+
+def _size(ranges: Ranges) -> int:
+    return math.prod(stop - start for start, stop in ranges)
+
+
+def _box_of(ranges: Ranges) -> TensorSlice:
+    return TensorSlice(tuple((start, stop - start) for start, stop in ranges))
+
+
+def _box(stored: Array | StoredTensor, ranges: Ranges) -> Array:
     if isinstance(stored, np.ndarray):
         part = stored[tuple(slice(start, stop) for start, stop in ranges)]
         return part if part.size == stored.size else part.copy()
-    return stored.read(TensorSlice(tuple((start, stop - start) for start, stop in ranges)))
+    return stored.read(_box_of(ranges))
 
 
 def _has_memory_here(array: Any) -> bool:

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from milepost.adapters.jax.arrays import read
+from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.plain_state.encoding import register_kind
+from milepost.tensor import ShardedArray
 
 
 def _is_key(value: Any) -> bool:
@@ -22,7 +24,16 @@ def _is_array(value: Any) -> bool:
 
 
 def _gathered(array: Any) -> Array:
-    return np.asarray(read(array))
+    elements = read(array)
+    if isinstance(elements, ShardedArray):
+        raise UnsupportedError(
+            "other processes hold parts of an array in the plain state of an object",
+            expected="an array of which this process has all parts",
+            found=f"{array.aval.str_short()}, {elements.layout}",
+            remedy="hold the array in an attribute of the checkpoint or in a tree, or replicate it before saving, as in "
+            "jax.device_put(array, NamedSharding(mesh, PartitionSpec()))",
+        )
+    return np.asarray(elements)
 
 
 def _array(plain: Array) -> Any:

@@ -5,7 +5,8 @@ Keras' own lists of what it tracks are children only if they hold an object that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -71,8 +72,9 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
     """
     own = vars(obj)
     covered: set[int] = set()
-    for name, value in _pairs(own):
-        kind = type(value)
+    # PyTorch keeps attributes that are modules in a dict of their own.
+    for name, value in [*own.items(), *(own.get("_modules") or {}).items()]:
+        kind: Any = type(value)
         if kind in _PLAIN or name in _BOOKKEEPING or name.startswith("_self_"):
             continue
         # Arrays are settings in Keras. Members of sets have no names. Those of Keras' own sets are in its lists too, and a save
@@ -96,23 +98,16 @@ def is_state(value: Any) -> bool:
     """Whether a value is an object that may hold state: not a container, and not an array."""
     if isinstance(value, (Variable, KerasSaveable, SeedGenerator)):
         return True
-    if isinstance(value, (list, tuple, dict)) or _is_array(type(value)):
-        return False
-    return adapter_of_type(type(value)) is not None
+    kind: Any = type(value)
+    return not (isinstance(value, (list, tuple, dict)) or _is_array(kind)) and adapter_of_type(kind) is not None
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_array(kind: type) -> bool:
     """Whether objects of a class are arrays or tensors of another framework than TensorFlow, whose variables are state."""
     return issubclass(kind, (np.ndarray, np.generic)) or any(
         (base.__module__.partition(".")[0], base.__name__) in _ARRAYS for base in kind.__mro__
     )
-
-
-def _pairs(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield from list(own.items())
-    modules = own.get("_modules")  # PyTorch keeps attributes that are modules here
-    if modules:
-        yield from list(modules.items())
 
 
 def _state_in(container: Any, depth: int) -> Iterator[int]:

@@ -6,23 +6,29 @@ A restored value must be assigned to the variable itself, and at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
 import numpy as np
 
-from milepost.graph.adapter import Array
+from milepost.graph.adapter import Array, StoredTensor
+from milepost.tensor import PiecewiseArray, ShardedArray, TensorSlice
 
 
 class Backend:
     """A backend whose values are arrays, such as Keras' ``numpy`` backend."""
 
-    def read(self, value: Any) -> Array:
+    def read(self, value: Any) -> Array | PiecewiseArray | ShardedArray:
         """A value as an array, without a copy where the backend allows it."""
         return np.asarray(value)
 
-    def write(self, variable: Any, array: Array) -> None:
+    def in_boxes(self, value: Any) -> tuple[bool, Sequence[TensorSlice] | None]:
+        """Whether a restore reads a value in boxes, and which, as `milepost.graph.adapter.Value` takes it."""
+        return False, None
+
+    def write(self, variable: Any, array: Array | StoredTensor) -> None:
         """Assigns a value to an initialised variable; ``array`` has the variable's own dtype."""
         variable._direct_assign(keras.ops.convert_to_tensor(array, dtype=variable._dtype))
 
@@ -45,7 +51,7 @@ class TensorFlow(Backend):
             array: Array = np.asarray(value.numpy())
         return array
 
-    def write(self, variable: Any, array: Array) -> None:
+    def write(self, variable: Any, array: Array | StoredTensor) -> None:
         import tensorflow as tf
 
         with tf.init_scope():
@@ -59,13 +65,27 @@ class TensorFlow(Backend):
 
 
 class Jax(Backend):
-    """Values are `jax.Array`, which cannot change."""
+    """Values are `jax.Array`, which cannot change. They may be spread over devices and processes."""
 
-    def write(self, variable: Any, array: Array) -> None:
+    def read(self, value: Any) -> Array | PiecewiseArray | ShardedArray:
+        from milepost.adapters.jax.arrays import read
+
+        return read(value) if _is_spread(value) else np.asarray(value)
+
+    def in_boxes(self, value: Any) -> tuple[bool, Sequence[TensorSlice] | None]:
+        from milepost.adapters.jax.pieces import boxes_here
+
+        return (True, boxes_here(value.sharding, value.shape)) if _is_spread(value) else (False, None)
+
+    def write(self, variable: Any, array: Array | StoredTensor) -> None:
         import jax
 
+        from milepost.adapters.jax.arrays import successor
+
         with jax.ensure_compile_time_eval():
-            variable._direct_assign(jax.numpy.asarray(array))
+            old = variable._value
+            new = successor(old, array) if _is_spread(old) else jax.numpy.asarray(array)
+            variable._direct_assign(new)
 
     def eagerly(self) -> AbstractContextManager[Any]:
         import jax
@@ -82,9 +102,10 @@ class Torch(Backend):
 
         return memory.as_array(value)
 
-    def write(self, variable: Any, array: Array) -> None:
+    def write(self, variable: Any, array: Array | StoredTensor) -> None:
         from milepost.adapters.torch import memory
 
+        assert isinstance(array, np.ndarray), "these values are not read in boxes"
         memory.write(variable._value, array)
 
     def memory(self, value: Any) -> Array | None:
@@ -98,6 +119,15 @@ class Torch(Backend):
         device = get_device()
         scope: AbstractContextManager[Any] = device_scope(DEFAULT_DEVICE if device == "meta" else device)
         return scope
+
+
+def _is_spread(value: Any) -> bool:
+    import jax
+
+    from milepost.adapters.jax.pieces import is_spread
+
+    is_array = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    return is_array and is_spread(value.sharding)
 
 
 _BY_NAME = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}

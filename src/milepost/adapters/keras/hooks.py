@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.keras.backends import backend
-from milepost.adapters.keras.own_state import is_own_state_deferred, restore_own_state
+from milepost.adapters.keras.own_state import restore_own_state
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError
@@ -88,13 +88,13 @@ def restore_deferred(obj: Any) -> None:
         except MilepostError as error:
             error._keras_call_info_injected = True  # type: ignore[attr-defined]  # Keras would replace it, and its text
             raise
-    restore_own_state(obj)
+    has_own_state = restore_own_state(obj)
     known = _wrapped.get(obj)
     for reference in list(known.models) if known is not None else ():
         model = reference()
         if model is not None:
             restore_deferred(model)
-    if not deferred_on(obj) and not is_own_state_deferred(obj):
+    if has_own_state and not deferred_on(obj):
         _unhook(obj)
 
 

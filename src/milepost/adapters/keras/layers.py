@@ -6,6 +6,7 @@ its key is the name that users expect.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -80,10 +81,11 @@ class LayerAdapter(ObjectAdapter):
             obj.jax_state_sync()  # while fit() runs on JAX, the trainer holds the values
         found = list(attributes(obj))
         names = {name for name, _ in found}
-        old_names = _old_names(type(obj))
+        kind: Any = type(obj)
+        old_names = _old_names(kind)
         for name, value in found:
             old = old_names.get(name)
-            if old is None and name.startswith("_") and hasattr(type(obj), name[1:]):
+            if old is None and name.startswith("_") and hasattr(kind, name[1:]):
                 old = name[1:]
             if old is not None and isinstance(value, Variable) and old not in names:
                 yield old, value
@@ -116,6 +118,7 @@ def account_of_variables(obj: Any) -> list[Accounted]:
     return [Accounted((each.name,), each, remedy=_REMEDY, anywhere=True) for each in variables]
 
 
+@functools.lru_cache(maxsize=1024)
 def _old_names(kind: type) -> dict[str, str]:
     for base in kind.__mro__:
         if base.__name__ in _OLD_NAMES and base.__module__.startswith("keras."):

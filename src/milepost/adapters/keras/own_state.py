@@ -61,17 +61,18 @@ def assign_own_state(obj: Any, arrays: Mapping[str, Array]) -> bool:
     return True
 
 
-def is_own_state_deferred(obj: Any) -> bool:
-    """Whether such state is deferred for an object until it is built."""
-    return obj in _deferred
+def restore_own_state(obj: Any) -> bool:
+    """Restores the deferred state of an object, if it is built now.
 
-
-def restore_own_state(obj: Any) -> None:
-    """Restores the deferred state of an object, if it is built now."""
+    Returns:
+        Whether none is deferred any more.
+    """
     data = _deferred.get(obj)
     if data is not None and obj.built:
         _load(obj, data)
         _deferred.pop(obj)
+        return True
+    return data is None
 
 
 def _is_own(kind: type, method: str) -> bool:
@@ -111,7 +112,7 @@ def _parts(obj: Any) -> Iterator[tuple[str, str, Array]]:
 
 def _as_array(obj: Any, key: str, value: Any) -> Array:
     if isinstance(value, Variable):
-        return value_of(value)
+        return np.asarray(value_of(value))
     array: Array = np.asarray(keras.ops.convert_to_numpy(value) if keras.ops.is_tensor(value) else value)
     if array.dtype == object:
         raise UntrackableError(

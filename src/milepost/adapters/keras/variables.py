@@ -15,13 +15,12 @@ import numpy as np
 from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.private import Variable
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.tensor import DType
+from milepost.tensor import DType, PiecewiseArray, ShardedArray
 
-_INTEGERS: Final = frozenset(
-    DType.of(name) for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-)
+_INTEGER_NAMES: Final = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
+_INTEGERS: Final = frozenset(map(DType.of, _INTEGER_NAMES))
 _INT64: Final = DType.of("int64")
 _COUNTERS: Final = frozenset({"iteration", "step_counter"})
 """Names of optimizers' variables that are int64 on TensorFlow and int32 elsewhere, and are always saved as int64."""
@@ -47,35 +46,41 @@ class VariableAdapter(Adapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         own = DType.of(obj._dtype)
-        accepts = _INTEGERS if own in _INTEGERS else frozenset()
+        accepts = _INTEGERS if own.name in _INTEGER_NAMES else frozenset()
         dtype = _INT64 if accepts and obj.name in _COUNTERS else own
         destination = backend.memory(obj._value) if obj._value is not None and not accepts else None
         if destination is not None and destination.dtype != own.numpy:
             destination = None
 
-        def source() -> Array:
-            return value_of(obj).astype(dtype.numpy, copy=False)
+        def source() -> Array | PiecewiseArray | ShardedArray:
+            value = value_of(obj)
+            return value if value.dtype == dtype.numpy else np.asarray(value).astype(dtype.numpy)
 
-        return (
-            Value(VARIABLE_VALUE, dtype, tuple(obj._shape), source, destination, full_name=obj.path, accepts=accepts),
+        value = Value(
+            VARIABLE_VALUE, dtype, tuple(obj._shape), source, destination, full_name=obj.path, accepts=accepts
         )
+        if obj._value is not None and not accepts:
+            value.in_boxes, value.boxes = backend.in_boxes(obj._value)
+        return (value,)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        array = arrays[VARIABLE_VALUE]
-        memory = backend.memory(obj._value) if obj._value is not None else None
-        if memory is not None and np.may_share_memory(array, memory):
-            return obj
-        array = _exactly(array, DType.of(obj._dtype), obj.path)
+        array: Array | StoredTensor = arrays[VARIABLE_VALUE]
+        if isinstance(array, np.ndarray):
+            memory = backend.memory(obj._value) if obj._value is not None else None
+            if memory is not None and np.may_share_memory(array, memory):
+                return obj
+            array = _exactly(array, DType.of(obj._dtype), obj.path)
         if obj._value is not None:
             backend.write(obj, array)
         elif obj._initializer is not None:
+            assert isinstance(array, np.ndarray), "what has no value yet is not read in boxes"
             obj._initializer = Restored(array)
         else:
             raise _held_by_trainer(obj)
         return obj
 
 
-def value_of(obj: Any) -> Array:
+def value_of(obj: Any) -> Array | PiecewiseArray | ShardedArray:
     """The value of a variable. If it has none yet, this is the restored value that its initializer will return.
 
     Raises:

@@ -13,12 +13,14 @@
 `session`                     variables of TensorFlow 1's graphs
 `tracing`                     saves inside a ``tf.function``
 `random_state`                the global random state
+`coordinator`                 how the workers of a strategy exchange messages
 `private`                     the private names of TensorFlow that the other files use
 ============================  ==================================================================================
 """
 
 from typing import Final
 
+from milepost.adapters.tensorflow import coordinator as coordinator
 from milepost.adapters.tensorflow.containers import ContainerAdapter
 from milepost.adapters.tensorflow.hidden_state import (
     DiscretizationAdapter,

@@ -41,6 +41,14 @@ TupleWrapper: Any = type(tf.__internal__.tracking.wrap((tf.Module(),)))
 ShardedVariable: Any = tf.__internal__.distribute.ShardedVariable
 
 
+def server_of_workers() -> Any:
+    """The cluster and the task of this process in it, if a strategy of several workers has connected them; otherwise None.
+
+    `Context.get_server_def` tells of parameter servers only.
+    """
+    return getattr(_context.context(), "_collective_ops_server_def", None)
+
+
 def iterator_resource(iterator: Any) -> Any:
     """The resource of an iterator over a dataset, for TensorFlow's operations."""
     return iterator._iterator_resource

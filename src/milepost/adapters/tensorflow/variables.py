@@ -85,7 +85,8 @@ def _assign(variable: Any, array: Array) -> None:
             return
         # Each replica is assigned by itself, because this code may run in one of them.
         if _is_summed(variable):
-            tensor = tf.cast(tensor / len(variable.values), variable.dtype)
+            replicas = variable.distribute_strategy.num_replicas_in_sync  # those of other workers too
+            tensor = tf.cast(tensor / replicas, variable.dtype)
         for part in variable.values:
             part.assign(tensor)
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
+from milepost.adapters.torch.local_shards import is_dtensor, local_of
 from milepost.adapters.torch.private import UninitializedTensorMixin, load_from_state_dict, save_to_state_dict
 from milepost.adapters.torch.views import Part
 from milepost.deferred.table import deferred_on
@@ -217,6 +218,11 @@ def _is_the_same(value: Any, tensor: torch.Tensor) -> bool:
         return True
     if not isinstance(value, torch.Tensor) or value.dtype != tensor.dtype or value.shape != tensor.shape:
         return False
+    if is_dtensor(value) or is_dtensor(tensor):
+        # To compare whole DTensors would be a collective operation.
+        if not is_dtensor(value) or not is_dtensor(tensor) or value.placements != tensor.placements:
+            return False
+        return value.device_mesh == tensor.device_mesh and _is_the_same(local_of(value), local_of(tensor))
     if value.is_meta or tensor.is_meta:
         return bool(value.is_meta and tensor.is_meta)
     try:

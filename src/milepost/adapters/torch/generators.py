@@ -17,6 +17,8 @@ from milepost.tensor import DType
 class GeneratorAdapter(Adapter):
     """`torch.Generator`."""
 
+    each_process = "random"
+
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.Generator)
 

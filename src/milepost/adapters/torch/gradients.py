@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
+from milepost.adapters.torch.local_shards import is_dtensor, local_of
 from milepost.adapters.torch.steps import has_hooks
 from milepost.graph.omissions import Omission
 
@@ -52,11 +53,16 @@ def unused_gradients(optimizer: Any) -> Omission | None:
         group for group, now, then in zip(optimizer.param_groups, marks, used, strict=True) if _is_new(now, then)
     ]
     parameters = [each for group in changed for each in group["params"] if each.grad is not None]
-    count = sum(bool(each.grad.detach().to_dense().any()) for each in parameters)
+    count = sum(bool(_here(each.grad).detach().to_dense().any()) for each in parameters)
     if not count:
         return None
     reason = f"the gradients of {count} parameters, which were changed since the optimizer's last step"
     return Omission(reason, _REMEDY, doubtful=True)
+
+
+def _here(gradient: torch.Tensor) -> torch.Tensor:
+    """What this process holds of a gradient. To ask for all of it would be a collective operation."""
+    return local_of(gradient) if is_dtensor(gradient) else gradient
 
 
 def _is_new(now: _Mark | None, then: _Mark | None) -> bool:
@@ -67,14 +73,12 @@ def _is_new(now: _Mark | None, then: _Mark | None) -> bool:
 
 
 def _marks(optimizer: Any) -> list[_Mark | None]:
-    return [_mark(group["params"]) for group in optimizer.param_groups]
-
-
-def _mark(parameters: Any) -> _Mark | None:
-    for each in reversed(list(parameters)):
-        if each.grad is not None:
-            return _Mark(id(each.grad), each.grad._version, each._version)
-    return None
+    """For each group, the mark of its last gradient, or None."""
+    marks: list[_Mark | None] = []
+    for group in optimizer.param_groups:
+        last = next((each for each in reversed(list(group["params"])) if each.grad is not None), None)
+        marks.append(None if last is None else _Mark(id(last.grad), last.grad._version, last._version))
+    return marks
 
 
 def _after_step(optimizer: Any, arguments: Any, keywords: Any) -> None:

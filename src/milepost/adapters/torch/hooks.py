@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 from torch.overrides import TorchFunctionMode
 
+from milepost.adapters.torch.local_shards import is_dtensor, local_of
 from milepost.adapters.torch.private import UninitializedTensorMixin, hide_from_compilers, registration
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import Position, admit, defer, deferred_on
@@ -95,10 +96,16 @@ class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untype
     def _is_restored(self, target: torch.Tensor) -> bool:
         if any(target is each for each in self.restored):
             return True
-        if target.layout is not torch.strided or not target.numel() or target.is_meta:
-            return False
-        memory = target.untyped_storage().data_ptr()
-        return any(each.numel() and each.untyped_storage().data_ptr() == memory for each in self.restored)
+        memory = _address(target)
+        return memory is not None and any(_address(each) == memory for each in self.restored)
+
+
+def _address(tensor: torch.Tensor) -> int | None:
+    """Where the memory of a tensor begins, that of its local shard if it is a DTensor; None if it has none."""
+    own = local_of(tensor) if is_dtensor(tensor) else tensor
+    if own.layout is not torch.strided or not own.numel() or own.is_meta:
+        return None
+    return int(own.untyped_storage().data_ptr())
 
 
 def _is_in_place(func: Any) -> bool:

@@ -23,14 +23,14 @@ from milepost.graph.by_identity import ByIdentity
 STRIDES: Final = "strides"
 _MOST_UNUSED: Final = 4
 """A tensor with gaps may take so many times the memory of its elements. With larger gaps, it is made without any."""
-_kept: Final[ByIdentity[bool]] = ByIdentity()
-"""Tensors whose strides are always saved and restored."""
+kept: Final[ByIdentity[bool]] = ByIdentity()
+"""Tensors for which `keep_layout` was called."""
 
 
 def strides_to_save(tensor: torch.Tensor) -> Array | None:
     """The strides of a tensor, or None if it is contiguous and `keep_layout` was not called for it."""
     usual = tensor.is_contiguous() and (1 not in tensor.shape or tensor.stride() == _usual(tuple(tensor.shape)))
-    if (usual or not tensor.numel()) and not is_kept(tensor):
+    if (usual or not tensor.numel()) and not kept.get(tensor):
         return None
     return np.array(tensor.stride(), np.int64)
 
@@ -44,12 +44,7 @@ def unlike_layout(value: torch.Tensor, variable: torch.Tensor) -> bool:
 
 def keep_layout(tensor: torch.Tensor) -> None:
     """From now on the strides of this tensor are saved, and restored into it."""
-    _kept[tensor] = True
-
-
-def is_kept(tensor: torch.Tensor) -> bool:
-    """Whether `keep_layout` was called for this tensor."""
-    return tensor in _kept
+    kept[tensor] = True
 
 
 def empty_with_strides(like: torch.Tensor, device: torch.device, strides: Array) -> torch.Tensor:

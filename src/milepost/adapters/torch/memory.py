@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from milepost.errors import UnsupportedError
-from milepost.graph.adapter import Array, Shape
+from milepost.graph.adapter import Array
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
 
@@ -48,11 +48,6 @@ def stored_as(dtype: torch.dtype) -> Stored:
         return Stored(VARIABLE_VALUE, DType.of(name))
     except (UnsupportedError, TypeError):
         return Stored(name, _UINT8, (dtype.itemsize,) if dtype.itemsize > 1 else ())
-
-
-def stored_shape(tensor: torch.Tensor) -> Shape:
-    """The shape of the stored value of a tensor."""
-    return (*tensor.shape, *stored_as(tensor.dtype).trailing)
 
 
 def as_array(tensor: torch.Tensor) -> Array:

@@ -26,9 +26,10 @@ from milepost.adapters.torch.accounts import (
     persistent_buffers,
     unwrapped,
 )
+from milepost.adapters.torch.data_parallel import broadcast_buffers, refuse_gathered
 from milepost.adapters.torch.hooks import watch_module
 from milepost.adapters.torch.private import UninitializedTensorMixin
-from milepost.adapters.torch.sharded import has_sharded, sharded_omission
+from milepost.adapters.torch.refused import has_sharded, sharded_omission
 from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
@@ -60,6 +61,7 @@ class ModuleAdapter(Adapter):
         if sharded is not None:
             yield STATE_DICT, Unsaved(sharded)
             return
+        refuse_gathered(module)
         # Asked first, because the code that saves may change what is registered.
         own = overrides_saving(module) and own_state(module)
         yield from registered(module)
@@ -68,6 +70,9 @@ class ModuleAdapter(Adapter):
         if own:
             yield STATE_DICT, _own_part(module)
         yield from _attributes(module)
+
+    def of_first_process(self, obj: Any) -> Collection[Any]:
+        return broadcast_buffers(obj)
 
     def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         if STATE_DICT in saved:

@@ -7,7 +7,8 @@
     optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE                       see `param_groups`
 
 State does not exist before the first step. A restore makes it, with the saved types, shapes and strides, which may differ from the
-parameter's. State that exists is restored in place if it has the same type, shape and strides.
+parameter's. State that exists is restored in place if it has the same type, shape and strides. State of a DTensor is made on its
+mesh: with its placements if it has its shape, and otherwise whole on every process, as PyTorch makes it; numbers are plain tensors.
 
 Some optimizers are saved by their ``state_dict`` alone, as plain state: those whose class or hooks change it, and those whose
 state cannot be divided, because one tensor is in several parts of it::
@@ -26,10 +27,10 @@ from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
 from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
-from milepost.adapters.torch.memory import saved_dtype, stored_as, stored_shape
+from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
+from milepost.adapters.torch.memory import saved_dtype, stored_as
 from milepost.adapters.torch.param_groups import ParamGroups, remember
-from milepost.adapters.torch.refused import leaf_refusal_of
-from milepost.adapters.torch.sharded import sharded_omission
+from milepost.adapters.torch.refused import refusal_of, sharded_omission
 from milepost.adapters.torch.shared_parts import shares_between_parts
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
@@ -37,7 +38,7 @@ from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, forget_view, view_of
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, MismatchError
-from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type, register
+from milepost.graph.adapter import Adapter, adapter_of, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
 from milepost.plain_state.encoding import TEXT
@@ -49,6 +50,8 @@ _SAVED_WHOLE: Final = "saved whole"
 """The key of the view that holds whether the state of an optimizer could only be saved as a whole when it was last looked at."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _PLAIN: Final = torch.optim.Optimizer
+_CHANGING: Final = torch.optim.LBFGS
+"""The class whose state may be a number after one step and a tensor after the next."""
 _WRAPPERS: Final = {"accelerate.optimizer.AcceleratedOptimizer": "optimizer"}
 """Classes, by name, that wrap an optimizer and have no state of their own, each with the attribute that holds the optimizer."""
 _SAVING: Final = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
@@ -69,7 +72,8 @@ class OptimizerAdapter(Adapter):
             return
         for parameter, state in obj.state.items():
             if isinstance(parameter, torch.Tensor):
-                remedy = _remedy(parameter)
+                refusal = refusal_of(parameter)
+                remedy = "" if refusal is None else refusal.remedy
                 for name, value in state.items():
                     yield Accounted((name,), value, parameter, remedy)
             else:
@@ -91,7 +95,7 @@ class OptimizerAdapter(Adapter):
         if is_whole:
             yield STATE_DICT, _whole_state(obj)
         else:
-            yield _GROUPS, view_of(obj, _GROUPS, lambda: ParamGroups(obj))
+            yield _GROUPS, view_of(obj, _GROUPS, ParamGroups, obj)
             if not all(isinstance(key, torch.Tensor) for key in obj.state):
                 yield _COMMON, _common(obj)
         for name, value in list(vars(obj).items()):
@@ -127,9 +131,9 @@ class OptimizerAdapter(Adapter):
         if not isinstance(variable, torch.Tensor) or variable not in obj.state or name not in obj.state[variable]:
             return None
         value = obj.state[variable][name]
-        if not isinstance(value, torch.Tensor) or _changes_kinds(obj) or leaf_refusal_of(value) is not None:
+        if not isinstance(value, torch.Tensor) or isinstance(obj, _CHANGING) or refusal_of(value) is not None:
             return _part(obj, variable, name)
-        if unlike_layout(value, variable):
+        if not is_dtensor(value) and unlike_layout(value, variable):
             keep_layout(value)
         return value
 
@@ -138,7 +142,7 @@ class OptimizerAdapter(Adapter):
         group = _group_of(obj, variable)
         if group is None:
             return None
-        if TEXT in saved or not saved.keys() - {STRIDES} or _changes_kinds(obj):
+        if TEXT in saved or not saved.keys() - {STRIDES} or isinstance(obj, _CHANGING):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
         (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name != STRIDES)
@@ -151,7 +155,10 @@ class OptimizerAdapter(Adapter):
                 remedy="let the optimizer take one step before the restore",
             )
         shape = spec.shape[: len(spec.shape) - len(stored_as(dtype).trailing)]
-        device = home_of(variable)
+        if is_dtensor(variable) and shape:
+            obj.state[variable][name] = slot = new_dtensor(variable, shape, dtype)
+            return slot
+        device = home_of_shard(variable) if is_dtensor(variable) else home_of(variable)
         if not shape and not (group.get("capturable") or group.get("fused") or isinstance(obj, torch.optim.ASGD)):
             device = torch.device("cpu")
         if STRIDES in saved:
@@ -167,7 +174,7 @@ class OptimizerAdapter(Adapter):
     def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
         obj = unwrapped(obj)
         value = obj.state[variable][name]
-        if _changes_kinds(obj) or _group_of(obj, variable) is None:
+        if isinstance(obj, _CHANGING) or _group_of(obj, variable) is None:
             return True
         if not isinstance(value, torch.Tensor):
             return VARIABLE_VALUE not in saved
@@ -175,8 +182,10 @@ class OptimizerAdapter(Adapter):
         if TEXT in saved or VARIABLE_VALUE not in saved or stored.name != VARIABLE_VALUE:
             return TEXT not in saved
         spec = saved[VARIABLE_VALUE]
-        if (stored.dtype, stored_shape(value)) != (spec.dtype, spec.shape):
+        if (stored.dtype, (*value.shape, *stored.trailing)) != (spec.dtype, spec.shape):
             return False
+        if is_dtensor(value):
+            return True
         return STRIDES not in saved and value.is_contiguous() and not unlike_layout(value, variable)
 
     def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
@@ -294,18 +303,6 @@ def _state_dict_of(optimizer: Any) -> Any:
         raise
     except Exception as error:
         raise state_dict_fails(optimizer, error) from error
-
-
-def _remedy(parameter: Any) -> str:
-    """The remedy if a parameter cannot be saved, and therefore its state cannot be saved either; empty otherwise."""
-    adapter = adapter_of_type(type(parameter))
-    omission = adapter.omission(parameter) if adapter is not None else None
-    return omission.remedy if omission is not None else ""
-
-
-def _changes_kinds(optimizer: Any) -> bool:
-    """Whether state that is a number after one step may be a tensor after the next."""
-    return isinstance(optimizer, torch.optim.LBFGS)
 
 
 def _part(optimizer: Any, parameter: Any, name: str) -> Part:

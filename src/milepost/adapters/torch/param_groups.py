@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,76 +33,53 @@ from milepost.plain_state.encoding import TEXT, pack, to_text, unpack
 from milepost.tensor import DType
 
 
-class ParamGroups:
-    """The parameter groups of an optimizer, by position."""
-
-    __slots__ = ("__weakref__", "_optimizer")
-
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = weakref.ref(optimizer)
-
-    @property
-    def optimizer(self) -> Any:
-        """The optimizer."""
-        return self._optimizer()
-
-
-class ParamGroup:
-    """One parameter group.
+class _View:
+    """What stands for the parameter groups of an optimizer, for one of them, or for one hyperparameter.
 
     Attributes:
-        position: Its number.
+        optimizer: A weak reference to the optimizer.
+        position: The number of the group.
+        name: The name of the hyperparameter.
     """
 
-    __slots__ = ("__weakref__", "_optimizer", "position")
+    __slots__ = ("__weakref__", "name", "optimizer", "position")
 
-    def __init__(self, optimizer: Any, position: int) -> None:
-        self._optimizer = weakref.ref(optimizer)
+    def __init__(self, optimizer: Any, position: int = 0, name: str = "") -> None:
+        self.optimizer = weakref.ref(optimizer)
         self.position = position
-
-    @property
-    def optimizer(self) -> Any:
-        """The optimizer."""
-        return self._optimizer()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The group itself."""
-        group: dict[str, Any] = self.optimizer.param_groups[self.position]
-        return group
-
-    def hyperparameter(self, name: str) -> Hyperparameter:
-        """The hyperparameter of this name, also if the group does not have it yet."""
-        return view_of(self, name, lambda: Hyperparameter(self, name))
-
-
-class Hyperparameter:
-    """One hyperparameter of a group.
-
-    Attributes:
-        group: The group.
-        name: Its name there.
-    """
-
-    __slots__ = ("__weakref__", "_group", "name")
-
-    def __init__(self, group: ParamGroup, name: str) -> None:
-        self._group = weakref.ref(group)
         self.name = name
 
+
+class ParamGroups(_View):
+    """The parameter groups of an optimizer, by position."""
+
+    __slots__ = ()
+
+
+class ParamGroup(_View):
+    """One parameter group."""
+
+    __slots__ = ()
+
+
+class Hyperparameter(_View):
+    """One hyperparameter of a group, also if the group does not have it yet."""
+
+    __slots__ = ()
+
     @property
     def settings(self) -> dict[str, Any]:
-        """The group itself."""
-        group = self._group()
-        return {} if group is None else group.settings
+        """The group."""
+        optimizer = self.optimizer()
+        return {} if optimizer is None else optimizer.param_groups[self.position]
 
     @property
     def is_given(self) -> bool:
         """Whether the program passed this value to the optimizer, and no step has replaced it."""
-        group = self._group()
-        if group is None:
+        optimizer = self.optimizer()
+        if optimizer is None:
             return False
-        return isinstance(group.optimizer.defaults.get(self.name), torch.Tensor) or not group.optimizer.state
+        return isinstance(optimizer.defaults.get(self.name), torch.Tensor) or not optimizer.state
 
 
 class ParamGroupsAdapter(Adapter):
@@ -112,15 +89,15 @@ class ParamGroupsAdapter(Adapter):
         return kind is ParamGroups
 
     def children(self, obj: ParamGroups) -> Iterable[tuple[str, Any]]:
-        optimizer = obj.optimizer
+        optimizer: Any = obj.optimizer()
         for position in range(len(optimizer.param_groups)):
-            yield str(position), _group(optimizer, position)
+            yield str(position), view_of(optimizer, ("group", position), ParamGroup, optimizer, position)
 
     def on_deferred(self, obj: ParamGroups) -> None:
-        watch_step(obj.optimizer, obj)
+        watch_step(obj.optimizer(), obj)
 
     def on_restored(self, obj: ParamGroups) -> None:
-        remember(obj.optimizer)
+        remember(obj.optimizer())
 
 
 class ParamGroupAdapter(Adapter):
@@ -130,15 +107,19 @@ class ParamGroupAdapter(Adapter):
         return kind is ParamGroup
 
     def children(self, obj: ParamGroup) -> Iterable[tuple[str, Any]]:
-        for name in obj.settings:
+        optimizer: Any = obj.optimizer()
+        for name in optimizer.param_groups[obj.position]:
             if name not in NO_STATE:
-                yield name, obj.hyperparameter(name)
+                key = ("group", obj.position, name)
+                yield name, view_of(optimizer, key, Hyperparameter, optimizer, obj.position, name)
 
     def stand_ins(self, obj: ParamGroup, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         # Schedulers add hyperparameters when they are made.
+        optimizer: Any = obj.optimizer()
         for name in saved:
-            if name not in obj.settings:
-                yield name, obj.hyperparameter(name)
+            if name not in optimizer.param_groups[obj.position]:
+                key = ("group", obj.position, name)
+                yield name, view_of(optimizer, key, Hyperparameter, optimizer, obj.position, name)
 
 
 class HyperparameterAdapter(Adapter):
@@ -150,10 +131,11 @@ class HyperparameterAdapter(Adapter):
         return kind is Hyperparameter
 
     def values(self, obj: Hyperparameter) -> Sequence[Value]:
-        if obj.name not in obj.settings:
+        settings = obj.settings
+        if obj.name not in settings:
             return ()
         try:
-            packed = _packed(obj.settings[obj.name])
+            packed = _packed(settings[obj.name])
         except UnsupportedError as error:
             at = f", at {error.key!r} in it" if error.key else ""
             error.key, error.found = None, f"{error.found}{at}"
@@ -164,6 +146,20 @@ class HyperparameterAdapter(Adapter):
             Value(name, DType.of(array), array.shape, array, skipped_by_tensorflow=name == TEXT and not as_text)
             for name, array in packed.items()
         ]
+
+    def before_assign(self, obj: Hyperparameter) -> Callable[[], object]:
+        settings, name = obj.settings, obj.name
+        if name not in settings:
+            return lambda: settings.pop(name, None)
+        try:
+            kept = _copy(settings[name])
+        except Exception:  # as of a tensor in a list that was computed from others
+            return lambda: None
+
+        def put_back() -> None:
+            settings[name] = _into(settings.get(name), kept)
+
+        return put_back
 
     def assign(self, obj: Hyperparameter, arrays: Mapping[str, Array]) -> Hyperparameter:
         settings, present = obj.settings, obj.settings.get(obj.name)
@@ -223,11 +219,10 @@ def _forget(optimizer: Any, arguments: Any, keywords: Any) -> None:
     forget_view(optimizer, "hyperparameters")
 
 
-def _group(optimizer: Any, position: int) -> ParamGroup:
-    return view_of(optimizer, ("group", position), lambda: ParamGroup(optimizer, position))
-
-
 def _packed(value: Any) -> Mapping[str, Array]:
+    number = as_setting(value)
+    if number is not None:
+        return {VARIABLE_VALUE: number}
     if is_plain(value) and value.ndim < 2:
         arrays: dict[str, Array] = {}
 
@@ -238,8 +233,7 @@ def _packed(value: Any) -> Mapping[str, Array]:
         arrays[TEXT] = np.empty((), object)
         arrays[TEXT][()] = to_text(value, "", store).encode()
         return arrays
-    array = as_setting(value)
-    return pack(value) if array is None else {VARIABLE_VALUE: array}
+    return pack(value)
 
 
 def _into(present: Any, value: Any) -> Any:

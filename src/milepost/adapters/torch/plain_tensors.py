@@ -166,7 +166,7 @@ def _has_number(value: torch.Tensor) -> bool:
 
 
 def _plain_array(value: torch.Tensor) -> Any:
-    refusal = refusal_of(value)
+    refusal = refusal_of(value, in_parts=True)
     if refusal is None and not is_plain(value):
         name = f"{type(value).__module__}.{type(value).__qualname__}"
         refusal = Omission(f"a {name} on {value.device}, {value.layout}", "hold a plain tensor of its values")

@@ -20,12 +20,14 @@ __all__ = [
     "ATTRIBUTES",
     "UninitializedTensorMixin",
     "default_store",
+    "has_gathered_parameters",
     "hide_from_compilers",
     "is_traceable_wrapper_subclass",
     "load_from_state_dict",
     "per_channel_tensor",
     "per_tensor_tensor",
     "registration",
+    "root_mesh",
     "save_to_state_dict",
     "swap_tensors",
 ]
@@ -47,6 +49,26 @@ per_tensor_tensor: Callable[..., torch.Tensor] = torch._make_per_tensor_quantize
 
 per_channel_tensor: Callable[..., torch.Tensor] = torch._make_per_channel_quantized_tensor
 """The same, with a scale for each channel."""
+
+
+def root_mesh(mesh: Any) -> Any:
+    """The mesh that a mesh is a part of, along some of its dimensions; the mesh itself if it is none."""
+    if hasattr(mesh, "_get_root_mesh"):
+        return mesh._get_root_mesh()
+    return torch.distributed.device_mesh._mesh_resources.get_root_mesh(mesh)  # before PyTorch 2.10
+
+
+def has_gathered_parameters(module: Any) -> bool:
+    """Whether `fully_shard` was called for a module, and has replaced its parameters by gathered ones."""
+    state_of = getattr(type(module), "_get_fsdp_state", None)
+    if state_of is None:
+        return False
+    state = state_of(module)
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is None:
+        groups = [each for each in [state._fsdp_param_group] if each is not None]  # before PyTorch 2.12
+    return any(not group.is_sharded for group in groups)
+
 
 default_store: Callable[[], Any] | None = None
 """Returns the store of the default process group; None if it has none, as with MPI."""
@@ -74,6 +96,10 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_version": "whether a value was changed since it was restored, or a gradient since it was used",
         "_indices": "indices of a sparse tensor in which some may occur twice",
         "_values": "the values at those",
+    },
+    "torch.distributed.tensor.DTensor": {
+        "_local_tensor": "the local shard itself, of which the public to_local() makes another tensor",
+        "_spec": "the order of the splits, where it is not that of the mesh",
     },
     "torch.optim.Optimizer": {
         "_optimizer_step_pre_hooks": "whether a hook before the step is there already",

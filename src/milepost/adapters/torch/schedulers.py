@@ -18,6 +18,8 @@ from milepost.graph.adapter import register
 class SchedulerAdapter(StatefulAdapter):
     """`torch.optim.lr_scheduler.LRScheduler` and classes derived from it."""
 
+    each_process = ""
+
     def handles(self, kind: type) -> bool:
         return issubclass(kind, torch.optim.lr_scheduler.LRScheduler)
 

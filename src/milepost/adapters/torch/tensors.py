@@ -11,19 +11,18 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, is_kept, strides_to_save
+from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, kept, strides_to_save
 from milepost.adapters.torch.memory import (
     as_array,
     as_tensor,
     changed,
     memory,
     stored_as,
-    stored_shape,
     torch_dtype,
     write,
 )
 from milepost.adapters.torch.private import is_traceable_wrapper_subclass, swap_tensors
-from milepost.adapters.torch.refused import leaf_refusal_of
+from milepost.adapters.torch.refused import refusal_of
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
@@ -57,10 +56,10 @@ class TensorAdapter(Adapter):
         return torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device="meta")
 
     def tracks(self, obj: Any) -> bool:
-        return self.omission(obj) is None
+        return refusal_of(obj) is None
 
     def omission(self, obj: Any) -> Omission | None:
-        return leaf_refusal_of(obj)
+        return refusal_of(obj)
 
     def values(self, obj: Any) -> Sequence[Value]:
         return [_value(prefix, part) for prefix, part in _parts(obj)]
@@ -79,10 +78,10 @@ class TensorAdapter(Adapter):
         parts = list(_parts(obj))
         if len(parts) == 1 and obj.is_meta:
             return _materialised(obj, next(iter(arrays.values())), strides)
-        if strides is not None and is_kept(obj):
+        if strides is not None and kept.get(obj):
             obj.data = empty_with_strides(obj, obj.device, strides)
             parts = list(_parts(obj))
-        if len(parts) == 1 and _overlaps_itself(obj):
+        if len(parts) == 1 and not obj.is_contiguous() and _overlaps_itself(obj):
             return as_tensor(next(iter(arrays.values())), obj.dtype).to(obj.device)
         for prefix, part in parts:
             array = arrays.get(prefix or stored_as(part.dtype).name)
@@ -107,14 +106,19 @@ def _parts(tensor: Any, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
 
 def _value(prefix: str, tensor: torch.Tensor) -> Value:
     stored = stored_as(tensor.dtype)
-    name = prefix or stored.name
+    name, shape = prefix or stored.name, (*tensor.shape, *stored.trailing)
     if tensor.is_meta:
-        return Value(name, stored.dtype, stored_shape(tensor), lambda: _no_value(tensor))
-    destination = None if is_kept(tensor) else memory(tensor)
-    return Value(name, stored.dtype, stored_shape(tensor), lambda: as_array(tensor), destination)
+        return Value(name, stored.dtype, shape, lambda: no_value(tensor))
+    destination = None if kept.get(tensor) else memory(tensor)
+    return Value(name, stored.dtype, shape, lambda: as_array(tensor), destination)
 
 
-def _no_value(tensor: torch.Tensor) -> Array:
+def no_value(tensor: torch.Tensor) -> Array:
+    """Refuses to save a tensor on the meta device.
+
+    Raises:
+        UnsupportedError: Always.
+    """
     raise UnsupportedError(
         "a tensor on the meta device has no value to save",
         found=f"{tensor.dtype} of shape {tuple(tensor.shape)} on the meta device",

@@ -21,20 +21,21 @@ _views: Final[ByIdentity[dict[Hashable, Any]]] = ByIdentity()
 """The views of the parts of an owner."""
 
 
-def view_of(owner: Any, key: Hashable, make: Callable[[], _T]) -> _T:
+def view_of(owner: Any, key: Hashable, make: Callable[..., _T], *arguments: Any) -> _T:
     """The view of a part of an object. It is made in the first call.
 
     Args:
         owner: The object.
         key: Which part.
         make: Makes the view.
+        *arguments: What ``make`` is called with.
     """
     views = _views.get(owner)
     if views is None:
         views = _views[owner] = {}
     found: _T | None = views.get(key)
     if found is None:
-        found = views[key] = make()
+        found = views[key] = make(*arguments)
     return found
 
 

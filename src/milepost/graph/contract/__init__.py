@@ -1,15 +1,15 @@
 """The parts of the contract between milepost and the objects it saves, one subject a file.
 
-`milepost.graph.adapter.Adapter` inherits them all, has the registry of adapters, and tells in which order they are called.
+`milepost.graph.adapter.Adapter` inherits them all. Its docstring has the order of calls.
 
 ====================  ===================================================================================
-`contents`            which objects are whose, what they hold, and how their values are read and given back
+`contents`            which objects belong to an adapter, what they hold, and how their values are read and assigned
 `values`              one tensor of an object
-`matching`            by which other names saved children and values are matched
+`matching`            other names by which saved children and values are matched
 `slots`               slot variables, which belong to an optimizer and a variable
-`deferred_children`   what an object is told when values are deferred for it, and when it got some
+`deferred_children`   what is called when values are deferred for an object, and when they arrive
 `completeness`        what a checkpoint would leave out
-`arrays`              arrays as programs compute them, which a restore may have to make anew
+`arrays`              arrays that programs compute, which a restore may have to make
 ====================  ===================================================================================
 """
 

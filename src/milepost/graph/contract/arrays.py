@@ -1,4 +1,4 @@
-"""Arrays as programs compute them, and values that never change."""
+"""Arrays that programs compute, and values that never change."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from milepost.tensor import TensorSpec
 
 
 class Arrays:
-    """What an adapter of a library's arrays says, so that lists and dicts of them come back with their saved length.
+    """What an adapter of arrays states, so that lists and dicts of arrays are restored with their saved length.
 
     An adapter of layers, variables and optimizers overrides nothing here.
     """
 
     functional: bool = False
-    """Set for values of a program without side effects, which are never changed but succeeded by others, together with
-    the containers that hold them (`milepost.graph.trees.places`). Two places that hold the same one are still two."""
+    """Set for values that never change. A program replaces them, together with the containers that hold them
+    (`milepost.graph.trees.places`). Two places that hold the same value are saved as two values."""
 
     array_type: str = ""
-    """The name that the object graph has for the type of arrays that a restore can make anew (`new_array`), if there are any."""
+    """The name in the object graph for arrays that a restore can make (`new_array`). Empty if there are none."""
 
     def is_value(self, obj: Any) -> bool:
-        """Whether this is an array as a program computes them, and no variable that holds one."""
+        """Whether this is an array that a program computes, and not a variable that holds one."""
         return False
 
     def is_new_array(self, obj: Any) -> bool:
-        """Whether `new_array` makes an array that is like this one but for its elements; asked where `array_type` is set."""
+        """Whether `new_array` makes an array that differs from this one only in its elements. Called if `array_type` is set."""
         return False
 
     def new_array(self, spec: TensorSpec) -> Any:
-        """Makes an array that takes a saved value of this element type and shape."""
+        """Makes an array that can take a saved value of this element type and shape."""
         raise NotImplementedError

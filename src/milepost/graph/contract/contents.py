@@ -1,4 +1,4 @@
-"""What every adapter says: which objects are its own, what they hold, and how their values are read and given back."""
+"""What every adapter states: which objects it handles, what they hold, and how their values are read and assigned."""
 
 from __future__ import annotations
 
@@ -17,51 +17,64 @@ class Contents(abc.ABC):
     """
 
     leaf: bool = False
-    """Set where objects have values only and never children. Slot variables belong to leaves only."""
+    """Set if objects have only values and never children. Slot variables belong only to leaves."""
 
     turn: int = 0
-    """Objects of a higher turn are saved, and get their values, after those of a lower one; random state comes last."""
+    """Objects with a higher turn are saved and restored after those with a lower one. Random state comes last."""
+
+    each_process: str = ""
+    """What kind of state it is of which every process of a program has its own: ``"random"`` for a generator of random numbers,
+    ``"data"`` for the place in a stream of data. Empty for what all processes hold alike."""
 
     @abc.abstractmethod
     def handles(self, kind: type) -> bool:
-        """Whether objects of exactly this type are this adapter's. The answer is remembered."""
+        """Whether this adapter handles objects of exactly this type. The answer is remembered."""
 
     def tracks(self, obj: Any) -> bool:
-        """Whether this very object takes part, where not all objects of a type do, as with tuples."""
+        """Whether this object is saved. Some types, such as tuples, have objects that are not."""
         return True
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        """Everything the object holds under a name, in its own order; what is not trackable is left out later.
+        """Everything that the object holds under a name, in its own order. Children that are not trackable are removed later.
 
-        A name is the same in every process that runs the program. Each call gives the same children, as the same objects.
+        A name must be the same in every process that runs the program. Each call must return the same objects.
         """
         return ()
 
     def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
-        """Names of children that TensorFlow does not save. Its own assertions are not told of them then."""
+        """Names of children that TensorFlow does not save, so that its own assertions do not fail for them."""
+        return ()
+
+    def of_first_process(self, obj: Any) -> Collection[Any]:
+        """Objects below this one whose value on process 0 is that of all processes, whatever the others hold at this moment.
+
+        It is called when several processes save together. Objects that are not in the checkpoint may be among them.
+        """
         return ()
 
     def values(self, obj: Any) -> Sequence[Value]:
-        """The object's own tensors. It must change nothing, since reports ask it, too."""
+        """The tensors of the object itself. It must change nothing, because reports call it too."""
         return ()
 
     def values_to_save(self, obj: Any) -> Sequence[Value]:
-        """The object's own tensors when it is saved, if only asking it tells what they are.
+        """The tensors of the object itself in a save, if the object must be asked for its state.
 
-        Then `values` gives as much as is known without asking, since reports and restores must change nothing.
+        `values` then returns what is known without asking, because reports and restores must change nothing.
         """
         return self.values(obj)
 
     def may_refuse(self, obj: Any) -> bool:
-        """Whether `assign` may fail for this object. If not, it runs nobody's code, and no copy of the old value need be kept."""
+        """Whether `assign` may fail for this object. If not, `assign` runs no code of a user, and no old value is copied."""
         return True
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
-        """Called before `assign`, where that may fail; what it returns puts back the values that have no destination."""
+        """Called before an `assign` that may fail. Returns a function that puts back the values without a destination."""
         try:
-            values = {value.name: value.read().copy() for value in self.values(obj) if value.destination is None}
+            values: dict[str, Any] = {
+                value.name: value.read().copy() for value in self.values(obj) if value.destination is None
+            }
         except Exception:
-            # Whatever a user's own serialize() raises before it was ever used, the object can still be restored.
+            # A serialize() may raise an error before the object was used. It can be restored all the same.
             values = {}
         return lambda: values and self.assign(obj, values)
 
@@ -70,25 +83,25 @@ class Contents(abc.ABC):
 
         Args:
             obj: The object.
-            arrays: Local name to value, of the dtype (or one that it accepts) and shape that `values` stated. A value that had a
-                `Value.destination` is in it already, and the array here is that destination.
+            arrays: The values by local name, with the shape and a dtype that `values` has stated. A value with a
+                `Value.destination` has already been read into it, and the array is that destination.
 
         Returns:
-            The object that is to stand where ``obj`` stood: ``obj``, or its successor if it cannot change. It is never None.
+            The object to use instead of ``obj``: ``obj`` itself, or its successor if it cannot change. It is never None.
 
         Raises:
-            MismatchError: The object does not take the value. Any other exception is raised as `RefusedError`.
+            MismatchError: The value does not fit. Any other exception is raised as `RefusedError`.
         """
         return obj
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
-        """Puts successors in the place of children that cannot change.
+        """Replaces children that cannot change by their successors.
 
         Args:
             obj: The object that holds them.
-            changes: Edge name to the successor.
+            changes: The successors by edge name.
 
         Returns:
-            The object that is to stand where ``obj`` stood, as for `assign`.
+            The object to use instead of ``obj``, as for `assign`.
         """
         raise NotImplementedError

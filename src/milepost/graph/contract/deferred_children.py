@@ -1,4 +1,4 @@
-"""What an object is told so that children which it makes later get their saved values."""
+"""What is called so that children that an object makes later get their saved values."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from typing import Any
 
 
 class DeferredChildren:
-    """What an adapter is called for when values are deferred, and when values have come.
+    """The calls when values are deferred, and when values have arrived.
 
-    A value is *deferred* if the object that is to take it does not exist yet. milepost does not change objects, so the adapter
-    says when a child has come: it installs a hook in `on_deferred`, which calls `milepost.adapters.restore_child`,
-    `milepost.adapters.restore_slot` or `milepost.adapters.restore_children`. Without a hook, the value arrives when
-    somebody asks the status for a report or an assertion, and a save before that fails.
+    A value is *deferred* if its object does not exist yet. milepost does not change objects, so the adapter must tell when a
+    child has been made. For this it installs a hook in `on_deferred`, which calls `milepost.adapters.restore_child`,
+    `milepost.adapters.restore_slot` or `milepost.adapters.restore_children`. Without a hook, the value arrives when the
+    program asks the status for a report or an assertion, and a save before that fails.
     """
 
     def on_attached(self, obj: Any) -> None:
         """Called when ``obj`` becomes an attribute of a `Checkpoint` or `Module`, and by each save that holds it.
 
-        It begins to watch what must be watched from then on. It is called again by each save, because objects deeper in the
-        graph, such as members of a list, are not attributes of these.
+        An adapter overrides it to watch an object from then on. Each save calls it again, because objects deeper in the graph,
+        such as members of a list, are not such attributes.
         """
 
     def on_deferred(self, obj: Any) -> None:
         """Called for each value that is deferred for a child or a slot variable of ``obj``.
 
-        What it installs must not keep ``obj`` alive, and must not be in the way of copying and pickling it. It is
-        called again if more is deferred.
+        What it installs must not keep ``obj`` alive, and must not prevent copying or pickling it. It is called again if more is
+        deferred.
         """
 
     def on_restored(self, obj: Any) -> None:
         """Called after ``obj`` was restored, and again after a child of it got its deferred value.
 
-        It computes what follows from the values. If it raises, the restore fails, everything is put back, and it is called once
+        It computes what depends on the values. If it raises an error, the restore fails and is undone, and it is called once
         more.
         """

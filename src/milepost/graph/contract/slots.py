@@ -1,4 +1,4 @@
-"""Slot variables: what an optimizer keeps for each variable that it trains."""
+"""Slot variables: the state that an optimizer keeps for each variable that it trains."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Slots:
     """
 
     slots_are_children: bool = False
-    """Set where slot variables may be reached by ordinary edges too."""
+    """Set if slot variables may also be reached by ordinary edges."""
 
     def has_slots(self, obj: Any) -> bool:
-        """Whether this object is an optimizer, that is, may make slot variables."""
+        """Whether this object is an optimizer, which means that it may make slot variables."""
         return False
 
     def slot_names(self, obj: Any) -> Sequence[str]:
@@ -32,21 +32,21 @@ class Slots:
 
         Args:
             obj: The optimizer.
-            variable: Any leaf of the checkpoint, also one of another framework, or one that cannot be hashed.
-            name: The slot's name.
+            variable: Any leaf of the checkpoint. It may be of another framework, or impossible to hash.
+            name: The name of the slot.
         """
         return None
 
     def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
-        """Whether an existing slot variable can take the saved values; if not, `make_slot` replaces it.
+        """Whether an existing slot variable can take the saved values. If not, `make_slot` replaces it.
 
-        An adapter overrides it if slot variables have another shape or element type than their variable, so that those of an
-        earlier run may differ from those that are there. Arguments are those of `make_slot`.
+        An adapter overrides it if slot variables have another shape or element type than their variable, so that the saved
+        ones may differ from the existing ones. Arguments are those of `make_slot`.
         """
         return True
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
-        """Makes that slot variable now, or returns None if the optimizer will make it by itself later.
+        """Makes the slot variable now, or returns None if the optimizer will make it itself later.
 
         Args:
             obj: The optimizer.
@@ -57,17 +57,17 @@ class Slots:
         return None
 
     def before_make_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
-        """Called before `make_slot`. Returns a function that undoes what that does.
+        """Called before `make_slot`. Returns a function that undoes `make_slot`.
 
-        An adapter that overrides `slot_fits` overrides it too, because the slot variable that was replaced must come back.
+        An adapter that overrides `slot_fits` overrides it too, because the function must put back the replaced slot variable.
         """
         return lambda: self.drop_slot(obj, variable, name)
 
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
-        """Removes what `make_slot` made, because the restore that called it failed, or only looked."""
+        """Removes the slot variable that `make_slot` made, because the restore failed or was a dry run."""
 
     def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
-        """Makes the slot variable of another variable the one of this variable too, because one was saved for both.
+        """Uses the slot variable of another variable for this variable too, because one was saved for both.
 
         An adapter overrides it if two variables of the framework may have one slot variable.
 

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
-from milepost.tensor import DType, PiecewiseArray, TensorSlice
+from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSlice
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int | None, ...]
 ANY_SHAPE: Final[Shape] = (-1,)
-"""Of a value that takes any number of dimensions, of any lengths."""
+"""The shape of a value that accepts any number of dimensions, of any lengths."""
 
 
 class StoredTensor(Protocol):
-    """A saved value of which boxes can be read, so that it is never in memory as a whole."""
+    """A saved value that can be read box by box, so that it is never in memory as a whole."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's element type."""
+        """The element type, as a NumPy dtype."""
         ...
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dimensions of the whole value."""
+        """The shape of the whole value."""
         ...
 
     def read(self, box: TensorSlice) -> Array:
         """Reads a box into a fresh array."""
+        ...
+
+    def read_into(self, box: TensorSlice, target: Array) -> None:
+        """Reads a box into a contiguous, writable array of the element type and the shape of the box."""
         ...
 
 
@@ -37,23 +41,25 @@ class Value:
     """One tensor of an object, as `Adapter.values` presents it.
 
     Args:
-        name: Local name, the last part of the key. The only value of a variable is `VARIABLE_VALUE` by convention, as in
-            TensorFlow; no name may be used twice in one object.
-        dtype: Element type; a saved value of another type does not fit.
-        shape: Dimensions; None where any length fits, and `ANY_SHAPE` for any number of dimensions.
-        source: The array itself, or a function that makes it, called only when the value is saved. It may lie in pieces.
-            An asynchronous save copies what it gets. It does not change it.
-        destination: Writable C-contiguous memory of exactly ``dtype`` and ``shape`` that a saved value may be read
-            straight into, or None if it must go through `Adapter.assign`. It must be the object's own memory.
-        full_name: The variable's own name, by which name-based (TensorFlow 1) checkpoints are matched.
-        accepts: Other element types of saved values that `Adapter.assign` converts without loss, or refuses.
-        listed: The name under which the object graph lists the value, if another than ``name``, as TensorFlow does for
-            iterators and tables; several values may be listed under one.
-        skipped_by_tensorflow: Whether TensorFlow does not save the value. Its own assertions are not told of it then.
-        in_boxes: Whether `Adapter.assign` may get a `StoredTensor` in the place of an array, to read boxes of it.
+        name: The local name, which is the last part of the key. By convention, as in TensorFlow, it is `VARIABLE_VALUE` for the
+            only value of a variable. A name must be unique in an object.
+        dtype: The element type. A saved value of another type does not fit.
+        shape: The dimensions, with None for a dimension of any length, or `ANY_SHAPE` for any number of dimensions.
+        source: The array, or a function that makes it and is called only when the value is saved. The array may lie in
+            pieces. A save does not change it; an asynchronous save copies it. It is a `ShardedArray` if other processes hold parts of it.
+        destination: Writable C-contiguous memory of exactly ``dtype`` and ``shape`` into which a saved value may be read, or
+            None if the value must be assigned by `Adapter.assign`. It must be the memory of the object itself.
+        full_name: The name of the variable itself, by which name-based (TensorFlow 1) checkpoints are matched.
+        accepts: Other element types of saved values, which `Adapter.assign` converts without loss or refuses.
+        listed: The name under which the object graph lists the value, if it is not ``name``. TensorFlow has such names for
+            iterators and tables. Several values may have the same.
+        skipped_by_tensorflow: Whether TensorFlow does not save the value, so that its own assertions do not fail for it.
+        in_boxes: Whether `Adapter.assign` may get a `StoredTensor` instead of an array, to read boxes of it.
+        boxes: The boxes that it reads then, if it does not read all. With None, it reads all.
 
     Attributes:
         name, dtype, shape, source, destination, full_name, accepts, skipped_by_tensorflow, in_boxes: As given.
+        boxes: As given.
         listed: As given, or ``name``.
 
     Example:
@@ -66,6 +72,7 @@ class Value:
 
     __slots__ = (
         "accepts",
+        "boxes",
         "destination",
         "dtype",
         "full_name",
@@ -82,13 +89,14 @@ class Value:
         name: str,
         dtype: DType,
         shape: Shape,
-        source: Array | Callable[[], Array | PiecewiseArray],
+        source: Array | Callable[[], Array | PiecewiseArray | ShardedArray],
         destination: Array | None = None,
         full_name: str = "",
         accepts: frozenset[DType] = frozenset(),
         listed: str = "",
         skipped_by_tensorflow: bool = False,
         in_boxes: bool = False,
+        boxes: Sequence[TensorSlice] | None = None,
     ) -> None:
         self.name = name
         self.dtype = dtype
@@ -100,11 +108,15 @@ class Value:
         self.listed = listed or name
         self.skipped_by_tensorflow = skipped_by_tensorflow
         self.in_boxes = in_boxes
+        self.boxes = boxes
 
-    def read(self) -> Array | PiecewiseArray:
-        """The value as an array, without a copy where the object has one."""
+    def read(self) -> Array | PiecewiseArray | ShardedArray:
+        """The value as an array. It is not copied if the object has an array."""
         return self.source() if callable(self.source) else self.source
 
+    converts: ClassVar[bool] = False
+    """Whether `Adapter.assign` gets something else than the saved array: what `taken` returns."""
+
     def taken(self, array: Array) -> Array:
-        """A saved value as `Adapter.assign` is to get it."""
+        """A saved value in the form that `Adapter.assign` gets."""
         return array

@@ -1,1 +1,1 @@
-"""Numbers, text and None that a program puts into a checkpoint: how they are saved, and the places that hold them."""
+"""Plain values (numbers, text and None) that a program puts into a checkpoint, and the places that hold them."""

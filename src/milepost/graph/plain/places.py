@@ -1,11 +1,11 @@
-"""Places of plain values: of the numbers (NumPy's scalars too), text and None that a program has put into a checkpoint.
+"""Places of plain values: numbers (NumPy's scalars too), text and None that a program has put into a checkpoint.
 
 Such a value is state if it is an attribute of a `Checkpoint`, or a member of a list, dict or tuple that is reached from one
 through lists, dicts and tuples only. The same value in an attribute of a `Module` or of a framework's object is a setting.
 
-Numbers have no identity, so what is saved and restored is their place (`milepost.graph.trees.places`). A tuple cannot change, so one
-that holds plain values is a place too, and a restore puts a new tree of tuples where the old one was. All else that such a
-tuple holds stands for itself.
+Numbers have no identity, so their places are saved and restored (`milepost.graph.trees.places`). A tuple cannot change, so a tuple
+with plain values is a place too, and a restore replaces it by a new tuple. Other objects in such a tuple are nodes of their
+own.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from milepost.graph.trees.structure import is_functional, is_tuple
 
 
 class StateHolder:
-    """Objects whose plain values are state."""
+    """The base of objects whose plain values are state."""
 
     __slots__ = ()
 
     _is_state = True
-    """Whether those of this very object are."""
+    """Whether the plain values of this object are state."""
 
 
 class PlainLeaf(Place):
     """The place of a plain value.
 
     Attributes:
-        saved_as: The name of the type of the saved value that it is about to take; empty if that is no plain value.
+        saved_as: The name of the type of the saved value that it will take. Empty if that is not a plain value.
     """
 
     __slots__ = ("saved_as",)
@@ -49,7 +49,7 @@ class PlainNode(Node, StateHolder):
 
 
 class Unsaveable:
-    """An attribute that a `Checkpoint` has beside those of the root that it was given, and that cannot be saved.
+    """An attribute of a `Checkpoint` with a root, which is not an attribute of the root, and which cannot be saved.
 
     Args:
         value: The attribute.
@@ -61,7 +61,8 @@ class Unsaveable:
         self.value = value
 
 
-_NAMES: Final = frozenset(TYPE_NAMES.values())
+PLAIN_TYPES: Final = frozenset(TYPE_NAMES.values())
+"""The names of the types of plain values, as the object graph has them."""
 PLAIN_PLACES: Final = (PlainLeaf, PlainNode)
 
 
@@ -71,21 +72,16 @@ def holds_state(obj: Any) -> bool:
 
 
 def plain_place(holder: Any, name: str, child: Any, *, attached: bool = True) -> Place | None:
-    """The place of a child that is a plain value or a tuple with plain values; None for any other.
+    """The place of a child that is a plain value or a tuple with plain values. None for any other child.
 
     Args:
-        holder: The object that holds it, or is about to; `holds_state` is true of it.
+        holder: The object that holds the child, or will hold it. `holds_state` is true for it.
         name: The name of the edge.
         child: The child.
-        attached: Whether the child is there already.
+        attached: Whether the object already holds the child.
     """
     kind = _kind_of_place(child)
     return None if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
-
-
-def is_type_name(name: str) -> bool:
-    """Whether this is the name of a type of plain values."""
-    return name in _NAMES
 
 
 def _kind_of_place(value: Any, *, in_tuple: bool = False) -> type[Place] | None:
@@ -98,7 +94,7 @@ def _kind_of_place(value: Any, *, in_tuple: bool = False) -> type[Place] | None:
 
 
 def _holds_plain(value: tuple[Any, ...]) -> bool:
-    """Whether a tuple is empty, or has a member, in tuples in it too, that only a place can save or refuse."""
+    """Whether a tuple is empty, or has a member that only a place can save or refuse. Tuples in it are searched too."""
     tuples = [value]
     for each in tuples:
         if not each:

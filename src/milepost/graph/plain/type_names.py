@@ -1,4 +1,4 @@
-"""The names of the types of plain values and of arrays, and of lists, dicts and tuples of nothing else, for the object graph."""
+"""Names of types in the object graph: of plain values, of arrays, and of lists, dicts and tuples of only these."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from milepost.graph.trees.places import Node as TreeNode
 from milepost.graph.trees.structure import is_tuple, members, named_tuple_name
 
 CHECKPOINT: Final = "Checkpoint"
-"""For an object that holds plain values as state in its attributes."""
+"""The name for an object that holds plain values as state in its attributes."""
 
 _LEAVES: Final = (PlainLeaf, CheckedLeaf)
-"""Places of plain values. Arrays without dimensions have such a place, too."""
+"""The types of places of plain values. Arrays without dimensions have such a place too."""
 _WRAPPERS: Final[dict[type, str]] = {ListWrapper: "list", DictWrapper: "dict", OrderedDictWrapper: "OrderedDict"}
 _OF_TREES: Final[dict[type, str]] = {list: "list", dict: "dict", tuple: "tuple"}
 
@@ -53,7 +53,7 @@ def type_names(live: LiveGraph) -> dict[int, str]:
 
 
 def _containers_below(live: LiveGraph, holders: Sequence[int]) -> dict[int, str]:
-    """Lists, dicts and tuples, from these objects down through nothing else, each with the name of its type."""
+    """Lists, dicts and tuples that are reached from these objects only through each other, with the names of their types."""
     found: dict[int, str] = {}
     seen = set(holders)
     reached = list(holders)
@@ -78,7 +78,7 @@ def _container_type(obj: Any) -> str:
 
 
 def _edges_of(obj: Any) -> int:
-    """How many edges a container has that leads to all its members."""
+    """The number of edges that a container has if all its members are saved."""
     container = obj.value if isinstance(obj, TreeNode) else obj
     return len({name for each in members(container) for name in each.names})
 
@@ -97,7 +97,7 @@ def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
 
 
 def _holding_others(live: LiveGraph, names: dict[int, str], containers: dict[int, str]) -> set[int]:
-    """Containers below which there is anything but plain values and arrays."""
+    """Containers below which there are other objects than plain values and arrays."""
     parents: dict[int, list[int]] = {}
     found: set[int] = set()
     for number in containers:

@@ -1,4 +1,4 @@
-"""Python's numbers, text and None, and scalars of NumPy, as values of their own.
+"""Plain values: Python's numbers, text and None, and scalars of NumPy.
 
 =========  ==========================================================================
 type       saved as
@@ -9,13 +9,13 @@ float      a float64 scalar
 complex    a complex128 scalar
 str        a string scalar: UTF-8, in which lone surrogates are encoded as well
 bytes      a string scalar
-None       a bool tensor of shape [0], which no number can be mistaken for
+None       a bool tensor of shape [0], which differs from every number
 =========  ==========================================================================
 
-A scalar of NumPy is saved with its own element type, and as an attribute that TensorFlow sees, like an array.
+A scalar of NumPy is saved with its own element type, and in the field that TensorFlow reads, like an array.
 
-The name of the type stands in the object graph (`milepost.graph.object_graph`), so that a value comes back with the type
-that was saved, whatever stands in its place by then.
+The object graph has the name of the type (`milepost.graph.object_graph`). So a value is restored with its saved type, whatever
+the live value is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SCALARS: Final = frozenset(
     if dtype.name in ("bool", "string")
     or (dtype.numpy.names is None and any(kind in dtype.name for kind in ("int", "float", "complex")))
 )
-"""Element types of which one element is a number, or text, of Python's."""
+"""Element types whose elements are Python's numbers or text."""
 _OF_NUMPY: Final[dict[str, type]] = {
     **{f"numpy.{dtype.name}": dtype.numpy.type for dtype in _SCALARS if not dtype.is_bytes},
     "numpy.str": np.str_,
@@ -52,19 +52,19 @@ TYPE_NAMES: Final[dict[type, str]] = {
     **{kind: kind.__name__ for kind in (bool, int, float, complex, str, bytes, type(None))},
     **{kind: name for name, kind in _OF_NUMPY.items()},
 }
-"""The types, exactly, since a subclass has more to it than its value; and their names, as the object graph has them."""
+"""The exact types, with their names in the object graph. Subclasses are left out, because they may hold more."""
 _TYPES: Final[dict[str, type]] = {name: kind for kind, name in TYPE_NAMES.items()}
 PLAIN: Final[frozenset[type]] = frozenset(TYPE_NAMES)
 """The types."""
 
 
 def type_named(name: str) -> type | None:
-    """The type that the object graph calls so, or None if it is none of a plain value."""
+    """The type of plain values with this name in the object graph. None if there is none."""
     return _TYPES.get(name)
 
 
 def plain_value(value: Any) -> Value:
-    """A plain value as a value to be saved."""
+    """A plain value as a `Value` for a save."""
     kind = type(value)
     if isinstance(value, str):
         return _text(value.encode("utf-8", "surrogatepass"))
@@ -85,13 +85,13 @@ def _text(data: bytes) -> Value:
 
 
 def taken_value(value: Any, saved_as: str) -> Value:
-    """What a plain value takes in a restore: any number, text or None, since it need not be of its own type.
+    """The `Value` of a plain value in a restore. It takes any number, text or None, also of another type.
 
-    A scalar of NumPy takes its own type only, where something else than a plain value was saved.
+    If no plain value was saved, a scalar of NumPy takes only its own type.
 
     Args:
         value: The live value.
-        saved_as: The name of the type that was saved, or empty if something else than a plain value was.
+        saved_as: The name of the type that was saved, or empty if no plain value was saved.
     """
     shape = (0,) if saved_as == "NoneType" else ()
     live = plain_value(value)
@@ -101,13 +101,15 @@ def taken_value(value: Any, saved_as: str) -> Value:
 
 
 class NumberTaker(Value):
-    """A value without dimensions of a live object that takes a plain number of another element type.
+    """A `Value` without dimensions that takes a plain number of another element type.
 
     Args:
-        value: The object's own value.
+        value: The value of the live object.
     """
 
     __slots__ = ()
+
+    converts = True
 
     def __init__(self, value: Value) -> None:
         accepts = value.accepts | taken_by_scalar(value.dtype)
@@ -117,7 +119,7 @@ class NumberTaker(Value):
         """The number with the live element type.
 
         Raises:
-            MismatchError: The live element type has no number equal to it.
+            MismatchError: The live element type has no equal number.
         """
         return scalar_like(self.dtype.numpy, array, rounded=False)
 
@@ -127,8 +129,8 @@ def from_saved(array: Array, saved_as: str, live: Any) -> Any:
 
     Args:
         array: The saved tensor.
-        saved_as: The name of the type that was saved, or empty if something else than a plain value was.
-        live: The value that stands in its place.
+        saved_as: The name of the type that was saved, or empty if no plain value was saved.
+        live: The live value.
 
     Raises:
         CorruptCheckpointError: The tensor cannot be of this type.
@@ -176,7 +178,7 @@ def _of_another_type(expected: str, found: Any) -> CorruptCheckpointError:
 
 
 def is_value(obj: Any) -> bool:
-    """Whether this is an array, or a list, dict or tuple of arrays, and of plain values beside them.
+    """Whether this is an array, or a list, dict or tuple of arrays and plain values.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Adapters of places (`milepost.graph.trees.places`), and of trees that stand for themselves."""
+"""Adapters of places (`milepost.graph.trees.places`), and of whole trees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from milepost.graph.variable import own
 
 
 class NodeAdapter(Adapter):
-    """The place of a container: its members' places are its children."""
+    """The place of a container. Its children are the places of the members."""
 
     def handles(self, kind: type) -> bool:
         return kind is Node
@@ -36,11 +36,11 @@ class NodeAdapter(Adapter):
         return positions_beside_fields(obj.value, saved)
 
     def replace(self, obj: Node, changes: Mapping[str, Any]) -> Node:
-        return obj  # the tree has been built anew, with everything that changes
+        return obj  # the new tree has been built already, with all changes
 
 
 class LeafAdapter(Adapter):
-    """The place of an array; the array's own adapter makes its successor."""
+    """The place of an array. The adapter of the array makes its successor."""
 
     leaf = True
 
@@ -58,7 +58,7 @@ class LeafAdapter(Adapter):
 
 
 class CheckedLeafAdapter(LeafAdapter):
-    """The place of a number or the like. It takes numbers of other types too, if they are equal in the live type."""
+    """The place of a number or text. It takes numbers of other types too, if the live type has an equal number."""
 
     def handles(self, kind: type) -> bool:
         return kind is CheckedLeaf
@@ -93,7 +93,9 @@ def _values(live: Any) -> Sequence[Value]:
     assert adapter is not None, "only what has an adapter has a place"
     values = adapter.values(live)
     if isinstance(live, np.ndarray):
-        return [Value(each.name, each.dtype, each.shape, each.source) for each in values]  # never in place
+        return [
+            Value(each.name, each.dtype, each.shape, each.source) for each in values
+        ]  # never read into their memory
     return values
 
 
@@ -114,7 +116,7 @@ def _successor(live: Any, arrays: Mapping[str, Array]) -> Any:
 
 
 class TreeAdapter(Adapter):
-    """`Tree`: what its tree has, its children or its value, as its own."""
+    """`Tree`: it has the children or the value of its tree."""
 
     def handles(self, kind: type) -> bool:
         return kind is Tree
@@ -146,7 +148,7 @@ def _place_of(tree: Tree) -> Place | None:
 
 
 class DefaultDictAdapter(Adapter):
-    """``defaultdict``, as a part of trees only."""
+    """``defaultdict``, which is saved only as a part of trees."""
 
     def handles(self, kind: type) -> bool:
         return kind is defaultdict

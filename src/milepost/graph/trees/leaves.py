@@ -1,4 +1,4 @@
-"""The leaves of trees of values that never change; trees of any depth, for there is no recursion."""
+"""Replaces the leaves of trees of values that never change. There is no recursion, so trees may have any depth."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from milepost.graph.trees.structure import Member, has_no_end, members, with_mem
 
 
 def with_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree like another one, with other leaves.
+    """A copy of a tree with other leaves.
 
     Args:
-        tree: The other tree. It stays as it is; containers in which nothing changes are in both trees.
-        change: Gives the new leaf for an old one, that is, for everything but containers that hold a value.
+        tree: The tree. It does not change. Containers without changes are shared by both trees.
+        change: Returns the new leaf for an old one. All objects are leaves except containers that hold a value.
 
     Raises:
         UntrackableError: A container holds itself.

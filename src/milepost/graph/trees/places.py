@@ -1,11 +1,12 @@
 """Places of values that never change, in trees of containers that are not changed either.
 
-In programs without side effects a state is a value: a step makes a new tree of arrays out of the old one. An array has
-no identity there that would outlive a step, and two places that hold the same array may hold different ones in the next.
-So what is saved and restored are not the arrays but their *places*: an attribute of a `Module`, say, and the way from
-there down to the array. Places last as long as the object whose attribute it is.
+In programs without side effects, a state is a value: a step makes a new tree of arrays from the old one. The identity of an
+array lasts for one step, and two places with the same array may have different arrays after the next step. So milepost saves
+and restores *places* instead of arrays. A place is an attribute of an object, such as a `Module`, and the path from there to the
+array. It lasts as long as the object.
 
-A restore builds new containers along the way up to that object, and puts the new tree there. The old one stays as it was.
+A restore builds new containers from the array up to that object, and assigns the new tree to the attribute. The old tree does
+not change.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from milepost.graph.text import TEXTS
 from milepost.graph.trees.structure import has_no_end, is_container, is_functional, members, with_members
 
 _ALWAYS_COMPARED: Final = 64
-"""Levels of a tree down to which every container is compared with those above it; below, those of every doubled level are."""
+"""Containers down to this level are compared with those above them. Below it, only at levels that are powers of two."""
 
 
 class Place:
-    """Where a value of a tree is held.
+    """A place that holds a value of a tree.
 
     Attributes:
-        parent: The place of the container that holds it; None for a whole tree, which an object holds.
-        key: What the container calls it; for a whole tree, the name of the edge from the object.
-        holder: For a whole tree, a function that returns the object that holds it, or None once that is gone.
-        attached: For a whole tree, whether it is there already, and not just about to be put there.
-        value: What is held there; known only while something is being done with it (`places_in_use`).
+        parent: The place of the container that holds the value. None for a whole tree, which an object holds.
+        key: The key or position in the container. For a whole tree, the name of the edge from the object.
+        holder: For a whole tree, a function that returns the object that holds it, or None if that no longer exists.
+        attached: For a whole tree, whether the object already holds it.
+        value: The present value. It is known only inside `places_in_use`.
     """
 
     __slots__ = ("__weakref__", "attached", "holder", "key", "parent", "value")
@@ -56,7 +57,7 @@ class Place:
         return place
 
     def release(self) -> None:
-        """Forgets the value, which would be kept in memory when its holder has long had another one."""
+        """Forgets the value, so that it is not kept in memory after its holder has got another one."""
         self.value = None
 
     def __repr__(self) -> str:
@@ -75,7 +76,7 @@ class Leaf(Place):
 
 
 class CheckedLeaf(Place):
-    """The place of a number, of text, or of anything else that may refuse the value that it is given."""
+    """The place of a number, of text, or of another value that may refuse a saved value."""
 
     __slots__ = ()
 
@@ -94,7 +95,7 @@ class Node(Place):
         return kind_of_place(child)
 
     def children(self) -> list[tuple[str, Any]]:
-        """The places of its members; members that are not values but objects of their own stand for themselves."""
+        """The places of its members. Members that are not values of the tree are returned themselves."""
         if self._is_in_itself():
             raise has_no_end()
         pairs: list[tuple[str, Any]] = []
@@ -110,7 +111,7 @@ class Node(Place):
         return pairs
 
     def _is_in_itself(self) -> bool:
-        """Whether its container is one of those above it; in a tree that has no end, that is so at some level."""
+        """Whether its container is one of those above it. In a tree that contains itself, this is true at some level."""
         if self._depth > _ALWAYS_COMPARED and self._depth & (self._depth - 1):
             return False
         above = self.parent
@@ -119,14 +120,14 @@ class Node(Place):
         return above is not None
 
     def nodes(self) -> list[Node]:
-        """The places of all containers in it, its own first."""
+        """Its own place, and those of all containers in it."""
         found: list[Node] = [self]
         for node in found:
             found += [place for place in node._below.values() if isinstance(place, Node)]
         return found
 
     def others(self, successors: Mapping[int, Any]) -> dict[Any, Any]:
-        """Successors of members that are objects of their own."""
+        """Successors of members that are not values of the tree."""
         return {
             key: successors[id(child)]
             for _, key, child in members(self.value)
@@ -141,7 +142,7 @@ class Node(Place):
 
 
 class Tree:
-    """Holds one tree for those who have nothing else to hold it; stands for the tree itself, so that it has no name.
+    """Holds one tree that no object holds. It represents the tree itself, so it adds no name to paths.
 
     Args:
         value: The tree.
@@ -154,7 +155,7 @@ class Tree:
 
 
 def kind_of_place(value: Any) -> type[Place] | None:
-    """The kind of place for a member of a tree; None for one that is no value of the tree, or holds nothing."""
+    """The kind of place for a member of a tree. None if the member is not a value of the tree, or holds nothing."""
     kind = type(value)
     if is_container(kind):
         return Node if value else None
@@ -166,7 +167,7 @@ def kind_of_place(value: Any) -> type[Place] | None:
     if adapter.functional:
         if not adapter.leaf:
             return Node
-        # Elements that are more than numbers, as keys of random number generators are, have no type of NumPy's.
+        # NumPy has no type for some elements, such as keys of random number generators.
         return Leaf if value.shape and isinstance(value.dtype, np.dtype) else CheckedLeaf
     if isinstance(value, np.ndarray):
         return CheckedLeaf if value.dtype.hasobject or not value.shape else Leaf
@@ -174,7 +175,7 @@ def kind_of_place(value: Any) -> type[Place] | None:
 
 
 _roots: Final[ByIdentity[dict[str, Place]]] = ByIdentity()
-"""The places of whole trees, by name, of the objects that hold them."""
+"""By object, the places of the whole trees that it holds, by name."""
 
 
 class _InUse(threading.local):
@@ -188,7 +189,7 @@ _in_use: Final = _InUse()
 
 @contextlib.contextmanager
 def places_in_use() -> Iterator[None]:
-    """Lets places know their values until the outermost such block ends."""
+    """Lets places keep their values until the outermost such block ends."""
     _in_use.depth += 1
     try:
         yield
@@ -202,13 +203,13 @@ def places_in_use() -> Iterator[None]:
 
 
 def placed(holder: Any, name: str, child: Any, *, attached: bool = True) -> Any:
-    """The place of a child that is, or is about to be, held by an object; a child that is no tree stands for itself.
+    """The place of a child of an object. A child that is not a tree is returned itself.
 
     Args:
-        holder: The object.
+        holder: The object that holds the child, or will hold it.
         name: The name of the edge.
         child: The child.
-        attached: Whether the child is there already.
+        attached: Whether the object already holds the child.
     """
     if isinstance(child, Place) or not is_functional(child):
         return child
@@ -232,13 +233,13 @@ def place_of_tree(holder: Any, name: str, tree: Any, kind: type[Place], *, attac
 
 
 def nodes_of_former_tree(holder: Any, name: str) -> list[Node]:
-    """The places of all containers of the tree that an object has held so far under a name."""
+    """The places of all containers of the present tree of an object under a name."""
     place = (_roots.get(holder) or {}).get(name)
     return place.nodes() if isinstance(place, Node) else []
 
 
 def is_final(obj: Tree | Node) -> bool:
-    """Whether this is a tree that stands for itself or is in one, and so will never get more members."""
+    """Whether this is a `Tree` or a place in one, which never gets more members."""
     if isinstance(obj, Tree):
         return True
     holder = obj.root.holder
@@ -246,11 +247,11 @@ def is_final(obj: Tree | Node) -> bool:
 
 
 def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
-    """Builds new trees, and changes nothing but what places know.
+    """Builds new trees. Only the values of places change.
 
     Args:
-        holders: Everything that takes part, containers before their members.
-        successors: Successors by the identity of what they succeed; those of places are taken out.
+        holders: All objects of the restore, containers before their members.
+        successors: Successors by the identity of the object that each replaces. Those of places are removed.
 
     Returns:
         The places of the new trees.
@@ -274,14 +275,14 @@ def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
                 change(obj, with_members(obj.value, changed))
         elif id(obj) in successors:
             change(obj, successors.pop(id(obj)))
-    while changes:  # above what takes part
+    while changes:  # above the objects of the restore
         node, changed = changes.popitem()
         change(node, with_members(node.value, changed))
     return list(roots)
 
 
 def put(trees: Sequence[Place]) -> None:
-    """Puts new trees where they belong, except for those that are just about to be put there."""
+    """Assigns new trees to the objects that hold them, except trees that the objects do not hold yet."""
     for place in trees:
         holder = place.holder() if place.holder is not None else None
         adapter = adapter_of(holder)

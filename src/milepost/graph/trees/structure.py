@@ -1,7 +1,7 @@
-"""Trees of values that never change: their containers, member by member.
+"""The structure of trees of values that never change: their containers and members.
 
-Which values are such is known by the `Adapter.functional` of their adapters. A built-in container that holds one of
-them, however deep, is part of a tree; so are objects whose own adapter says so.
+A value never changes if its adapter has `Adapter.functional`. A built-in container that holds such a value at any depth is part
+of a tree. So is an object whose own adapter has `Adapter.functional`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from milepost.graph.remedies import returned
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _LIBRARIES: Final = frozenset({"chex", "equinox", "flax", "haiku", "jax", "jaxlib", "optax"})
-"""Packages whose own functions may be objects with settings, as ``equinox.if_array`` is."""
+"""Packages in which functions may be objects with settings, such as ``equinox.if_array``."""
 _STRUCTURE: Final = "PyTreeDef"
-"""The name of the class of a tree's structure without its leaves, which optimizers of JAX's own keep beside these."""
+"""The name of JAX's class for the structure of a tree without its leaves. Optimizers of JAX keep it beside the leaves."""
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
 CONTAINERS: Final = _MAPPINGS | {list}
-"""The types of built-in containers that a tree may be made of, beside tuples and named tuples."""
+"""The types of built-in containers in trees, in addition to tuples and named tuples."""
 
 
 def holds_no_data(leaf: Any) -> bool:
-    """Whether a leaf of a tree is a function, as activations of neural networks are, or an object without any attributes."""
+    """Whether a leaf of a tree is a function, such as an activation, or an object without attributes."""
     if isinstance(leaf, (*_FUNCTIONS, type, partial, np.ufunc, np.dtype)):
         return True
     kind = type(leaf)
@@ -51,12 +51,12 @@ _NAMED_TUPLE: Final = "namedtuple:"
 
 
 def named_tuple_name(kind: type) -> str:
-    """The name that the object graph has for a type of named tuples."""
+    """The name of a type of named tuples in the object graph."""
     return f"{_NAMED_TUPLE}{kind.__module__}:{kind.__qualname__}"
 
 
 def named_tuple_called(name: str, fields: Collection[str]) -> type[tuple[Any, ...]] | None:
-    """The type of named tuples of this name with these fields, if the program has it; nothing is imported or run for it.
+    """The type of named tuples with this name and these fields. None if the program has no such type. Nothing is imported.
 
     Example:
         >>> from inspect import FullArgSpec
@@ -75,20 +75,20 @@ def named_tuple_called(name: str, fields: Collection[str]) -> type[tuple[Any, ..
 
 
 def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any, ...]:
-    """Makes a tuple or named tuple of this type without calling what its author may have put into its constructor."""
+    """Makes a tuple or named tuple of this type without calling a constructor of the class."""
     return tuple.__new__(kind, members)
 
 
 def is_container(kind: type) -> bool:
-    """Whether objects of exactly this type are containers that a tree may be made of."""
+    """Whether objects of exactly this type are containers of a tree."""
     return kind in CONTAINERS or is_tuple(kind)
 
 
 def is_functional(value: Any) -> bool:
-    """Whether a value is one that never changes, or a built-in container that holds one somewhere."""
+    """Whether a value never changes, or is a built-in container that holds such a value at any depth."""
     if not is_container(type(value)):
         return _is_functional_object(value)
-    import_adapters()  # asking for the adapters of types that are known would not
+    import_adapters()  # looking up a known type would not import them
     if not is_anything_functional():
         return False
     seen = {id(value)}
@@ -110,9 +110,9 @@ def _is_functional_object(value: Any) -> bool:
 
 
 def is_empty_tree(value: Any) -> bool:
-    """Whether this is a tree without any values, as the state of an optimizer is that needs none, or a module's settings.
+    """Whether this is a tree without values, such as the state of an optimizer without state, or the settings of a module.
 
-    A defaultdict is none: it is empty until it is asked for a value.
+    A defaultdict does not count, because it is empty until it is asked for a value.
     """
     import_adapters()
     if not is_anything_functional():
@@ -146,7 +146,7 @@ def has_no_end() -> UntrackableError:
 
 
 class Member(NamedTuple):
-    """One child of a container: the names of its edges, what the container calls it, and the child."""
+    """One child of a container: the names of its edges, its key or position in the container, and the child."""
 
     names: Sequence[str]
     key: Any
@@ -179,9 +179,9 @@ def members(value: Any) -> Iterator[Member]:
 
 
 def positions_beside_fields(value: Any, saved: Collection[str]) -> Collection[str]:
-    """Saved positions that a named tuple is not to be matched by, because its fields' names were saved too.
+    """Saved positions by which a named tuple must not be matched, because the names of its fields were saved too.
 
-    A named tuple with other fields may have been saved, as by another optimizer, and position 0 mean another thing.
+    The saved named tuple may have other fields, as that of another optimizer, so that position 0 has another meaning.
     """
     if not hasattr(value, "_fields") or all(name.isdecimal() for name in saved):
         return ()
@@ -202,20 +202,20 @@ def _check_names(mapping: Mapping[Any, Any]) -> None:
 
 
 def name_of_key(key: Any) -> str:
-    """The name that a member of a container has in a checkpoint, for what the container calls it."""
+    """The name in a checkpoint of a member with this key in its container."""
     return "/".join(map(str, key)) if type(key) is tuple else str(key)
 
 
 def with_members(value: Any, changes: Mapping[Any, Any]) -> Any:
-    """A new container like another one, with some other members.
+    """A copy of a container with some other members.
 
     Args:
-        value: The other container.
+        value: The container.
         changes: New members by `Member.key`.
     """
     kind = type(value)
     if kind in _MAPPINGS:
-        new = value.copy()  # a defaultdict's has the same factory
+        new = value.copy()  # the copy of a defaultdict has the same factory
         new.update(changes)
         return new
     if kind is list or is_tuple(kind):

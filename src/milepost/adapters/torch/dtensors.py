@@ -1,0 +1,126 @@
+"""`DTensor`: tensors of which every process holds a shard, as FSDP2 (`fully_shard`) and tensor parallelism make them.
+
+Each process saves and restores the memory of its own shard. Nothing is gathered, and no collective operation is called: which boxes
+of the tensor a process holds follows from mesh and placements. A file holds the whole tensor, under the same name as a plain one,
+so any mesh and any placements can restore it, and plain tensors too.
+
+A DTensor on the meta device gets memory on the device of its mesh, and keeps its identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from milepost.adapters.torch.layouts import STRIDES
+from milepost.adapters.torch.local_shards import (
+    held_of,
+    home_of_shard,
+    is_dtensor_type,
+    layout_of,
+    local_of,
+    with_local,
+)
+from milepost.adapters.torch.memory import as_array, changed, memory, stored_as, write
+from milepost.adapters.torch.placements import Held, Part
+from milepost.adapters.torch.private import swap_tensors
+from milepost.adapters.torch.refused import refusal_of
+from milepost.adapters.torch.tensors import no_value
+from milepost.graph.adapter import Adapter, Value, register
+from milepost.graph.omissions import Omission
+from milepost.tensor import Shard, ShardedArray, TensorSlice
+
+
+class DTensorAdapter(Adapter):
+    """`torch.distributed.tensor.DTensor`, also as a parameter."""
+
+    leaf = True
+    hints = frozenset({STRIDES})
+
+    def handles(self, kind: type) -> bool:
+        return is_dtensor_type(kind)
+
+    def may_refuse(self, obj: Any) -> bool:
+        return False
+
+    def is_value(self, obj: Any) -> bool:
+        return not isinstance(obj, torch.nn.Parameter) and not obj.requires_grad
+
+    def tracks(self, obj: Any) -> bool:
+        return self.omission(obj) is None
+
+    def omission(self, obj: Any) -> Omission | None:
+        return refusal_of(obj)
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        stored = stored_as(obj.dtype)
+        found = held_of(obj)
+        boxes = [TensorSlice(tuple(zip(*_box(part, stored.trailing), strict=True))) for part in found.parts]
+        return [
+            Value(
+                stored.name,
+                stored.dtype,
+                (*obj.shape, *stored.trailing),
+                lambda: _sharded_array(obj, found),
+                in_boxes=True,
+                boxes=boxes,
+            )
+        ]
+
+    def assign(self, obj: Any, arrays: Mapping[str, Any]) -> Any:
+        array = next(array for name, array in arrays.items() if name != STRIDES)
+        found = held_of(obj)
+        if local_of(obj).is_meta:
+            _make_memory(obj)
+        local, trailing = local_of(obj), stored_as(obj.dtype).trailing
+        for part in found.parts:
+            _read(local[part.local], array, *_box(part, trailing))
+        changed(local)
+        changed(obj)
+        return obj
+
+
+def _box(part: Part, trailing: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Start and lengths of a box in the stored value, which may have a dimension more than the tensor."""
+    return (*part.start, *(0 for _ in trailing)), (*part.shape, *trailing)
+
+
+def _sharded_array(tensor: Any, found: Held) -> ShardedArray:
+    local, stored = local_of(tensor), stored_as(tensor.dtype)
+    if local.is_meta:
+        no_value(tensor)
+    array = as_array(local)
+    shards = [
+        Shard(_box(part, stored.trailing)[0], array[part.local] if part.local else array, found.holders)
+        for part in found.parts
+    ]
+    shape = (*tensor.shape, *stored.trailing)
+    return ShardedArray(stored.dtype.numpy, shape, shards, layout_of(tensor))
+
+
+def _read(target: torch.Tensor, array: Any, start: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Reads a box of a saved value into a part of a local shard."""
+    box = TensorSlice(tuple(zip(start, shape, strict=True)))
+    if isinstance(array, np.ndarray):
+        index = box.resolve(array.shape)
+        write(target, array[index] if index else array)
+        return
+    destination = memory(target)
+    if destination is None:
+        write(target, array.read(box))
+    else:
+        array.read_into(box, destination)
+
+
+def _make_memory(tensor: Any) -> None:
+    """Gives memory to a DTensor on the meta device, which stays the same object."""
+    new = with_local(tensor, torch.empty_like(local_of(tensor), device=home_of_shard(tensor), requires_grad=False))
+    new.requires_grad_(tensor.requires_grad)
+    swap_tensors(tensor, new)
+    tensor._local_tensor = new._local_tensor
+
+
+register(DTensorAdapter())

@@ -1,0 +1,210 @@
+"""Which elements of a tensor each process of a mesh holds.
+
+A mesh is an array of processes. Along each of its dimensions a tensor is either repeated or split::
+
+    Shard(0)             along this mesh dimension, tensor dimension 0 is split as `torch.chunk` does it
+    _StridedShard(0, 2)  the same, after splits along later mesh dimensions have made 2 parts of it
+    Replicate()          all processes along this mesh dimension hold the same
+
+So tensor dimensions are independent of each other, and what one process holds in one of them is a list of runs. Nearly always it
+is one run. All functions are pure, and every process comes to the same result for every other one without asking it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from milepost.errors import UnsupportedError
+
+Run = tuple[int, int]
+"""Start and length."""
+
+
+class Split(NamedTuple):
+    """How a tensor is split along one dimension of a mesh.
+
+    Attributes:
+        axis: The dimension of the mesh.
+        dim: The dimension of the tensor.
+        factor: How many parts other splits make of it before this one, which are along later dimensions of the mesh.
+    """
+
+    axis: int
+    dim: int
+    factor: int = 1
+
+
+class Part(NamedTuple):
+    """A box of a tensor that one process holds.
+
+    Attributes:
+        start: Where it begins in the tensor.
+        shape: Its lengths.
+        local: Where it is in what the process holds.
+    """
+
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    local: tuple[slice, ...]
+
+
+class Held(NamedTuple):
+    """What one process holds of a tensor.
+
+    Attributes:
+        shape: The shape of all of it together.
+        parts: Its boxes; none if it holds nothing.
+        holders: The numbers of all processes that hold the same, ascending.
+    """
+
+    shape: tuple[int, ...]
+    parts: tuple[Part, ...]
+    holders: tuple[int, ...]
+
+
+def held(
+    shape: Sequence[int],
+    mesh: np.ndarray[Any, Any],
+    splits: Sequence[Split],
+    rank: int,
+    orders: Mapping[int, Sequence[int]] | None = None,
+) -> Held:
+    """What a process holds of a tensor.
+
+    Args:
+        shape: The shape of the tensor.
+        mesh: The numbers of the processes.
+        splits: How the tensor is split, in the order of the dimensions of the mesh. Along the others it is repeated.
+        rank: The number of the process.
+        orders: For tensor dimensions that are not split in this order: the dimensions of the mesh in the order of the splits.
+
+    Raises:
+        UnsupportedError: The tensor is split along a dimension that it does not have.
+
+    Example:
+        >>> mesh = np.array([[0, 1], [2, 3]])
+        >>> held((8, 6), mesh, [Split(0, 0)], 2)
+        Held(shape=(4, 6), parts=(Part(start=(4, 0), shape=(4, 6), local=(slice(0, 4, None), slice(0, 6, None))),), holders=(2, 3))
+        >>> held((8,), mesh, [Split(0, 0, factor=2), Split(1, 0)], 1).parts[0].start
+        (4,)
+    """
+    places = np.argwhere(mesh == rank)
+    if not len(places):
+        return Held((0,), (), ())
+    place = [int(each) for each in places[0]]
+    for split in splits:
+        if not 0 <= split.dim < len(shape):
+            raise UnsupportedError(
+                "a tensor is split along a dimension that it does not have",
+                found=f"dimension {split.dim} of shape {tuple(shape)}",
+            )
+    runs = []
+    for dim, length in enumerate(shape):
+        along = [split for split in splits if split.dim == dim]
+        order = orders.get(dim) if orders else None
+        runs.append(_runs(length, along, mesh.shape, place, order))
+    repeated = tuple(
+        place[axis] if any(split.axis == axis for split in splits) else slice(None) for axis in range(mesh.ndim)
+    )
+    holders = tuple(sorted(int(each) for each in np.asarray(mesh[repeated]).reshape(-1)))
+    return Held(tuple(sum(length for _, length in each) for each in runs), _parts(runs), holders)
+
+
+def with_repetitions(mesh: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """All meshes like one that is a part of a larger mesh, along a dimension before those that it has.
+
+    A tensor on a part of a mesh, as along the dimension over which data are divided and not along that of tensor parallelism, is
+    there once for each such part, and processes outside one hold it too.
+
+    Args:
+        mesh: The numbers of the processes of the part.
+        root: Those of the larger mesh.
+
+    Example:
+        >>> with_repetitions(np.array([0, 2]), np.array([[0, 1], [2, 3]])).tolist()
+        [[0, 2], [1, 3]]
+    """
+    places = np.argwhere(np.isin(root, mesh))
+    if len(places) == mesh.size < root.size:
+        own = [axis for axis in range(root.ndim) if len(set(places[:, axis])) > 1]
+        others = [axis for axis in range(root.ndim) if axis not in own]
+        repeated: np.ndarray[Any, Any] = root.transpose(*others, *own)
+        if math.prod(root.shape[axis] for axis in own) == mesh.size:
+            repeated = repeated.reshape(-1, *mesh.shape)
+            if any(np.array_equal(each, mesh) for each in repeated):
+                return repeated
+    return mesh[np.newaxis]
+
+
+def _parts(runs: Sequence[Sequence[Run]]) -> tuple[Part, ...]:
+    placed = []
+    for each in runs:
+        ends = list(itertools.accumulate((length for _, length in each), initial=0))
+        placed.append(
+            [(*run, slice(begin, end)) for run, (begin, end) in zip(each, itertools.pairwise(ends), strict=True)]
+        )
+    return tuple(
+        Part(
+            tuple(start for start, _, _ in box),
+            tuple(length for _, length, _ in box),
+            tuple(local for _, _, local in box),
+        )
+        for box in itertools.product(*placed)
+    )
+
+
+def _runs(
+    length: int, splits: Sequence[Split], mesh: Sequence[int], place: Sequence[int], order: Sequence[int] | None
+) -> list[Run]:
+    """What one process holds along one dimension of a tensor, without empty runs."""
+    if order is None:
+        order = _order(splits, mesh)
+    if order is None:
+        return _by_index(length, splits, mesh, place)
+    start = 0
+    for axis in order:
+        first, length = _chunk(length, mesh[axis], place[axis])
+        start += first
+    return [(start, length)] if length else []
+
+
+def _order(splits: Sequence[Split], mesh: Sequence[int]) -> list[int] | None:
+    """The order in which splits are taken one after the other, as dimensions of the mesh; None if that cannot be.
+
+    A split of some factor comes after others along later dimensions of the mesh, which together make as many parts.
+    """
+    order: list[int] = []
+    for split in reversed(splits):
+        made = [math.prod(mesh[axis] for axis in order[:count]) for count in range(len(order) + 1)]
+        if split.factor not in made:
+            return None
+        order.insert(made.index(split.factor), split.axis)
+    return order
+
+
+def _by_index(length: int, splits: Sequence[Split], mesh: Sequence[int], place: Sequence[int]) -> list[Run]:
+    """The same, where splits must be taken by their definition: every part of the others is split, and the pieces are joined."""
+    index = np.arange(length)
+    for split in splits:
+        pieces = []
+        for number in range(split.factor):
+            begin, size = _chunk(len(index), split.factor, number)
+            first, count = _chunk(size, mesh[split.axis], place[split.axis])
+            pieces.append(index[begin + first : begin + first + count])
+        index = np.concatenate(pieces)
+    if not len(index):
+        return []
+    cuts = np.flatnonzero(np.diff(index) != 1) + 1
+    return [(int(run[0]), len(run)) for run in np.split(index, cuts)]
+
+
+def _chunk(length: int, count: int, number: int) -> Run:
+    """Start and length of one of several parts, as `torch.chunk` makes them: the last ones may be shorter, or empty."""
+    size = -(-length // count)
+    start = min(number * size, length)
+    return start, min(size, length - start)

@@ -1,0 +1,75 @@
+"""A coordinator on files of a directory that all processes share, for programs that no library connects.
+
+::
+
+    message = DIRECTORY/NAME "." RANK ".message"     NAME is the topic, with "/" written as "+"
+    before  = the same with ".part" at its end       until it is whole
+
+Such programs are those of Ray, of a batch system, or plain processes that somebody started.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_SHORTEST, _LONGEST = 0.005, 0.25
+"""Seconds between two looks for a file: few at first, then more."""
+
+
+class FileCoordinator:
+    """A `Coordinator` on files.
+
+    Args:
+        directory: A directory that all processes see and that this run alone uses. It is made if it does not exist. An earlier
+            run's messages would be taken for this one's, so give each run a directory of its own, for example by its job number.
+        rank: The number of this process, from 0.
+        size: How many processes there are.
+
+    Example:
+        >>> import tempfile
+        >>> directory = tempfile.mkdtemp() + "/job-17"
+        >>> first, second = (FileCoordinator(directory, rank, 2) for rank in range(2))
+        >>> second.post("greeting", b"hello")
+        >>> first.wait("greeting", rank=1, timeout=1)
+        b'hello'
+        >>> second.clear("greeting")
+        >>> first.wait("greeting", rank=1, timeout=0) is None
+        True
+    """
+
+    library = "milepost.FileCoordinator"
+
+    def __init__(self, directory: str | os.PathLike[str], rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def post(self, topic: str, message: bytes) -> None:
+        """Makes a message known; see `Coordinator.post`."""
+        path = self._path(topic, self.rank)
+        part = path.with_name(f"{path.name}.part")
+        part.write_bytes(message)
+        part.replace(path)
+
+    def wait(self, topic: str, rank: int, timeout: float) -> bytes | None:
+        """Waits for a message; see `Coordinator.wait`."""
+        path, end, pause = self._path(topic, rank), time.monotonic() + timeout, _SHORTEST
+        while True:
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                left = end - time.monotonic()
+            if left <= 0:
+                return None
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST)
+
+    def clear(self, topic: str) -> None:
+        """Removes a message of this process; see `Coordinator.clear`."""
+        self._path(topic, self.rank).unlink(missing_ok=True)
+
+    def _path(self, topic: str, rank: int) -> Path:
+        return self._directory / f"{topic.replace('/', '+')}.{rank}.message"

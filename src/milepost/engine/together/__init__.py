@@ -1,0 +1,27 @@
+"""Saves and restores of several processes that run one program.
+
+====================  ==============================================================================================
+`rounds`              how the processes exchange messages, and how a failure of one becomes one of all
+`plan`                what each process writes, and what all must agree on; `shares`, how it is divided
+`replicas`            whether processes that hold the same parts of a tensor hold the same elements
+`save`                the steps of a save; `part`, the files of a process other than the first
+`problems`            errors as messages
+====================  ==============================================================================================
+"""
+
+from milepost.engine.together.find import first_decides, is_first, rounds_of
+from milepost.engine.together.plan import SharePlan, plan_share
+from milepost.engine.together.rounds import Message, Rounds
+from milepost.engine.together.save import save_as_first, save_as_other
+
+__all__ = [
+    "Message",
+    "Rounds",
+    "SharePlan",
+    "first_decides",
+    "is_first",
+    "plan_share",
+    "rounds_of",
+    "save_as_first",
+    "save_as_other",
+]

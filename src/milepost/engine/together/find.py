@@ -1,0 +1,69 @@
+"""Which processes a save or a restore is taken with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from milepost.adapters.coordinators import found_coordinator
+from milepost.coordination import Coordinator
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.together.rounds import Message, Rounds, session_of
+from milepost.storage import MemoryStorage
+
+
+def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
+    """Begins an operation of all processes.
+
+    Args:
+        options: Say whether this process is alone, or which coordinator it has.
+        what: What is done, in words; all processes must do the same.
+
+    Returns:
+        The rounds of the operation, or None if this process is alone. Files in memory are seen by no other process.
+
+    Raises:
+        AdapterError: The adapter of an imported framework cannot be imported.
+    """
+    coordinator = _coordinator(options)
+    return None if coordinator is None else Rounds(session_of(coordinator), what, options.process_timeout)
+
+
+def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], str | None]) -> str | None:
+    """Has process 0 decide something for all; a process that is alone decides for itself.
+
+    Args:
+        options: As for `rounds_of`.
+        what: What is decided, in words.
+        decide: Called on process 0.
+
+    Returns:
+        The decision, on all processes.
+
+    Raises:
+        MilepostError: ``decide`` has failed; of the same class on all processes.
+        CoordinationError: A process did not answer.
+    """
+    rounds = rounds_of(options, what)
+    if rounds is None:
+        return decide()
+    try:
+        decision = rounds.exchange(Message({}), lambda _: Message({"decision": decide()}))
+    except BaseException as error:
+        rounds.fail(error)
+        raise
+    rounds.end()
+    chosen: str | None = decision.facts["decision"]
+    return chosen
+
+
+def is_first(options: CheckpointOptions) -> bool:
+    """Whether this process is alone, or process 0 of several."""
+    coordinator = _coordinator(options)
+    return coordinator is None or coordinator.rank == 0
+
+
+def _coordinator(options: CheckpointOptions) -> Coordinator | None:
+    if options.process_local or isinstance(options.storage, MemoryStorage):
+        return None
+    coordinator = options.coordinator or found_coordinator()
+    return None if coordinator is None or coordinator.size < 2 else coordinator

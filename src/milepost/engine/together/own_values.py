@@ -1,0 +1,86 @@
+"""What a restore takes of the values of which every process has its own.
+
+====================  ====================================  ===============================================================
+kind                  as many processes as saved            another number of processes
+====================  ====================================  ===============================================================
+random                each takes its own                    process r takes that of process r; where there is none, a warning
+                                                            says that it keeps its own
+data, own             each takes its own                    refused, because data would be repeated or left out
+====================  ====================================  ===============================================================
+
+A process sees of the saved graph what it is to take, under the names that live objects have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milepost.errors import MismatchError, UnrestoredWarning, warn
+from milepost.graph.keys import ATTRIBUTES, OwnName
+from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+
+_RANDOM = "random"
+
+
+def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> ObjectGraph:
+    """The object graph as one process takes it.
+
+    Args:
+        graph: The saved graph.
+        prefix: The checkpoint, for a warning.
+        rank: The number of this process.
+        size: How many processes restore.
+
+    Returns:
+        The graph without the values of other processes. Where another number of processes has saved, values that
+        may not be taken have their names still; see `refuse_another_number`.
+    """
+    nodes: list[Node] | None = None
+    without: list[str] = []
+    for number, node in enumerate(graph.nodes):
+        if not any(value.skipped_by_tensorflow and OwnName.parse(value.name) is not None for value in node.values):
+            continue
+        kept = []
+        for value in node.values:
+            own = OwnName.parse(value.name)
+            if own is None or (own.size != size and own.kind != _RANDOM):
+                kept.append(value)
+            elif own.rank == rank:
+                kept.append(value._replace(name=own.name))
+            elif own.rank == 0 and rank >= own.size:
+                without.append(value.key.partition(ATTRIBUTES)[0])
+        if nodes is None:
+            nodes = list(graph.nodes)
+        nodes[number] = node._replace(values=tuple(kept))
+    if without:
+        warn(
+            f"{prefix} was saved by fewer processes than restore it, so process {rank} keeps its own random state, of "
+            + ", ".join(dict.fromkeys(without)),
+            UnrestoredWarning,
+        )
+    return graph if nodes is None else ObjectGraph(tuple(nodes))
+
+
+def refuse_another_number(saved: Sequence[SavedValue], rank: int, size: int) -> None:
+    """Refuses to restore an object of which every process had its own, on another number of processes.
+
+    Args:
+        saved: The values of one node, of `graph_of_process`.
+        rank: The number of this process.
+        size: How many processes restore.
+
+    Raises:
+        MismatchError: Another number of processes has saved them.
+    """
+    for value in saved:
+        own = OwnName.parse(value.name) if value.skipped_by_tensorflow else None
+        if own is not None:
+            path = value.key.partition(ATTRIBUTES)[0]
+            raise MismatchError(
+                "every process has saved its own state of this object, and another number of processes cannot take it without "
+                "repeating or leaving out data; nothing was changed",
+                key=path,
+                expected=f"{own.size} processes, as have saved it",
+                found=f"process {rank} of {size}",
+                remedy=f"restore with {own.size} processes, or without this object in the Checkpoint, and begin the pass over the data anew",
+            )

@@ -1,0 +1,129 @@
+"""The data files that a process other than the first writes in a save of several, and how it learns whether they count."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+from milepost.bundle import BundleWriter, data_path, index_path
+from milepost.bundle.merging import contribution
+from milepost.engine.commit import is_published
+from milepost.engine.temporary import Temporary
+from milepost.engine.together.plan import SharePlan
+from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError
+from milepost.storage import Storage, WritableFile
+
+_PATIENCE: Final = 10.0
+"""Seconds in which a file that another machine has made must come in sight."""
+_PAUSE: Final = 0.05
+
+
+class Part:
+    """The data files of one process, from their creation until the save has ended.
+
+    They are in use for as long as this is open, and those that were not published are removed when it closes.
+
+    Args:
+        storage: Where to write.
+        claim: The file that will become the index, which process 0 has made.
+        first: The number of this process' first data file.
+        check: Raises an error if process 0 has failed, which removes the claim.
+
+    Raises:
+        StorageError: The claim is not there: the processes do not share the storage.
+    """
+
+    def __init__(self, storage: Storage, claim: Temporary, first: int, check: Callable[[], object]) -> None:
+        self._storage = storage
+        self._claim = claim
+        self._prefix = claim.final.removesuffix(index_path(""))
+        self._first = first
+        self._files: list[WritableFile] = []
+        self._wait_for_claim(check)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for file in self._files:
+            try:
+                self._storage.remove(file.path)  # it has another name if it was published
+                file.close()
+            except StorageError:
+                pass  # It is swept later.
+
+    def write(self, plan: SharePlan, writer: BundleWriter) -> bytes:
+        """Writes all of a plan durably; returns what it adds to the index.
+
+        Raises:
+            StorageError: The files could not be written.
+        """
+        fill(writer, plan, self._first)
+        for shard in range(self._first, self._first + plan.files):
+            path = Temporary(data_path(self._prefix, shard, self._claim.shards or 0), self._claim.token).path
+            file = self._storage.create(path)
+            self._files.append(file)
+            writer.write_shard(shard, file)
+        for file in self._files:
+            file.sync()
+        if self._files:
+            self._storage.sync_directory(os.path.dirname(self._prefix))
+        return contribution(writer.entries, writer.pieces)
+
+    def give_up(self) -> bool:
+        """Ends the save without process 0, which does not answer.
+
+        Either the save is committed already, or it cannot be committed any more: of renaming the claim away here and renaming it to
+        the index there, one succeeds.
+
+        Returns:
+            Whether it is committed.
+
+        Raises:
+            StorageError: This cannot be told.
+        """
+        abandoned = Temporary(self._claim.final, self._claim.token).path
+        try:
+            self._storage.rename(self._claim.path, abandoned)
+        except CheckpointNotFoundError:
+            return is_published(self._storage, self._claim)
+        self._storage.remove(abandoned)
+        return False
+
+    def _wait_for_claim(self, check: Callable[[], object]) -> None:
+        end = time.monotonic() + _PATIENCE
+        while not self._storage.is_file(self._claim.path):
+            check()
+            if time.monotonic() > end:
+                raise StorageError(
+                    "the processes do not share the storage: this one does not see what process 0 has just written",
+                    file=self._claim.path,
+                    expected="a directory that all processes see, such as one of a network file system",
+                    found="no such file",
+                    remedy="save to a directory on shared storage; for a checkpoint of each process on a disk of its own, pass "
+                    "CheckpointOptions(process_local=True)",
+                )
+            time.sleep(_PAUSE)
+
+
+def fill(writer: BundleWriter, plan: SharePlan, first: int) -> None:
+    """Gives a writer what one process writes.
+
+    Args:
+        writer: The writer.
+        plan: The plan.
+        first: The number of the process' first data file.
+
+    Raises:
+        UnsupportedError: A tensor cannot be stored.
+    """
+    for write, array in zip(plan.writes, plan.arrays, strict=True):
+        try:
+            if write.box is None:
+                writer.add(write.key, array, write.dtype, shard=first + write.shard)
+            else:
+                writer.add_slice(write.key, write.shape, write.box, array, write.dtype, shard=first + write.shard)
+        except MilepostError as error:
+            raise error.with_context(key=write.key) from error.__cause__

@@ -1,0 +1,292 @@
+"""What one of several processes that save together writes, and what all must agree on.
+
+Every value is of one of four kinds:
+
+- *sharded*: the processes hold boxes of it (`milepost.tensor.ShardedArray`). Each box is written by one of those that hold it, and
+  these are compared (`milepost.engine.together.replicas`).
+- *alike*: all processes hold all of it, as the parameters of data-parallel training. Each piece is written by one process, and
+  the checksums of all processes are compared, so that no difference is lost in silence.
+- *own*: every process has its own, as generators of random numbers and iterators over data. Each writes its own, under a name that says so.
+- *first*: process 0 writes its own, as the program has said (``CheckpointOptions(first_process=...)``).
+
+A sharded tensor of few bytes is not written in pieces: its pieces go to process 0 with the messages, which writes the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from milepost.bundle.memory import blocks, bytes_of
+from milepost.bundle.strings import elements_of
+from milepost.coding.crc32c import crc32c
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.plan import PlannedWrite
+from milepost.engine.save import Member, State
+from milepost.engine.sharding import ShardByTaskPolicy
+from milepost.engine.together.replicas import Replicas, holders_in_words
+from milepost.engine.together.shares import Box, Held, shares
+from milepost.errors import UnsupportedError
+from milepost.graph.adapter import Array
+from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSlice, TensorSpec
+from milepost.tensor.slice import WHOLE
+
+_SMALL: Final = 64 << 10
+"""Bytes of a sharded tensor up to which process 0 writes it as a whole."""
+_BLOCK: Final = 8 << 20
+_FIRST: Final = (0,)
+
+
+class SmallPiece(NamedTuple):
+    """A piece of a small sharded tensor, which process 0 writes.
+
+    Attributes:
+        key: The tensor.
+        box: Start and length in each dimension.
+        data: The elements, row-major.
+    """
+
+    key: str
+    box: Box
+    data: bytes
+
+
+@dataclass(frozen=True)
+class SharePlan:
+    """What one process does in a save of several.
+
+    Attributes:
+        member: Which process it is.
+        graph: The object graph as this process sees it.
+        writes: What it writes.
+        arrays: The elements of each.
+        files: How many data files it writes.
+        small: The pieces that it gives to process 0.
+        sharded: All sharded tensors, by key.
+        own: The values of which this process has its own, each with the number of its node.
+        own_specs: Element type and shape of each of them, for messages.
+        outline: For each value that all must have, in order: its key, and type, shape and layout in words.
+        checksums: For each value that all must hold alike, by key: its checksum.
+        replicas: For each set of processes that hold the same boxes of sharded tensors, this one among them: the checksum of each box.
+    """
+
+    member: Member
+    graph: ObjectGraph
+    writes: Sequence[PlannedWrite]
+    arrays: Sequence[Array | PiecewiseArray]
+    files: int
+    small: Sequence[SmallPiece]
+    sharded: Mapping[str, TensorSpec]
+    own: Sequence[tuple[int, SavedValue]]
+    outline: Sequence[tuple[str, str]]
+    checksums: Mapping[str, int]
+    replicas: Replicas
+    _digests: tuple[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        graph = hashlib.blake2b(without_own(self.graph, self.own).serialize())
+        for line in self.outline:
+            graph.update(repr(line).encode())
+        values = hashlib.blake2b()
+        for key, crc in self.checksums.items():
+            values.update(f"{key} {crc}\n".encode())
+        object.__setattr__(self, "_digests", (graph.hexdigest()[:32], values.hexdigest()[:32]))
+
+    @property
+    def structure(self) -> str:
+        """A digest of what all processes must have: objects, names, types, shapes and layouts."""
+        return self._digests[0]
+
+    @property
+    def values(self) -> str:
+        """A digest of what all processes must hold alike."""
+        return self._digests[1]
+
+
+def plan_share(state: State, member: Member, options: CheckpointOptions) -> SharePlan:
+    """Plans what one process writes. Every process plans for itself.
+
+    Args:
+        state: What this process holds.
+        member: Which process it is.
+        options: Into how many data files each process writes.
+
+    Raises:
+        UnsupportedError: A value of which every process has its own is spread over processes.
+    """
+    everyone = tuple(range(member.size))
+    held: list[Held] = []
+    pieces: list[tuple[int, tuple[int, ...], Any]] = []  # the value, where the piece begins, its elements
+    outline, checksums, sharded = [], {}, {}
+    replicas: dict[str, dict[str, int]] = {}
+    own = dict.fromkeys(sorted(state.own))
+    small_numbers: set[int] = set()
+    for number, (write, array) in enumerate(zip(state.writes, state.arrays, strict=True)):
+        spec = TensorSpec(write.dtype, write.shape)
+        if isinstance(array, ShardedArray):
+            if number in own:
+                raise UnsupportedError(
+                    "a value of which every process has its own is spread over processes",
+                    key=write.key,
+                    found=f"{spec}, {array.layout}",
+                    remedy="leave its path out of CheckpointOptions(each_process=...)",
+                )
+            outline.append((write.key, f"{spec}, {array.layout}"))
+            sharded[write.key] = spec
+            if is_small(spec):
+                small_numbers.add(number)
+            for shard in array.shards:
+                if math.prod(shard.array.shape):
+                    _hold(held, pieces, number, write.dtype, shard.start, shard.array, shard.holders)
+                    if len(shard.holders) > 1:
+                        box = f"{write.key} at {shard.start}"
+                        together = replicas.setdefault(holders_in_words(shard.holders), {})
+                        together[box] = checksum(shard.array, write.dtype)
+            continue
+        if number in own:
+            _hold(held, pieces, number, write.dtype, (0,) * len(write.shape), array, (member.rank,))
+            continue
+        outline.append((write.key, str(spec)))
+        holders = _FIRST if number in state.first else everyone
+        if number not in state.first:
+            checksums[write.key] = checksum(array, write.dtype)
+        if member.rank in holders:
+            _hold(held, pieces, number, write.dtype, (0,) * len(write.shape), array, holders)
+    writes, arrays, small = [], [], []
+    for share in shares(held, member.rank):
+        number, start, array = pieces[share.number]
+        write = state.writes[number]
+        part = _part(array, start, share.box)
+        if number in small_numbers:
+            data = np.ascontiguousarray(np.asarray(part), write.dtype.numpy).tobytes()
+            small.append(SmallPiece(write.key, share.box, data))
+            continue
+        writes.append(write._replace(box=_slice(share.box, write.shape)))
+        arrays.append(part)
+    files, placed = _placed(writes, options)
+    final = [_cut_again(writes[number], arrays[number], each) for number, each in placed]
+    return SharePlan(
+        member,
+        state.graph,
+        [write for write, _ in final],
+        [array for _, array in final],
+        files,
+        small,
+        sharded,
+        _own_values(state),
+        outline,
+        checksums,
+        replicas,
+    )
+
+
+def is_small(spec: TensorSpec) -> bool:
+    """Whether process 0 writes a sharded tensor as a whole."""
+    return spec.nbytes <= _SMALL
+
+
+def without_own(graph: ObjectGraph, own: Sequence[tuple[int, SavedValue]]) -> ObjectGraph:
+    """An object graph without the values of which every process has its own."""
+    left_out = set(own)
+    nodes = [
+        node._replace(values=tuple(value for value in node.values if (number, value) not in left_out))
+        for number, node in enumerate(graph.nodes)
+    ]
+    return ObjectGraph(tuple(nodes))
+
+
+def with_own(graph: ObjectGraph, others: Sequence[tuple[int, SavedValue]]) -> ObjectGraph:
+    """An object graph with the values that other processes have of their own."""
+    more: dict[int, list[SavedValue]] = {}
+    for number, value in others:
+        more.setdefault(number, []).append(value)
+    nodes: list[Node] = list(graph.nodes)
+    for number, values in more.items():
+        nodes[number] = nodes[number]._replace(values=(*nodes[number].values, *values))
+    return ObjectGraph(tuple(nodes))
+
+
+def checksum(array: Array | PiecewiseArray, dtype: DType) -> int:
+    """The checksum by which processes compare a value: of its elements as they are written."""
+    if dtype.is_bytes:
+        crc = 0
+        for element in elements_of(np.asarray(array)):
+            crc = crc32c(element, crc32c(len(element).to_bytes(8, "little"), crc))
+        return crc
+    crc = 0
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous:
+        array = array.reshape(-1)
+    for block in blocks(array, _BLOCK):
+        crc = crc32c(bytes_of(np.ascontiguousarray(block, dtype.numpy)), crc)
+    return crc
+
+
+def _hold(
+    held: list[Held],
+    pieces: list[tuple[int, tuple[int, ...], Any]],
+    number: int,
+    dtype: DType,
+    start: tuple[int, ...],
+    array: Array | PiecewiseArray,
+    holders: tuple[int, ...],
+) -> None:
+    box = tuple(zip(start, array.shape, strict=True))
+    itemsize = 0 if dtype.is_bytes else dtype.itemsize
+    held.append(Held(len(pieces), box, itemsize, math.prod(array.shape) * max(itemsize, 1), holders))
+    pieces.append((number, start, array))
+
+
+def _part(array: Any, start: tuple[int, ...], box: Box) -> Any:
+    """The part of a piece that a box of its tensor selects."""
+    if tuple(length for _, length in box) == array.shape:
+        return array
+    return array[
+        tuple(slice(begin - first, begin - first + length) for (begin, length), first in zip(box, start, strict=True))
+    ]
+
+
+def _slice(box: Box, shape: tuple[int, ...]) -> TensorSlice | None:
+    """A box as files have it; None for the whole tensor."""
+    extents = tuple(
+        WHOLE if length == limit else (start, length) for (start, length), limit in zip(box, shape, strict=True)
+    )
+    return None if all(extent == WHOLE for extent in extents) else TensorSlice(extents)
+
+
+def _placed(writes: Sequence[PlannedWrite], options: CheckpointOptions) -> tuple[int, list[tuple[int, PlannedWrite]]]:
+    """Has the policy place what this process writes, as if each piece were a tensor."""
+    if not writes:
+        return 0, []
+    policy = options.experimental_sharding_callback or ShardByTaskPolicy()
+    wholes = [
+        write if write.box is None else write._replace(shape=write.box.shape(write.shape), box=None) for write in writes
+    ]
+    return policy.assign(wholes)
+
+
+def _cut_again(write: PlannedWrite, array: Any, placed: PlannedWrite) -> tuple[PlannedWrite, Any]:
+    if placed.box is None:
+        return write._replace(shard=placed.shard), array
+    parts = placed.box.resolve(placed.shape)
+    starts = [part.start for part in (write.box.resolve(write.shape) if write.box is not None else ())] or [0] * len(
+        parts
+    )
+    box = tuple((first + part.start, part.stop - part.start) for first, part in zip(starts, parts, strict=True))
+    return write._replace(shard=placed.shard, box=_slice(box, write.shape)), array[parts]
+
+
+def _own_values(state: State) -> list[tuple[int, SavedValue]]:
+    keys = {state.writes[number].key for number in state.own}
+    nodes = {state.writes[number].node for number in state.own}
+    listed: dict[tuple[int, SavedValue], None] = {}
+    for node in sorted(nodes):
+        for value in state.graph.nodes[node].values:
+            if value.key in keys or any(key.startswith(value.key) for key in keys):
+                listed[node, value] = None
+    return list(listed)

@@ -1,0 +1,92 @@
+"""Whether processes that hold the same box of a tensor hold the same elements.
+
+Every box of a sharded tensor is written by one of its holders, so what the others hold would be lost in silence if it differed: as
+after a collective operation that went wrong, or where two stages of a pipeline have the same names. So each process has a digest
+for each set of holders that it belongs to, of all boxes that these hold, and process 0 compares them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from milepost.errors import CoordinationError
+
+Replicas = Mapping[str, Mapping[str, int]]
+"""For each set of holders, in words: the checksum of each box, by key and box."""
+
+
+class Difference(NamedTuple):
+    """Two processes that hold different elements of the same boxes.
+
+    Attributes:
+        holders: The set of holders, in words.
+        first: The first of them.
+        other: One that differs from it.
+    """
+
+    holders: str
+    first: int
+    other: int
+
+
+def holders_in_words(holders: Sequence[int]) -> str:
+    """A set of holders, as `Replicas` has it."""
+    return " ".join(map(str, holders))
+
+
+def digests(replicas: Replicas) -> dict[str, str]:
+    """A digest for each set of holders."""
+    found = {}
+    for holders, checksums in replicas.items():
+        digest = hashlib.blake2b(digest_size=16)
+        for box, crc in checksums.items():
+            digest.update(f"{box} {crc}\n".encode())
+        found[holders] = digest.hexdigest()
+    return found
+
+
+def find_difference(reported: Sequence[Mapping[str, str]]) -> Difference | None:
+    """Two processes whose digests differ; None if there are none.
+
+    Args:
+        reported: What `digests` returned on each process.
+
+    Example:
+        >>> find_difference([{"0 2": "a"}, {"1 3": "b"}, {"0 2": "a"}, {"1 3": "c"}])
+        Difference(holders='1 3', first=1, other=3)
+    """
+    seen: dict[str, tuple[int, str]] = {}
+    for rank, own in enumerate(reported):
+        for holders, digest in own.items():
+            first, expected = seen.setdefault(holders, (rank, digest))
+            if digest != expected:
+                return Difference(holders, first, rank)
+    return None
+
+
+def difference_of(
+    found: Difference, first: Mapping[str, int], other: Mapping[str, int], size: int
+) -> CoordinationError:
+    """The error for processes that differ.
+
+    Args:
+        found: Which ones.
+        first: The checksums of the first one.
+        other: Those of the other one.
+        size: How many processes there are.
+    """
+    boxes = [box for box, crc in first.items() if other.get(box) != crc] or [*first, "a tensor"]
+    more = f", and {len(boxes) - 1} more" if boxes[1:] else ""
+    facts: dict[str, Any] = {
+        "expected": f"the same elements on the processes {found.holders.replace(' ', ', ')}, which hold the same part of this tensor",
+        "found": f"others on process {found.other} than on process {found.first}, in {boxes[0]}{more}",
+        "remedy": "look why they differ, and restore a checkpoint; stages of a pipeline and other objects of which each process has "
+        "its own need paths of their own",
+    }
+    return CoordinationError(
+        f"processes {found.first} and {found.other} of {size} hold different values of one tensor; nothing was saved",
+        key=boxes[0].partition(" ")[0],
+        **facts,
+    )

@@ -1,0 +1,357 @@
+"""Rounds of messages by which processes save or restore together.
+
+::
+
+    operation = round*
+    round     = report of each process > 0, decision of process 0
+    topic     = NUMBER "/" STEP             of both; operations are numbered in the order in which a program begins them
+    progress  = NUMBER "/progress"          posted anew for as long as its process makes progress
+    message   = length facts data           length: 4 bytes, little-endian; facts: JSON of that length; data: the rest
+
+In a round every process reports, process 0 decides, and all get the decision. A process that fails reports that instead, and
+process 0 decides that the operation has failed; then all raise. Nobody waits for ever: a process that has reported nothing for
+the time limit, and has shown no progress, counts as lost, and the operation has failed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple
+
+from milepost.coordination import Coordinator
+from milepost.engine.together.problems import error_of, facts_of
+from milepost.errors import CoordinationError
+
+_LENGTH: Final = 4
+_FAILED: Final = "failed"
+_BEATS: Final = 4
+"""How often progress is posted within a time limit."""
+_MOST_NAMED: Final = 8
+
+
+class Message(NamedTuple):
+    """What one process tells others.
+
+    Attributes:
+        facts: Plain data, as JSON takes it.
+        data: Bytes.
+    """
+
+    facts: dict[str, Any]
+    data: bytes = b""
+
+    def encode(self) -> bytes:
+        """The message as bytes."""
+        facts = json.dumps(self.facts).encode()
+        return len(facts).to_bytes(_LENGTH, "little") + facts + self.data
+
+    @classmethod
+    def decode(cls, message: bytes) -> Message:
+        """Undoes `encode`."""
+        end = _LENGTH + int.from_bytes(message[:_LENGTH], "little")
+        return cls(json.loads(message[_LENGTH:end]), message[end:])
+
+
+class Session:
+    """The operations of one process through one coordinator.
+
+    Args:
+        coordinator: The coordinator.
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.coordinator = coordinator
+        self._lock = threading.Lock()
+        self._number = 0
+        self._posted: dict[int, list[str]] = {}
+
+    def next_number(self) -> int:
+        """The number of the next operation."""
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def posted(self, number: int, topic: str) -> None:
+        """Notes what is to be cleared, some time after the operation."""
+        with self._lock:
+            self._posted.setdefault(number, []).append(topic)
+
+    def clear_before(self, number: int) -> None:
+        """Removes what operations before this one have posted. All processes have taken part in this one, so none needs it."""
+        with self._lock:
+            topics = [topic for each in self._posted if each < number for topic in self._posted[each]]
+            for each in [each for each in self._posted if each < number]:
+                del self._posted[each]
+        for topic in topics:
+            self.coordinator.clear(topic)
+
+
+_sessions: Final[weakref.WeakKeyDictionary[Any, Session]] = weakref.WeakKeyDictionary()
+_sessions_lock: Final = threading.Lock()
+
+
+def session_of(coordinator: Coordinator) -> Session:
+    """The session of a coordinator, which is made once."""
+    with _sessions_lock:
+        session = _sessions.get(coordinator)
+        if session is None:
+            session = _sessions[coordinator] = Session(coordinator)
+        return session
+
+
+class Rounds:
+    """One operation of all processes.
+
+    Args:
+        session: The session of the coordinator.
+        what: What is done, in words, such as ``"save run/ckpt-3"``. All processes must do the same.
+        timeout: Seconds after which a process that shows no progress counts as lost.
+
+    Attributes:
+        rank: The number of this process.
+        size: How many there are.
+        leads: Whether this is process 0, which decides.
+    """
+
+    def __init__(self, session: Session, what: str, timeout: float) -> None:
+        self._session = session
+        self._coordinator = session.coordinator
+        self.rank = self._coordinator.rank
+        self.size = self._coordinator.size
+        self.leads = self.rank == 0
+        self._what = what
+        self._timeout = timeout
+        self._number = session.next_number()
+        self._step = 0
+        self._ended = False
+        self._reported: dict[str, Any] | None = None
+        """What another process has told of its failure, which is told to all."""
+        self._beats = 0
+        self._beats_seen: dict[int, bytes | None] = {}
+
+    def agree(self) -> None:
+        """Waits until all processes have come this far; errors as for `exchange`."""
+        self.exchange(Message({}), lambda _: Message({}))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a round has been taken."""
+        return self._step > 0
+
+    def exchange(
+        self,
+        message: Message,
+        decide: Callable[[Sequence[Message]], Message],
+    ) -> Message:
+        """Takes one round.
+
+        Args:
+            message: What this process reports.
+            decide: Called on process 0 with what all have reported, by rank.
+
+        Returns:
+            What process 0 has decided.
+
+        Raises:
+            MilepostError: A process has failed; of the same class on all processes.
+            CoordinationError: A process did not answer, or does something else.
+        """
+        if not self.leads:
+            self.report(message)
+            return self.hear()
+        decision = decide([message, *self.collect()])
+        self.tell(decision)
+        return decision
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the operation has ended, for all or by a failure of which all know."""
+        return self._ended
+
+    def report(self, message: Message) -> None:
+        """Reports to process 0, on another process. `hear` comes next."""
+        self._post(self._topic(), message._replace(facts={**message.facts, "what": self._what}))
+
+    def hear(self) -> Message:
+        """Waits for what process 0 has decided, on another process."""
+        topic = self._topic()
+        decision = Message.decode(self._wait(topic, [0])[0])
+        self._step += 1
+        with suppress(Exception):  # it says nothing new
+            self._coordinator.clear(topic)
+        if _FAILED in decision.facts:
+            self._ended = True
+            raise error_of(decision.facts[_FAILED], decision.facts["who"])
+        return decision
+
+    def check(self) -> None:
+        """Raises what process 0 has failed with, if it has; waits for nobody."""
+        message = self._look(self._topic(), 0, 0)
+        decision = None if message is None else Message.decode(message)
+        if decision is not None and _FAILED in decision.facts:
+            self._ended = True
+            raise error_of(decision.facts[_FAILED], decision.facts["who"])
+
+    def collect(self) -> list[Message]:
+        """Waits for the reports of all other processes, on process 0. `tell` comes next.
+
+        Raises:
+            MilepostError: One has failed; of the same class.
+            CoordinationError: One did not answer, or does something else.
+        """
+        found = self._wait(self._topic(), list(range(1, self.size)))
+        reports = [Message.decode(found[rank]) for rank in range(1, self.size)]
+        if self._step == 0:
+            with suppress(Exception):  # the messages are small, and stay
+                self._session.clear_before(self._number)
+        for rank, report in enumerate(reports, 1):
+            if _FAILED in report.facts:
+                self._reported = report.facts
+                raise error_of(report.facts[_FAILED], self._who(rank))
+            if report.facts["what"] != self._what:
+                raise CoordinationError(
+                    "the processes do different things, and nothing was changed",
+                    expected=f"{self._what}, as process 0 does",
+                    found=f"{report.facts['what']}, on {self._who(rank)}",
+                    remedy="call save() and restore() on all processes in the same order and with the same path; for a checkpoint of "
+                    "one process alone, pass CheckpointOptions(process_local=True)",
+                )
+        return reports
+
+    def tell(self, decision: Message) -> None:
+        """Tells all what process 0 has decided."""
+        self._post(self._topic(), decision)
+        self._step += 1
+
+    def end(self) -> None:
+        """Notes that all rounds of the operation were taken. A later error is no concern of the others."""
+        self._ended = True
+
+    def conclude(self, outcome: Message) -> None:
+        """Tells all how the operation has ended, on process 0. A later error is no concern of the others."""
+        if not self._ended:
+            self._ended = True
+            with suppress(CoordinationError):  # who cannot be told finds out by itself
+                self.tell(outcome)
+
+    def fail(self, error: BaseException) -> None:
+        """Tells the others that this process has failed. What it raises next is its own error."""
+        if self._ended:
+            return
+        self._ended = True
+        facts = self._reported or {_FAILED: facts_of(error), "who": self._who(self.rank), "what": self._what}
+        with suppress(Exception):  # who cannot be told will miss this process
+            self._post(self._topic(), Message(facts))
+
+    @contextmanager
+    def working(self, progress: Callable[[], object]) -> Iterator[None]:
+        """Shows the others that this process works, for as long as it makes progress.
+
+        Args:
+            progress: Returns a number that grows with the work.
+        """
+        done = threading.Event()
+
+        def watch() -> None:
+            last: object = None
+            while not done.wait(self._timeout / _BEATS):
+                now = progress()
+                if now != last:
+                    last = now
+                    self._beat()
+
+        thread = threading.Thread(target=watch, name="milepost-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _topic(self) -> str:
+        return f"{self._number}/{self._step}"
+
+    def _who(self, rank: int) -> str:
+        return f"process {rank} of {self.size}"
+
+    def _post(self, topic: str, message: Message) -> None:
+        try:
+            self._coordinator.post(topic, message.encode())
+        except Exception as error:
+            raise self._disconnected(error) from error
+        self._session.posted(self._number, topic)
+
+    def _beat(self) -> None:
+        topic = f"{self._number}/progress"
+        self._beats += 1
+        with suppress(Exception):  # who cannot be told will miss this process
+            self._coordinator.post(topic, str(self._beats).encode())
+            if self._beats == 1:
+                self._session.posted(self._number, topic)
+
+    def _wait(self, topic: str, ranks: list[int]) -> dict[int, bytes]:
+        """Waits until each of these processes has posted.
+
+        Raises:
+            CoordinationError: One has not, and shows no progress.
+        """
+        found: dict[int, bytes] = {}
+        pause = self._timeout / _BEATS
+        missing, end = ranks, time.monotonic() + self._timeout
+        while missing:
+            for rank in missing:
+                left = max(min(pause, end - time.monotonic()), 0)
+                message = self._look(topic, rank, left)
+                if message is None:
+                    break
+                found[rank] = message
+            missing = [rank for rank in missing if rank not in found]
+            if missing and self.leads:
+                self._beat()
+            if missing and time.monotonic() >= end:
+                late = {rank: self._look(topic, rank, 0) for rank in missing}
+                found.update((rank, message) for rank, message in late.items() if message is not None)
+                missing = [rank for rank in missing if rank not in found]
+                lost = [rank for rank in missing if not self._has_moved(rank)]
+                if lost:
+                    raise self._lost(lost)
+                end = time.monotonic() + self._timeout
+        return found
+
+    def _look(self, topic: str, rank: int, timeout: float) -> bytes | None:
+        try:
+            return self._coordinator.wait(topic, rank, timeout)
+        except Exception as error:
+            raise self._disconnected(error) from error
+
+    def _has_moved(self, rank: int) -> bool:
+        """Whether a process has shown progress since this was last asked."""
+        now = self._look(f"{self._number}/progress", rank, 0)
+        before = self._beats_seen.get(rank)
+        self._beats_seen[rank] = now
+        return now != before
+
+    def _lost(self, ranks: list[int]) -> CoordinationError:
+        named = ", ".join(map(str, ranks[:_MOST_NAMED])) + (" and others" if ranks[_MOST_NAMED:] else "")
+        return CoordinationError(
+            f"process{'es' if ranks[1:] else ''} {named} of {self.size} did not answer, and this process gave up",
+            key=self._what,
+            expected=f"an answer within {self._timeout:g} seconds",
+            found=f"none on process {self.rank}; the processes are connected by {self._coordinator.library}",
+            remedy="look whether the process was killed, hangs or waits for memory or disk. All processes must call save() and restore(); "
+            "for a checkpoint of one process alone, pass CheckpointOptions(process_local=True); for slow machines, a larger "
+            "CheckpointOptions(process_timeout=seconds)",
+        )
+
+    def _disconnected(self, error: Exception) -> CoordinationError:
+        return CoordinationError(
+            f"this process cannot reach the others any more: {type(error).__name__}: {error}",
+            key=self._what,
+            found=f"process {self.rank} of {self.size}, connected by {self._coordinator.library}",
+            remedy="look whether process 0 was killed; start all processes again, and they go on from the last checkpoint",
+        )

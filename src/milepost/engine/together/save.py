@@ -1,0 +1,275 @@
+"""One save of several processes.
+
+::
+
+    1. each plans               `milepost.engine.together.plan`; reports a summary
+    2. process 0 compares       claims the names of all data files; tells the claim, and each its files
+    3. each writes and syncs    its own data files; reports their entries of the index
+    4. process 0 writes         one more data file, with the object graph and small tensors; merges the index; commits it
+                                (`milepost.engine.commit`); lists the checkpoint; tells that it is saved
+
+Until the index is renamed in step 4, whatever fails on any process makes the save fail on all, and the checkpoint that was
+there before stays. A process that hears nothing from process 0 takes the claim away, so that the save cannot be committed any
+more; if it is too late for that, the checkpoint is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.bundle import BundleWriter
+from milepost.bundle.merging import contribution, merged_index
+from milepost.engine.announcement import Announcement
+from milepost.engine.commit import BundleCommit
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.temporary import Temporary
+from milepost.engine.together.part import Part, fill
+from milepost.engine.together.plan import SharePlan, is_small, with_own
+from milepost.engine.together.replicas import difference_of, digests, find_difference
+from milepost.engine.together.rounds import Message, Rounds
+from milepost.errors import AfterCommitError, CheckpointNotFoundError, CoordinationError, MilepostError
+from milepost.graph.keys import OBJECT_GRAPH
+from milepost.graph.object_graph import SavedValue
+from milepost.storage import Storage
+from milepost.tensor import DType
+
+_ASKED: Final = 2
+"""How many of the processes that differ from process 0 are asked for what."""
+_LISTED: Final = 5
+
+
+def save_as_first(
+    rounds: Rounds,
+    plan: SharePlan,
+    storage: Storage,
+    prefix: str,
+    options: CheckpointOptions,
+    announcement: Announcement | None,
+) -> None:
+    """Takes the steps of process 0 up to the commit. The caller tells the others how it ended.
+
+    Raises:
+        MilepostError: The save has failed, here or on another process; what was there before still is.
+        AfterCommitError: The checkpoint is visible, and may or may not survive a power cut.
+    """
+    summaries = [_summary(plan), *rounds.collect()]
+    _compare(rounds, plan, summaries)
+    files = [summary.facts["files"] for summary in summaries]
+    firsts = [sum(files[:rank]) for rank in range(rounds.size)]
+    others = [(node, SavedValue(*value)) for summary in summaries[1:] for node, value in summary.facts["own"]]
+    storage.make_directory(prefix.rpartition("/")[0])
+    with _unless_given_up(prefix), BundleCommit(storage, prefix, sum(files) + 1) as commit:
+        shards = len(commit.data)
+        rounds.tell(Message({"token": commit.claim.token, "shards": shards, "firsts": firsts}))
+        writer = BundleWriter(shards=shards, alignment=options.data_alignment)
+        fill(writer, plan, firsts[0])
+        with rounds.working(lambda: writer.bytes_written):
+            for shard in range(firsts[0], firsts[0] + files[0]):
+                writer.write_shard(shard, commit.create(commit.data[shard]))
+            small = [(piece.key, piece.box, piece.data) for piece in plan.small]
+            reports = rounds.collect()
+            for report in reports:
+                small += _small_of(report)
+            last = shards - 1
+            for key, array in _joined(small, plan).items():
+                writer.add(key, array, plan.sharded[key].dtype, shard=last)
+            graph = with_own(plan.graph, others).serialize()
+            writer.add(OBJECT_GRAPH, np.array(graph, object), DType.of("string"), shard=last)
+            for shard in range(sum(files), shards):
+                writer.write_shard(shard, commit.create(commit.data[shard]))
+            parts = [contribution(writer.entries, writer.pieces), *(_entries_of(report) for report in reports)]
+            sharded = [key.encode() for key in plan.sharded]
+            commit.publish(merged_index(parts, sharded, shards), announcement)
+
+
+def save_as_other(
+    rounds: Rounds, plan: SharePlan, storage: Storage, prefix: str, options: CheckpointOptions
+) -> list[MilepostError]:
+    """Takes the steps of another process, until process 0 has said how the save ended.
+
+    Returns:
+        What failed after the commit point.
+
+    Raises:
+        MilepostError: The save has failed, here or on another process; what was there before still is.
+    """
+    rounds.report(_summary(plan))
+    decision = rounds.hear()
+    if "explain" in decision.facts:
+        asked = rounds.rank in decision.facts["explain"]
+        replicas = plan.replicas.get(decision.facts.get("holders", ""), {})
+        facts = {"outline": list(plan.outline), "checksums": dict(plan.checksums), "replicas": dict(replicas)}
+        rounds.report(Message(facts if asked else {}))
+        rounds.hear()
+        raise AssertionError("process 0 has found no difference")
+    shards, token = decision.facts["shards"], decision.facts["token"]
+    claim = Temporary.claim(prefix, token, shards)
+    with Part(storage, claim, decision.facts["firsts"][rounds.rank], rounds.check) as part:
+        writer = BundleWriter(shards=shards, alignment=options.data_alignment)
+        with rounds.working(lambda: writer.bytes_written):
+            entries = part.write(plan, writer)
+        rounds.report(_written(entries, plan))
+        try:
+            outcome = rounds.hear()
+        except CoordinationError as error:
+            if rounds.is_over or not part.give_up():
+                raise
+            raise AfterCommitError(
+                "the checkpoint is saved, but process 0 did not say so, and may have ended before it was listed",
+                file=prefix,
+                remedy="look whether process 0 was killed; the next run lists the checkpoint",
+            ) from error
+        except BaseException:
+            part.give_up()
+            raise
+    return [AfterCommitError(problem) for problem in outcome.facts["problems"]]
+
+
+@contextmanager
+def _unless_given_up(prefix: str) -> Iterator[None]:
+    """Says why files of the save are gone: the other processes have removed them."""
+    try:
+        yield
+    except CheckpointNotFoundError as error:
+        raise CoordinationError(
+            "the other processes have given up this save, because this one, process 0, did not answer in time; nothing was saved",
+            file=prefix,
+            found=f"a file of the save was removed: {error.file}",
+            remedy="look what held this process up; for slow machines, pass a larger CheckpointOptions(process_timeout=seconds)",
+        ) from error
+
+
+def _summary(plan: SharePlan) -> Message:
+    own = [(node, list(value)) for node, value in plan.own]
+    replicas = digests(plan.replicas)
+    return Message(
+        {"structure": plan.structure, "values": plan.values, "files": plan.files, "own": own, "replicas": replicas}
+    )
+
+
+def _compare(rounds: Rounds, plan: SharePlan, summaries: Sequence[Message]) -> None:
+    """Makes sure that all processes hold the same objects, and the same values where they must.
+
+    Raises:
+        CoordinationError: They do not. It names paths and processes.
+    """
+    different = [
+        rank
+        for rank, summary in enumerate(summaries)
+        if (summary.facts["structure"], summary.facts["values"]) != (plan.structure, plan.values)
+    ]
+    if not different:
+        _compare_replicas(rounds, plan, summaries)
+        return
+    asked = different[:_ASKED]
+    rounds.tell(Message({"explain": asked}))
+    details = rounds.collect()
+    raise _difference(plan, different, {rank: details[rank - 1].facts for rank in asked})
+
+
+def _compare_replicas(rounds: Rounds, plan: SharePlan, summaries: Sequence[Message]) -> None:
+    """Makes sure that processes hold the same where they hold the same parts of tensors; errors as for `_compare`."""
+    found = find_difference([summary.facts["replicas"] for summary in summaries])
+    if found is None:
+        return
+    rounds.tell(Message({"explain": [found.first, found.other], "holders": found.holders}))
+    details = [{"replicas": plan.replicas.get(found.holders, {})}, *(report.facts for report in rounds.collect())]
+    first, other = (details[rank]["replicas"] for rank in (found.first, found.other))
+    raise difference_of(found, first, other, plan.member.size)
+
+
+def _difference(plan: SharePlan, different: Sequence[int], details: dict[int, dict[str, Any]]) -> CoordinationError:
+    who = f"process{'es' if different[1:] else ''} {', '.join(map(str, different[:_LISTED]))}"
+    who += " and others" if different[_LISTED:] else ""
+    rank, facts = next(iter(details.items()))
+    here, there = dict(plan.outline), dict(facts["outline"])
+    for found, expected in ((here.keys() - there.keys(), "process 0"), (there.keys() - here.keys(), f"process {rank}")):
+        if found:
+            return CoordinationError(
+                f"{who} of {plan.member.size} and process 0 hold different objects; nothing was saved",
+                key=sorted(found)[0],
+                expected="the same objects on all processes, at the same paths",
+                found=f"{_some(sorted(found))} on {expected} only",
+                remedy="build the same objects on all processes; for a checkpoint of each process, pass "
+                "CheckpointOptions(process_local=True) and a path of its own",
+            )
+    for key, spec in here.items():
+        if there[key] != spec:
+            return CoordinationError(
+                f"{who} of {plan.member.size} and process 0 hold a tensor in different ways; nothing was saved",
+                key=key,
+                expected=f"{spec}, as on process 0",
+                found=f"{there[key]}, on process {rank}",
+                remedy="build the same objects on all processes, with the same mesh and placements",
+            )
+    values = [key for key, crc in plan.checksums.items() if facts["checksums"].get(key) != crc]
+    if not values:
+        return CoordinationError(
+            f"{who} of {plan.member.size} and process 0 hold objects that are connected in different ways; nothing was saved",
+            expected="the same attributes, lists and dicts on all processes",
+            found="the same tensors under other names, or in another order",
+            remedy="build the same objects on all processes, in the same order",
+        )
+    path = values[0].partition("/.ATTRIBUTES/")[0]
+    return CoordinationError(
+        f"{who} of {plan.member.size} and process 0 hold different values where all should hold the same; nothing was saved",
+        key=values[0],
+        expected="the same value on all processes",
+        found=f"another one on process {rank} than on process 0, for {_some(values)}",
+        remedy=f"if each process is to keep its own, pass CheckpointOptions(each_process=[{path!r}]); if that of process 0 is right "
+        f"for all, pass CheckpointOptions(first_process=[{path!r}])",
+    )
+
+
+def _some(keys: Sequence[str]) -> str:
+    paths = list(dict.fromkeys(key.partition("/.ATTRIBUTES/")[0] for key in keys))
+    return ", ".join(paths[:_LISTED]) + (f" and {len(paths) - _LISTED} more" if paths[_LISTED:] else "")
+
+
+def _written(entries: bytes, plan: SharePlan) -> Message:
+    """What a process reports when its data files are durable."""
+    small = [(piece.key, piece.box, len(piece.data)) for piece in plan.small]
+    facts = {"entries": len(entries), "small": small}
+    return Message(facts, entries + b"".join(piece.data for piece in plan.small))
+
+
+def _entries_of(report: Message) -> bytes:
+    return report.data[: report.facts["entries"]]
+
+
+def _small_of(report: Message) -> list[tuple[str, Any, bytes]]:
+    small, at = [], report.facts["entries"]
+    for key, box, length in report.facts["small"]:
+        small.append((key, box, report.data[at : at + length]))
+        at += length
+    return small
+
+
+def _joined(small: Sequence[tuple[str, Any, bytes]], plan: SharePlan) -> dict[str, Any]:
+    """The small tensors, put together from the pieces of all processes.
+
+    Raises:
+        CoordinationError: The pieces do not make up a tensor.
+    """
+    arrays = {key: np.empty(spec.shape, spec.dtype.numpy) for key, spec in plan.sharded.items() if is_small(spec)}
+    counts = dict.fromkeys(arrays, 0)
+    for key, box, data in small:
+        spec = plan.sharded[key]
+        lengths = [length for _, length in box]
+        piece = np.frombuffer(data, spec.dtype.numpy).reshape(lengths)
+        arrays[key][tuple(slice(start, start + length) for start, length in box)] = piece
+        counts[key] += piece.size
+    for key, count in counts.items():
+        if count != plan.sharded[key].size:
+            raise CoordinationError(
+                "the processes have not given each element of a tensor once; nothing was saved",
+                key=key,
+                expected=f"{plan.sharded[key].size} elements, of {plan.sharded[key]}",
+                found=f"{count} elements",
+                remedy="look whether all processes hold the tensor with the same mesh and placements",
+            )
+    return arrays

@@ -1,0 +1,104 @@
+"""Which process writes which part of a checkpoint: pure functions, computed alike on all processes without asking anybody.
+
+Every box of every tensor is written by one of the processes that hold it. The boxes that the very same processes hold are
+divided among them evenly by bytes: the largest first, each to the process that has least to write so far. All these processes know
+all these boxes, so each of them comes to the same result. A box that is larger than a quarter of a fair part is cut.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+_CUT: Final = 8 << 20
+"""Bytes below which a box is not cut for the sake of a fair division."""
+_PARTS: Final = 4
+"""A box that is larger than this part of what one process should write is cut: so no process writes much more than another."""
+
+Box = tuple[tuple[int, int], ...]
+"""Start and length in each dimension."""
+
+
+class Held(NamedTuple):
+    """A box that this process holds, and may have to write.
+
+    Attributes:
+        number: What it is a box of, for the caller.
+        box: Start and length in each dimension.
+        itemsize: Bytes of an element; 0 for what cannot be cut, such as strings.
+        nbytes: Bytes of the box.
+        holders: The numbers of the processes that hold it, ascending.
+    """
+
+    number: int
+    box: Box
+    itemsize: int
+    nbytes: int
+    holders: tuple[int, ...]
+
+
+class Share(NamedTuple):
+    """A box that this process writes.
+
+    Attributes:
+        number: That of the `Held` it is, or is cut from.
+        box: Start and length in each dimension, in the same tensor as those of the `Held`.
+    """
+
+    number: int
+    box: Box
+
+
+def shares(held: Iterable[Held], rank: int) -> list[Share]:
+    """What one process writes of the boxes that it holds.
+
+    Args:
+        held: The boxes. All processes that hold a box give the boxes of its group in the same order.
+        rank: The number of this process.
+
+    Returns:
+        The boxes to write, in the order of ``held``.
+
+    Example:
+        >>> both = [Held(0, ((0, 8),), 1, 8, (0, 1)), Held(1, ((0, 4),), 1, 4, (0, 1)), Held(2, ((0, 4),), 1, 4, (0, 1))]
+        >>> [share.number for share in shares(both, 0)], [share.number for share in shares(both, 1)]
+        ([0], [1, 2])
+    """
+    groups: dict[tuple[int, ...], list[tuple[int, Held]]] = {}
+    for order, each in enumerate(held):
+        groups.setdefault(each.holders, []).append((order, each))
+    own: list[tuple[int, Share]] = []
+    for holders, members in groups.items():
+        if len(holders) == 1:
+            own += [(order, Share(each.number, each.box)) for order, each in members]
+            continue
+        fair = max(sum(each.nbytes for _, each in members) // (len(holders) * _PARTS), _CUT)
+        parts = [(order, number, part) for order, each in members for number, part in enumerate(_cut(each, fair))]
+        parts.sort(key=lambda part: (-part[2].nbytes, part[0], part[1]))
+        loads = [(0, position) for position in range(len(holders))]
+        for order, _, part in parts:
+            load, position = loads[0]
+            heapq.heapreplace(loads, (load + max(part.nbytes, 1), position))
+            if holders[position] == rank:
+                own.append((order, Share(part.number, part.box)))
+    own.sort(key=lambda pair: (pair[0], pair[1].box))
+    return [share for _, share in own]
+
+
+def _cut(held: Held, most: int) -> Sequence[Held]:
+    """Cuts a box along its longest dimension into parts of about equal size, none much larger than ``most`` bytes."""
+    if held.nbytes <= most + most // 2 or not held.itemsize or not held.box:
+        return [held]
+    axis = max(range(len(held.box)), key=lambda axis: held.box[axis][1])
+    start, length = held.box[axis]
+    count = min(-(-held.nbytes // most), length)
+    bounds = [start + length * part // count for part in range(count + 1)]
+    return [
+        held._replace(
+            box=(*held.box[:axis], (begin, end - begin), *held.box[axis + 1 :]),
+            nbytes=held.nbytes // length * (end - begin),
+        )
+        for begin, end in itertools.pairwise(bounds)
+    ]

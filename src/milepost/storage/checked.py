@@ -1,0 +1,212 @@
+"""Storages that a program gave: what their methods raise and return is checked.
+
+milepost relies on what `milepost.storage.Storage` promises. A storage of a program's own may break a promise: it may raise an
+exception that is not milepost's, or return nothing. `CheckedStorage` then raises a `StorageError` that names the class and the method
+of the storage, the file, and what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self
+
+from milepost.errors import MilepostError, StorageError
+from milepost.storage.interface import Buffer, ReadableFile, Storage, WritableFile
+from milepost.storage.local import LOCAL_STORAGE, LocalFile
+
+_READS: Final = ("path", "size", "read", "read_into", "close")
+_WRITES: Final = ("path", "write", "sync", "close")
+_MISSING: Final = (FileNotFoundError, KeyError)
+_PASSED_ON: Final = (MilepostError, MemoryError)
+
+
+def checked(storage: Storage | None) -> Storage:
+    """The storage to use for a call.
+
+    Args:
+        storage: What the program gave, or None for this machine.
+
+    Returns:
+        A storage whose errors are milepost's. It is ``storage`` itself if its class is one of milepost's.
+
+    Example:
+        >>> checked(None) is LOCAL_STORAGE
+        True
+    """
+    if storage is None:
+        return LOCAL_STORAGE
+    return storage if _is_own(storage) else CheckedStorage(storage)
+
+
+def unchecked(storage: Storage) -> Storage:
+    """The storage that the program gave, which tells storages apart and is asked for its class.
+
+    Args:
+        storage: What `checked` returned.
+    """
+    return storage._given if isinstance(storage, CheckedStorage) else storage
+
+
+class CheckedStorage:
+    """A storage of a program's own, whose exceptions become `StorageError`.
+
+    Args:
+        storage: The storage.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._given = storage
+
+    def __repr__(self) -> str:
+        return repr(self._given)
+
+    def open(self, path: str) -> ReadableFile:
+        file = self._call("open", path)
+        _check_has(file, _READS, _name(self._given, "open"), path)
+        return file if _is_own(file) or isinstance(file, LocalFile) else _CheckedFile(file, path)
+
+    def create(self, path: str) -> WritableFile:
+        file = self._call("create", path)
+        _check_has(file, _WRITES, _name(self._given, "create"), path)
+        return file if _is_own(file) else _CheckedWriter(file, path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._call("rename", source, target)
+
+    def remove(self, path: str) -> None:
+        self._call("remove", path)
+
+    def make_directory(self, path: str) -> None:
+        self._call("make_directory", path)
+
+    def sync_directory(self, path: str) -> None:
+        self._call("sync_directory", path)
+
+    def list(self, directory: str) -> list[str]:
+        names = self._call("list", directory)
+        if names is None:
+            raise _wrong_result(_name(self._given, "list"), "None", directory, "a sorted list of names")
+        found: list[str] = names
+        return found
+
+    def is_file(self, path: str) -> bool:
+        return bool(self._call("is_file", path))
+
+    def is_directory(self, path: str) -> bool:
+        return bool(self._call("is_directory", path))
+
+    def modified(self, path: str) -> float:
+        seconds = self._call("modified", path)
+        if seconds is None:
+            raise _wrong_result(_name(self._given, "modified"), "None", path, "a time in seconds since the epoch")
+        return float(seconds)
+
+    def in_use(self, path: str) -> bool:
+        return bool(self._call("in_use", path))
+
+    def _call(self, method: str, path: str, *others: str) -> Any:
+        return _call(self._given, method, path, path, *others)
+
+
+class _CheckedFile:
+    """A file that a storage of a program's own opened."""
+
+    def __init__(self, file: ReadableFile, path: str) -> None:
+        self._given = file
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        return self._given.path
+
+    @property
+    def size(self) -> int:
+        return self._given.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = _call(self._given, "read", self._path, offset, length)
+        if data is None:
+            raise _wrong_result(_name(self._given, "read"), "None", self._path, f"{length} bytes")
+        found: bytes = data
+        return found
+
+    def read_into(self, offset: int, buffer: Buffer) -> None:
+        _call(self._given, "read_into", self._path, offset, buffer)
+
+    def close(self) -> None:
+        _call(self._given, "close", self._path)
+
+
+class _CheckedWriter:
+    """A file that a storage of a program's own created."""
+
+    def __init__(self, file: WritableFile, path: str) -> None:
+        self._given = file
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        return self._given.path
+
+    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        _call(self._given, "write", self._path, offset, buffers)
+
+    def sync(self) -> None:
+        _call(self._given, "sync", self._path)
+
+    def close(self) -> None:
+        _call(self._given, "close", self._path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _is_own(obj: object) -> bool:
+    return type(obj).__module__.partition(".")[0] == "milepost"
+
+
+def _name(obj: object, method: str) -> str:
+    return f"{type(obj).__name__}.{method}()"
+
+
+def _call(obj: object, method: str, path: str, *arguments: Any) -> Any:
+    try:
+        call: Callable[..., Any] = getattr(obj, method)
+        return call(*arguments)
+    except _PASSED_ON:
+        raise
+    except Exception as error:
+        name = _name(obj, method)
+        if isinstance(error, _MISSING):
+            remedy = f"let {name} raise milepost.CheckpointNotFoundError if there is no such file"
+        else:
+            remedy = f"correct {name}, or let it raise milepost.StorageError for failures that can happen"
+        raise StorageError(
+            f"{name} of the storage failed",
+            errno=getattr(error, "errno", None),
+            file=path,
+            expected="one of the errors that milepost.storage.Storage describes",
+            found=f"{type(error).__name__}: {error}",
+            remedy=f"{remedy}; the tests of milepost.testing.storage_suite find such faults",
+        ) from error
+
+
+def _check_has(file: object, names: Sequence[str], method: str, path: str) -> None:
+    if file is None:
+        raise _wrong_result(method, "None", path, f"a file with {', '.join(names)}")
+    if lacking := [name for name in names if not hasattr(file, name)]:
+        found = f"an object of type {type(file).__name__} without {', '.join(lacking)}"
+        raise _wrong_result(method, found, path, f"a file with {', '.join(names)}")
+
+
+def _wrong_result(method: str, found: str, path: str, expected: str) -> StorageError:
+    return StorageError(
+        f"{method} of the storage returned a wrong result",
+        file=path,
+        expected=expected,
+        found=found,
+        remedy=f"correct {method}; the tests of milepost.testing.storage_suite find such faults",
+    )

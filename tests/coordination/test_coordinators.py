@@ -1,0 +1,69 @@
+"""The coordinators that need no library pass the tests of every coordinator."""
+
+import threading
+import time
+
+import pytest
+
+from milepost.coordination import FileCoordinator, StoreCoordinator
+from milepost.testing.coordinator_suite import CoordinatorSuite
+
+SIZE = 3
+
+
+class Dictionary:
+    """A key-value store in memory."""
+
+    def __init__(self):
+        self.values = {}
+        self.changed = threading.Condition()
+
+    def set(self, key, value):
+        with self.changed:
+            self.values[key] = value
+            self.changed.notify_all()
+
+    def get(self, key, timeout):
+        with self.changed:
+            self.changed.wait_for(lambda: key in self.values, timeout)
+            return self.values.get(key)
+
+    def delete(self, key):
+        with self.changed:
+            self.values.pop(key, None)
+
+
+class TestFileCoordinator(CoordinatorSuite):
+    @pytest.fixture
+    def coordinators(self, tmp_path):
+        return [FileCoordinator(tmp_path / "messages", rank, SIZE) for rank in range(SIZE)]
+
+
+class TestFileCoordinatorOfTwo(CoordinatorSuite):
+    @pytest.fixture
+    def coordinators(self, tmp_path):
+        return [FileCoordinator(str(tmp_path), rank, 2) for rank in range(2)]
+
+
+class TestStoreCoordinator(CoordinatorSuite):
+    @pytest.fixture
+    def coordinators(self):
+        store = Dictionary()
+        return [StoreCoordinator(store, rank, SIZE, "a dictionary") for rank in range(SIZE)]
+
+
+def test_a_file_is_read_when_it_is_whole(tmp_path):
+    """What is being written is not a message yet."""
+    first, second = (FileCoordinator(tmp_path, rank, 2) for rank in range(2))
+    (tmp_path / "topic.1.message.part").write_bytes(b"half a mess")
+    assert first.wait("topic", 1, 0) is None
+    second.post("topic", b"a whole message")
+    assert first.wait("topic", 1, 0) == b"a whole message"
+
+
+def test_a_wait_for_a_file_sleeps(tmp_path):
+    """A process that waits leaves the processor to others."""
+    coordinator = FileCoordinator(tmp_path, 0, 2)
+    before = time.process_time()
+    assert coordinator.wait("topic", 1, 2.0) is None
+    assert time.process_time() - before < 0.5

@@ -1,0 +1,97 @@
+"""One of three processes is killed, stopped or runs out of disk before each of its file operations in a save."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.several.crashes import KINDS, TIMEOUT
+from tests.several.programs import ROOT, settings
+
+_PATIENCE = 30.0
+"""Seconds that a busy machine may take longer than the time limits."""
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    """Every case: what each process said, and what the next run found."""
+    drivers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.several.crashes", str(tmp_path_factory.mktemp("crashes")), kind, str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=settings(),
+        )
+        for kind in KINDS
+        for rank in (0, 1)
+    ]
+    found = []
+    for driver in drivers:
+        out, error = driver.communicate(timeout=1200)
+        assert driver.returncode == 0, error[-3000:]
+        found += [json.loads(line) for line in out.splitlines()]
+    return found
+
+
+def describe(case):
+    return f"process {case['failing']} {case['kind']} before operation {case['at']}: {case}"
+
+
+def spoke(case):
+    """What the processes have said that were not the one that failed."""
+    return [said for rank, said in enumerate(case["said"]) if rank != case["failing"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("failing", [0, 1])
+def test_every_operation_was_tried(cases, kind, failing):
+    tried = [case["at"] for case in cases if case["kind"] == kind and case["failing"] == failing]
+    assert tried == list(range(len(tried)))
+    assert len(tried) > 2
+
+
+def test_nobody_waits_for_ever(cases):
+    for case in cases:
+        assert all(said["seconds"] < 3 * TIMEOUT + _PATIENCE for said in spoke(case)), describe(case)
+
+
+def test_who_says_saved_is_right_and_who_says_failed_is_right(cases):
+    for case in cases:
+        for said in filter(None, case["said"]):
+            assert said["outcome"].startswith("saved") == case["visible"], describe(case)
+
+
+def test_the_counter_is_that_of_the_checkpoint_that_is_there(cases):
+    for case in cases:
+        for said in filter(None, case["said"]):
+            assert said["counter"] == (2 if case["visible"] else 1), describe(case)
+
+
+def test_the_failure_names_a_process(cases):
+    for case in cases:
+        if not case["visible"]:
+            assert all(re.search(r"process(es)? \d.* of 3", said["outcome"]) for said in spoke(case)), describe(case)
+
+
+def test_the_next_run_finds_the_old_or_the_new_state_whole(cases):
+    for case in cases:
+        for found in case["found"]:
+            assert found["whole"], describe(case)
+            assert found["step"] == (2 if case["visible"] else 1), describe(case)
+            assert found["drawn"], describe(case)
+
+
+def test_the_next_run_saves_under_the_next_number(cases):
+    for case in cases:
+        again = {found["again"] for found in case["found"]}
+        assert again == {"ckpt-3" if case["visible"] else "ckpt-2"}, describe(case)
+
+
+def test_nothing_is_left_over_after_the_next_run(cases):
+    assert [describe(case) for case in cases if case["left"]] == []

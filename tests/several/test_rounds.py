@@ -1,0 +1,149 @@
+"""Rounds of messages, between threads that stand for processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from milepost.coordination import FileCoordinator
+from milepost.engine.together.rounds import Message, Rounds, Session
+from milepost.errors import CoordinationError, MismatchError, StorageError
+
+
+def together(work, directory, size=3, timeout=5.0):
+    """What ``work(rounds)`` returns or raises for each of several processes, and after how many seconds."""
+    results = [None] * size
+
+    def run(rank):
+        rounds = Rounds(Session(FileCoordinator(directory, rank, size)), "test", timeout)
+        begun = time.monotonic()
+        try:
+            results[rank] = work(rounds), time.monotonic() - begun
+        except Exception as error:
+            rounds.fail(error)
+            results[rank] = error, time.monotonic() - begun
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def exchanged(rounds):
+    return rounds.exchange(
+        Message({"rank": rounds.rank}), lambda reports: Message({"all": [each.facts["rank"] for each in reports]})
+    )
+
+
+def test_all_get_what_the_first_decides_from_all_reports(tmp_path):
+    assert [result.facts["all"] for result, _ in together(exchanged, tmp_path)] == [[0, 1, 2]] * 3
+
+
+def test_bytes_are_transported_unchanged(tmp_path):
+    data = bytes(range(256)) * 1000
+
+    def work(rounds):
+        return rounds.exchange(Message({}, data), lambda reports: Message({}, reports[2].data)).data
+
+    assert [result for result, _ in together(work, tmp_path)] == [data] * 3
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_failure_of_one_is_one_of_all_and_of_the_same_class(tmp_path, failing):
+    def work(rounds):
+        exchanged(rounds)
+        if rounds.rank == failing:
+            raise StorageError("the disk is full", errno=28, file="data")
+        return exchanged(rounds)
+
+    results = [result for result, _ in together(work, tmp_path)]
+    assert all(isinstance(each, StorageError) and each.errno == 28 and each.file == "data" for each in results)
+    assert all(
+        each.problem == f"process {failing} of 3 failed: the disk is full"
+        for each in results
+        if each is not results[failing]
+    )
+
+
+def test_what_the_first_refuses_all_refuse(tmp_path):
+    def refuse(_):
+        raise MismatchError("these do not fit")
+
+    results = [result for result, _ in together(lambda rounds: rounds.exchange(Message({}), refuse), tmp_path)]
+    assert all(isinstance(each, MismatchError) for each in results)
+
+
+def test_an_error_of_no_class_of_milepost_becomes_one(tmp_path):
+    def work(rounds):
+        if rounds.rank == 1:
+            raise ZeroDivisionError("division by zero")
+        return exchanged(rounds)
+
+    results = [result for result, _ in together(work, tmp_path)]
+    assert isinstance(results[0], CoordinationError)
+    assert isinstance(results[2], CoordinationError)
+    assert "process 1 of 3 failed: ZeroDivisionError: division by zero" in str(results[0])
+
+
+@pytest.mark.parametrize("absent", [0, 1])
+def test_who_does_not_come_is_named_after_the_time_limit(tmp_path, absent):
+    results = together(lambda rounds: None if rounds.rank == absent else exchanged(rounds), tmp_path, timeout=0.5)
+    for rank, (result, seconds) in enumerate(results):
+        if rank != absent:
+            assert f"process {absent} of 3 did not answer" in str(result)
+            assert 0.3 < seconds < 20
+
+
+def test_who_makes_progress_is_waited_for(tmp_path):
+    def work(rounds):
+        done = []
+        if rounds.rank == 1:
+            with rounds.working(lambda: time.monotonic()):
+                time.sleep(3)
+        done.append(exchanged(rounds))
+        return len(done)
+
+    assert [result for result, _ in together(work, tmp_path, timeout=1.0)] == [1, 1, 1]
+
+
+def test_who_works_without_progress_is_not_waited_for(tmp_path):
+    def work(rounds):
+        if rounds.rank == 1:
+            with rounds.working(lambda: 7):
+                time.sleep(5)
+            return None
+        return exchanged(rounds)
+
+    results = together(work, tmp_path, timeout=1.0)
+    assert all("process 1 of 3 did not answer" in str(results[rank][0]) for rank in (0, 2))
+
+
+def test_different_operations_do_not_mix(tmp_path):
+    def work(rounds):
+        rounds._what = f"save {rounds.rank // 2}"
+        return exchanged(rounds)
+
+    results = [result for result, _ in together(work, tmp_path)]
+    assert all("the processes do different things" in str(each) for each in results)
+
+
+def test_messages_of_earlier_operations_are_removed(tmp_path):
+    coordinators = [FileCoordinator(tmp_path, rank, 2) for rank in range(2)]
+    sessions = [Session(coordinator) for coordinator in coordinators]
+
+    def run(rank):
+        for _ in range(20):
+            rounds = Rounds(sessions[rank], "test", 10)
+            exchanged(rounds)
+            exchanged(rounds)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(tmp_path.iterdir())) <= 4

@@ -1,0 +1,301 @@
+"""Objects of PyTorch in two processes: what is saved of them together, and what is refused."""
+
+import pytest
+
+import milepost
+from tests.several.programs import TORCH, run, same
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+OPTIMIZERS = ("Adagrad", "NAdam", "Adam", "ASGD", "SGD")
+_BEGIN = """
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+def opts(**more):
+    return CheckpointOptions(**options, **more)
+
+def at(name):
+    return f"{directory}/{name}"
+
+def written(name, **more):
+    return Checkpoint(**more).write(at(name), options=opts()) == at(name)
+
+def read(name, **objects):
+    return bool(Checkpoint(**objects).read(at(name), options=opts()).assert_consumed())
+
+mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("data",))
+
+def net(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 1))
+
+def sharded(seed=0):
+    return fully_shard(net(seed), mesh=mesh)
+
+def momentum(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+def train(model, optimizer):
+    loss = model(torch.arange(6.0).reshape(2, 3)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+"""
+_GATHERED = """
+model = sharded()
+optimizer = momentum(model)
+train(model, optimizer)
+attempt("trained", lambda: written("trained", model=model, optimizer=optimizer))
+loss = model(torch.ones(2, 3)).sum()
+attempt("save gathered", lambda: written("gathered", model=model))
+attempt("restore gathered", lambda: read("trained", model=model, optimizer=optimizer))
+loss.backward()
+optimizer.zero_grad()
+attempt("save after backward", lambda: written("after", model=model))
+with torch.no_grad():
+    model(torch.ones(2, 3))
+attempt("save after evaluation", lambda: written("evaluated", model=model))
+model.reshard()
+attempt("save resharded", lambda: written("resharded", model=model))
+attempt("alone", lambda: Checkpoint(model=model).write(at(f"alone{rank}"), options=CheckpointOptions(process_local=True)))
+"""
+_VALUES = """
+attempt("partial", lambda: written("partial", sum=DTensor.from_local(torch.ones(3), mesh, [Partial()])))
+own = DTensor.from_local(torch.full((3,), float(rank)), mesh, [Replicate()], run_check=False)
+attempt("replicas", lambda: written("replicas", own=own))
+wrong = DTensor.from_local(torch.ones(3 - 2 * rank), mesh, [Shard(0)], shape=torch.Size([4]), stride=(1,))
+attempt("wrong shard", lambda: written("wrong", wrong=wrong))
+
+class Buffered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("b", distribute_tensor(torch.arange(6.0).bfloat16().reshape(2, 3), mesh, [Shard(1)]))
+
+vector = distribute_tensor(torch.arange(5.0), mesh, [Shard(0)])
+number = distribute_tensor(torch.tensor(3.0), mesh, [Replicate()])
+odd = distribute_tensor(torch.arange(4).to(torch.float32), mesh, [Shard(0)]).to(torch.complex32)
+attempt("values", lambda: written("values", vector=vector, held={"m": Buffered()}, number=number, odd=odd))
+others = dict(vector=distribute_tensor(torch.zeros(5), mesh, [Replicate()]), held={"m": Buffered()}, number=torch.zeros(()))
+others["odd"] = torch.zeros(4, dtype=torch.complex32)
+others["held"]["m"].b.zero_()
+attempt("values restored", lambda: read("values", **others))
+results["found"] = [others["vector"].to_local().tolist(), others["held"]["m"].b.full_tensor().tolist(), others["number"].item()]
+results["odd"] = others["odd"].to(torch.complex64).real.tolist()
+
+large = distribute_tensor(torch.arange(2_000_000).reshape(1000, 2000), mesh, [Shard(1)])
+attempt("large", lambda: written("large", large=large))
+rows = distribute_tensor(torch.zeros(1000, 2000, dtype=torch.int64), mesh, [Shard(0)])
+turned = distribute_tensor(torch.zeros(2000, 1000, dtype=torch.int64), mesh, [Shard(1)]).T
+attempt("large restored", lambda: read("large", large=rows))
+results["large equal"] = torch.equal(rows.full_tensor(), large.full_tensor())
+attempt("turned restored", lambda: read("large", large=turned))
+results["turned equal"] = torch.equal(turned.full_tensor(), large.full_tensor())
+"""
+_OPTIMIZERS = """
+for name in OPTIMIZERS:
+    def make(model):
+        return momentum(model) if name == "SGD" else getattr(torch.optim, name)(model.parameters())
+    one, two = sharded(1), sharded(2)
+    first, second = make(one), make(two)
+    train(one, first), train(one, first)
+    attempt(f"{name} written", lambda: written(name, model=one, optimizer=first))
+    attempt(f"{name} read", lambda: read(name, model=two, optimizer=second))
+    results[f"{name} kinds"] = [
+        [(slot, type(value).__name__, str(getattr(value, "placements", ""))) for slot, value in each.state[model[0].weight].items()]
+        for model, each in ((one, first), (two, second))
+    ]
+    results[f"{name} losses"] = [[train(model, each) for _ in range(2)] for model, each in ((one, first), (two, second))]
+
+late = Checkpoint(model=sharded(3))
+status = late.read(at("trained"), options=opts())
+late.optimizer = momentum(late.model)
+attempt("optimizer after the restore", lambda: bool(status.assert_consumed()))
+results["made like its parameter"] = type(late.optimizer.state[late.model[0].weight]["momentum_buffer"]).__name__
+late = Checkpoint()
+status = late.read(at("trained"), options=opts())
+late.model = sharded(4)
+late.optimizer = momentum(late.model)
+attempt("all after the restore", lambda: bool(status.assert_consumed()))
+plain = Checkpoint(model=net(5))
+plain.read(at("trained"), options=opts()).expect_partial()
+fully_shard(plain.model, mesh=mesh)
+results["sharded after the restore"] = torch.equal(plain.model[0].weight.full_tensor(), late.model[0].weight.full_tensor())
+plain.optimizer = momentum(plain.model)
+attempt("optimizer after that", lambda: bool(plain.read(at("trained"), options=opts()).assert_consumed()))
+"""
+_REPLICATED = """
+torch.manual_seed(0)
+norm = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+wrapped = nn.parallel.DistributedDataParallel(norm)
+wrapped(torch.randn(4, 3, generator=torch.Generator().manual_seed(rank))).sum().backward()
+wrapped.zero_grad()
+results["mean"] = norm[1].running_mean.tolist()
+attempt("wrapped", lambda: written("wrapped", net=wrapped))
+attempt("inner", lambda: written("inner", net=norm))
+attempt("inner of process 0", lambda: Checkpoint(net=norm).write(at("inner"), options=opts(first_process=["net/1"])) == at("inner"))
+wrapped.broadcast_buffers = False
+attempt("not broadcast", lambda: written("not-broadcast", net=wrapped))
+attempt("wrapped restored", lambda: read("wrapped", net=norm))
+results["restored mean"] = norm[1].running_mean.tolist()
+
+generator, state = torch.Generator().manual_seed(rank), milepost.RandomState()
+torch.manual_seed(100 + rank)
+attempt("random", lambda: written("random", generator=generator, state=state))
+expected = [torch.rand(1, generator=generator).item(), torch.rand(1).item()]
+torch.manual_seed(0)
+generator.manual_seed(9)
+attempt("random restored", lambda: read("random", generator=generator, state=state))
+results["random goes on"] = expected == [torch.rand(1, generator=generator).item(), torch.rand(1).item()]
+results["drawn"] = expected
+
+try:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+except ImportError:
+    StatefulDataLoader = None
+if StatefulDataLoader is not None:
+    def loader():
+        sampler = torch.utils.data.DistributedSampler(range(20), shuffle=True, seed=1)
+        return StatefulDataLoader(range(20), batch_size=2, sampler=sampler)
+    first = loader()
+    batches = iter(first)
+    next(batches), next(batches)
+    attempt("loader", lambda: written("loader", loader=first))
+    rest = [each.tolist() for each in batches]
+    second = loader()
+    attempt("loader restored", lambda: read("loader", loader=second))
+    results["rest"] = [rest, [each.tolist() for each in second]]
+"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("objects")
+
+
+@pytest.fixture(scope="module")
+def two(directory):
+    """What each of two processes has found."""
+    program = _BEGIN + f"OPTIMIZERS = {OPTIMIZERS!r}\n" + _GATHERED + _VALUES + _OPTIMIZERS + _REPLICATED
+    return run(program, 2, directory, TORCH)
+
+
+@pytest.mark.parametrize("name", ["save gathered", "restore gathered", "save after evaluation"])
+def test_gathered_parameters_are_refused(two, name):
+    for each in two:
+        assert each[name].startswith("UntrackableError: the parameters of this module are gathered at this moment")
+        assert "key: model" in each[name]
+        assert "after backward()" in each[name]
+        assert "module.reshard()" in each[name]
+
+
+def test_the_save_is_possible_after_backward_and_after_reshard(two):
+    assert same([(each["trained"], each["save after backward"], each["save resharded"]) for each in two]) == (True,) * 3
+
+
+def test_a_process_alone_cannot_save_its_shards(two):
+    for each in two:
+        assert each["alone"].startswith("UnsupportedError: other processes hold parts of this tensor")
+        assert "float32[5,3], (S(0)) over a mesh of 2 processes: 0, 1" in each["alone"]
+
+
+def test_a_sum_that_is_not_done_is_refused(two):
+    for each in two:
+        assert each["partial"].startswith("UntrackableError")
+        assert "tensor.redistribute(placements=[Replicate()])" in each["partial"]
+
+
+def test_replicas_that_differ_are_refused(two):
+    message = same([each["replicas"] for each in two])
+    assert message.startswith(
+        "CoordinationError: processes 0 and 1 of 2 hold different values of one tensor; nothing was saved"
+    )
+    assert "key: own/.ATTRIBUTES/VARIABLE_VALUE" in message
+
+
+def test_a_local_shard_of_another_shape_is_refused(two):
+    for each in two:
+        assert "the local shard of a DTensor has another shape than its mesh and placements say" in each["wrong shard"]
+
+
+def test_dtensors_in_attributes_and_buffers_come_back(two):
+    for each in two:
+        assert (each["values"], each["values restored"]) == (True, True)
+        assert each["found"] == [[0, 1, 2, 3, 4], [[0, 1, 2], [3, 4, 5]], 3]
+
+
+def test_elements_without_a_type_in_the_file_come_back(two):
+    assert same([each["odd"] for each in two]) == [0, 1, 2, 3]
+
+
+def test_large_tensors_are_read_box_by_box(two):
+    for each in two:
+        assert (each["large"], each["large restored"], each["large equal"]) == (True, True, True)
+
+
+def test_a_local_shard_that_is_not_contiguous_is_restored(two):
+    for each in two:
+        assert (each["turned restored"], each["turned equal"]) == (True, True)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_without_state_gets_that_of_its_parameters(two, name):
+    for each in two:
+        assert (each[f"{name} written"], each[f"{name} read"]) == (True, True)
+        saved, made = each[f"{name} kinds"]
+        assert made == saved
+        assert any(kind == "DTensor" for _, kind, _ in made) or name == "ASGD"
+        one, other = each[f"{name} losses"]
+        assert one == other
+
+
+def test_what_is_made_after_the_restore_gets_its_values(two):
+    for each in two:
+        assert each["optimizer after the restore"] is True
+        assert each["made like its parameter"] == "DTensor"
+        assert each["all after the restore"] is True
+
+
+def test_a_restored_model_may_be_sharded(two):
+    for each in two:
+        assert each["sharded after the restore"] is True
+        assert each["optimizer after that"] is True
+
+
+def test_buffers_that_are_broadcast_are_those_of_process_0(two, directory):
+    assert [each["wrapped"] for each in two] == [True, True]
+    assert two[0]["mean"] != two[1]["mean"]
+    assert milepost.load_variable(directory / "wrapped", "net/1/running_mean").tolist() == pytest.approx(two[0]["mean"])
+    assert [each["wrapped restored"] for each in two] == [True, True]
+    assert [each["restored mean"] for each in two] == [two[0]["mean"]] * 2
+
+
+@pytest.mark.parametrize("name", ["inner", "not broadcast"])
+def test_other_buffers_that_differ_are_refused_by_name(two, name):
+    message = same([each[name] for each in two])
+    assert message.startswith("CoordinationError: process 1 of 2 and process 0 hold different values")
+    assert "net/1/running_mean" in message
+    assert "CheckpointOptions(first_process=['net/1/running_mean'])" in message
+
+
+def test_the_remedy_saves_those_of_process_0(two, directory):
+    assert [each["inner of process 0"] for each in two] == [True, True]
+    assert milepost.load_variable(directory / "inner", "net/1/running_mean").tolist() == pytest.approx(two[0]["mean"])
+
+
+def test_every_process_has_its_own_random_state(two):
+    assert two[0]["drawn"] != two[1]["drawn"]
+    for each in two:
+        assert (each["random"], each["random restored"], each["random goes on"]) == (True, True, True)
+
+
+def test_every_process_has_its_own_place_in_the_data(two):
+    pytest.importorskip("torchdata")
+    for each in two:
+        assert (each["loader"], each["loader restored"]) == (True, True)
+        expected, found = each["rest"]
+        assert found == expected
+    assert two[0]["rest"] != two[1]["rest"]

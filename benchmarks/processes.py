@@ -44,9 +44,9 @@ def state(rank: int, processes: int, tensors: int) -> State:
 def write(rank: int, processes: int, tensors: int, storage: MemoryStorage) -> tuple[SharePlan, bytes]:
     """Has one process plan and write; returns its plan, and what it adds to the index."""
     options = CheckpointOptions()
-    plan = plan_share(state(rank, processes, tensors), Member(rank, processes), options)
+    plan, arrays = plan_share(state(rank, processes, tensors), Member(rank, processes), options)
     writer = BundleWriter(shards=processes, alignment=options.data_alignment)
-    fill(writer, plan, rank)
+    fill(writer, plan, arrays, rank)
     with storage.create(data_path(_PREFIX, rank, processes)) as file:
         writer.write_shard(rank, file)
     return plan, contribution(writer.entries, writer.pieces)

@@ -27,6 +27,10 @@ class FileCoordinator:
         rank: The number of this process, from 0.
         size: How many processes there are.
 
+    Raises:
+        UnsupportedError: The rank is not one of a run of so many processes.
+        StorageError: The directory cannot be made, or a message cannot be written or read.
+
     Example:
         >>> import tempfile
         >>> directory = tempfile.mkdtemp() + "/job-17"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from milepost.engine.announcement import Announcement
@@ -73,14 +72,11 @@ class Save:
             self._plan, self._arrays = plan_save(root, attached, self.options)
             return
         member = Member(self._rounds.rank, self._rounds.size)
-        share = plan_share(read_state(root, attached, self.options, member), member, self.options)
-        self._plan, self._arrays = share, share.arrays
+        self._plan, self._arrays = plan_share(read_state(root, attached, self.options, member), member, self.options)
 
     def copy(self) -> None:
         """Copies what is to be written, so that training may go on meanwhile."""
         self._arrays = snapshot(self._arrays)
-        if isinstance(self._plan, SharePlan):
-            self._plan = replace(self._plan, arrays=())
 
     def run(self) -> None:
         """Writes and commits the checkpoint, and then carries out the later steps.
@@ -121,7 +117,10 @@ class Save:
 
     def _commit_as_other(self, rounds: Rounds) -> list[Exception]:
         try:
-            problems: list[Exception] = [*save_as_other(rounds, self._share(), self.storage, self.prefix, self.options)]
+            assert isinstance(self._plan, SharePlan), "read() comes before run()"
+            problems: list[Exception] = [
+                *save_as_other(rounds, self._plan, self._arrays, self.storage, self.prefix, self.options)
+            ]
         except AfterCommitError as error:
             problems = [error]
         rounds.end()
@@ -140,7 +139,8 @@ class Save:
     def _write(self, announcement: Announcement | None = None) -> None:
         """Writes and commits the files."""
         if self._rounds is not None:
-            save_as_first(self._rounds, self._share(), self.storage, self.prefix, self.options, announcement)
+            assert isinstance(self._plan, SharePlan), "read() comes before run()"
+            save_as_first(self._rounds, self._plan, self._arrays, self.storage, self.prefix, self.options, announcement)
             return
         assert isinstance(self._plan, SavePlan), "read() comes before run()"
         execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, announcement)
@@ -148,10 +148,6 @@ class Save:
     def _was_committed(self) -> None:
         """Called on the other processes once process 0 has committed."""
         self.is_committed = True
-
-    def _share(self) -> SharePlan:
-        assert isinstance(self._plan, SharePlan), "read() comes before run()"
-        return replace(self._plan, arrays=self._arrays)
 
 
 class ListedSave(Save):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 from milepost.bundle import BundleWriter, data_path, index_path
@@ -13,7 +13,9 @@ from milepost.engine.commit import is_published
 from milepost.engine.temporary import Temporary
 from milepost.engine.together.plan import SharePlan
 from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError
+from milepost.graph.adapter import Array
 from milepost.storage import Storage, WritableFile
+from milepost.tensor import PiecewiseArray
 
 _PATIENCE: Final = 10.0
 """Seconds in which a file that another machine has made must come in sight."""
@@ -54,13 +56,13 @@ class Part:
             except StorageError:
                 pass  # It is swept later.
 
-    def write(self, plan: SharePlan, writer: BundleWriter) -> bytes:
+    def write(self, plan: SharePlan, arrays: Sequence[Array | PiecewiseArray], writer: BundleWriter) -> bytes:
         """Writes all of a plan durably; returns what it adds to the index.
 
         Raises:
             StorageError: The files could not be written.
         """
-        fill(writer, plan, self._first)
+        fill(writer, plan, arrays, self._first)
         for shard in range(self._first, self._first + plan.files):
             path = Temporary(data_path(self._prefix, shard, self._claim.shards or 0), self._claim.token).path
             file = self._storage.create(path)
@@ -108,18 +110,19 @@ class Part:
             time.sleep(_PAUSE)
 
 
-def fill(writer: BundleWriter, plan: SharePlan, first: int) -> None:
+def fill(writer: BundleWriter, plan: SharePlan, arrays: Sequence[Array | PiecewiseArray], first: int) -> None:
     """Gives a writer what one process writes.
 
     Args:
         writer: The writer.
         plan: The plan.
+        arrays: The elements of each of its writes.
         first: The number of the process' first data file.
 
     Raises:
         UnsupportedError: A tensor cannot be stored.
     """
-    for write, array in zip(plan.writes, plan.arrays, strict=True):
+    for write, array in zip(plan.writes, arrays, strict=True):
         try:
             if write.box is None:
                 writer.add(write.key, array, write.dtype, shard=first + write.shard)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -65,21 +65,20 @@ class SharePlan:
         member: Which process it is.
         graph: The object graph as this process sees it.
         writes: What it writes.
-        arrays: The elements of each.
         files: How many data files it writes.
         small: The pieces that it gives to process 0.
         sharded: All sharded tensors, by key.
         own: The values of which this process has its own, each with the number of its node.
-        own_specs: Element type and shape of each of them, for messages.
         outline: For each value that all must have, in order: its key, and type, shape and layout in words.
         checksums: For each value that all must hold alike, by key: its checksum.
         replicas: For each set of processes that hold the same boxes of sharded tensors, this one among them: the checksum of each box.
+        structure: A digest of what all processes must have: objects, names, types, shapes and layouts.
+        values: A digest of what all processes must hold alike.
     """
 
     member: Member
     graph: ObjectGraph
     writes: Sequence[PlannedWrite]
-    arrays: Sequence[Array | PiecewiseArray]
     files: int
     small: Sequence[SmallPiece]
     sharded: Mapping[str, TensorSpec]
@@ -87,35 +86,22 @@ class SharePlan:
     outline: Sequence[tuple[str, str]]
     checksums: Mapping[str, int]
     replicas: Replicas
-    _digests: tuple[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        graph = hashlib.blake2b(without_own(self.graph, self.own).serialize())
-        for line in self.outline:
-            graph.update(repr(line).encode())
-        values = hashlib.blake2b()
-        for key, crc in self.checksums.items():
-            values.update(f"{key} {crc}\n".encode())
-        object.__setattr__(self, "_digests", (graph.hexdigest()[:32], values.hexdigest()[:32]))
-
-    @property
-    def structure(self) -> str:
-        """A digest of what all processes must have: objects, names, types, shapes and layouts."""
-        return self._digests[0]
-
-    @property
-    def values(self) -> str:
-        """A digest of what all processes must hold alike."""
-        return self._digests[1]
+    structure: str
+    values: str
 
 
-def plan_share(state: State, member: Member, options: CheckpointOptions) -> SharePlan:
+def plan_share(
+    state: State, member: Member, options: CheckpointOptions
+) -> tuple[SharePlan, list[Array | PiecewiseArray]]:
     """Plans what one process writes. Every process plans for itself.
 
     Args:
         state: What this process holds.
         member: Which process it is.
         options: Into how many data files each process writes.
+
+    Returns:
+        The plan, and the elements of each of its writes.
 
     Raises:
         UnsupportedError: A value of which every process has its own is spread over processes.
@@ -171,19 +157,22 @@ def plan_share(state: State, member: Member, options: CheckpointOptions) -> Shar
         arrays.append(part)
     files, placed = _placed(writes, options)
     final = [_cut_again(writes[number], arrays[number], each) for number, each in placed]
-    return SharePlan(
+    own_values = _own_values(state)
+    plan = SharePlan(
         member,
         state.graph,
         [write for write, _ in final],
-        [array for _, array in final],
         files,
         small,
         sharded,
-        _own_values(state),
+        own_values,
         outline,
         checksums,
         replicas,
+        structure=_digest(without_own(state.graph, own_values).serialize(), *(repr(line).encode() for line in outline)),
+        values=_digest(*(f"{key} {crc}\n".encode() for key, crc in checksums.items())),
     )
+    return plan, [array for _, array in final]
 
 
 def is_small(spec: TensorSpec) -> bool:
@@ -225,6 +214,13 @@ def checksum(array: Array | PiecewiseArray, dtype: DType) -> int:
     for block in blocks(array, _BLOCK):
         crc = crc32c(bytes_of(np.ascontiguousarray(block, dtype.numpy)), crc)
     return crc
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _hold(

@@ -15,6 +15,7 @@ more; if it is too late for that, the checkpoint is saved.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -32,10 +33,11 @@ from milepost.engine.together.plan import SharePlan, is_small, with_own
 from milepost.engine.together.replicas import difference_of, digests, find_difference
 from milepost.engine.together.rounds import Message, Rounds
 from milepost.errors import AfterCommitError, CheckpointNotFoundError, CoordinationError, MilepostError
+from milepost.graph.adapter import Array
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import SavedValue
 from milepost.storage import Storage
-from milepost.tensor import DType
+from milepost.tensor import DType, PiecewiseArray
 
 _ASKED: Final = 2
 """How many of the processes that differ from process 0 are asked for what."""
@@ -45,6 +47,7 @@ _LISTED: Final = 5
 def save_as_first(
     rounds: Rounds,
     plan: SharePlan,
+    arrays: Sequence[Array | PiecewiseArray],
     storage: Storage,
     prefix: str,
     options: CheckpointOptions,
@@ -61,12 +64,12 @@ def save_as_first(
     files = [summary.facts["files"] for summary in summaries]
     firsts = [sum(files[:rank]) for rank in range(rounds.size)]
     others = [(node, SavedValue(*value)) for summary in summaries[1:] for node, value in summary.facts["own"]]
-    storage.make_directory(prefix.rpartition("/")[0])
+    storage.make_directory(os.path.dirname(prefix))
     with _unless_given_up(prefix), BundleCommit(storage, prefix, sum(files) + 1) as commit:
         shards = len(commit.data)
         rounds.tell(Message({"token": commit.claim.token, "shards": shards, "firsts": firsts}))
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
-        fill(writer, plan, firsts[0])
+        fill(writer, plan, arrays, firsts[0])
         with rounds.working(lambda: writer.bytes_written):
             for shard in range(firsts[0], firsts[0] + files[0]):
                 writer.write_shard(shard, commit.create(commit.data[shard]))
@@ -87,7 +90,12 @@ def save_as_first(
 
 
 def save_as_other(
-    rounds: Rounds, plan: SharePlan, storage: Storage, prefix: str, options: CheckpointOptions
+    rounds: Rounds,
+    plan: SharePlan,
+    arrays: Sequence[Array | PiecewiseArray],
+    storage: Storage,
+    prefix: str,
+    options: CheckpointOptions,
 ) -> list[MilepostError]:
     """Takes the steps of another process, until process 0 has said how the save ended.
 
@@ -104,14 +112,18 @@ def save_as_other(
         replicas = plan.replicas.get(decision.facts.get("holders", ""), {})
         facts = {"outline": list(plan.outline), "checksums": dict(plan.checksums), "replicas": dict(replicas)}
         rounds.report(Message(facts if asked else {}))
-        rounds.hear()
-        raise AssertionError("process 0 has found no difference")
+        rounds.hear()  # raises the error of process 0
+        raise CoordinationError(
+            "the processes plan different saves, and process 0 did not say in what; nothing was saved",
+            file=prefix,
+            remedy="look whether all processes run the same version of milepost",
+        )
     shards, token = decision.facts["shards"], decision.facts["token"]
     claim = Temporary.claim(prefix, token, shards)
     with Part(storage, claim, decision.facts["firsts"][rounds.rank], rounds.check) as part:
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
         with rounds.working(lambda: writer.bytes_written):
-            entries = part.write(plan, writer)
+            entries = part.write(plan, arrays, writer)
         rounds.report(_written(entries, plan))
         try:
             outcome = rounds.hear()

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from milepost.coordination import FileCoordinator, StoreCoordinator
+from milepost.errors import StorageError, UnsupportedError
 from milepost.testing.coordinator_suite import CoordinatorSuite
 
 SIZE = 3
@@ -67,3 +68,16 @@ def test_a_wait_for_a_file_sleeps(tmp_path):
     before = time.process_time()
     assert coordinator.wait("topic", 1, 2.0) is None
     assert time.process_time() - before < 0.5
+
+
+@pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0), ("0", 2), (0, 1.5), (True, 2)])
+def test_a_rank_that_cannot_be_is_refused(tmp_path, rank, size):
+    with pytest.raises(UnsupportedError, match=r"key: (rank|size)"):
+        FileCoordinator(tmp_path / "messages", rank, size)
+    assert not (tmp_path / "messages").exists()
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=str(tmp_path / "file/messages")):
+        FileCoordinator(tmp_path / "file/messages", 0, 2)

@@ -287,9 +287,23 @@ def damage(*numbers):
                     os.truncate(f"{directory}/run/{name}", 0)
 def resume():
     again = CheckpointManager(Checkpoint(step=Variable(0)), f"{directory}/run", 2, options=CheckpointOptions(**options), init_fn=lambda: begun.append(1))
-    return again.restore_or_initialize()
+    try:
+        return again.restore_or_initialize()
+    finally:
+        results["skipped"] = {os.path.basename(each): str(problem) for each, problem in again.skipped.items()}
 damage(2)
 attempt("newest damaged", resume)
+results["skipped one"] = results["skipped"]
+os.makedirs(f"{directory}/other", exist_ok=True)
+if rank == 0:
+    for each in ("ckpt-1.index", "ckpt-1.data-00000-of-00003", "ckpt-1.data-00001-of-00003", "ckpt-1.data-00002-of-00003"):
+        if os.path.exists(f"{directory}/run/{each}"):
+            os.link(f"{directory}/run/{each}", f"{directory}/other/{each}")
+warnings.simplefilter("ignore")
+other = CheckpointManager(Checkpoint(step=Variable(0)), f"{directory}/other", 2, options=CheckpointOptions(**options))
+attempt("adopted", other.adopt_checkpoints)
+attempt("known", lambda: other.checkpoints)
+attempt("restored", other.restore_or_initialize)
 damage(1)
 attempt("all damaged", resume)
 results["begun"] = begun
@@ -310,3 +324,20 @@ def test_all_processes_fall_back_to_the_same_checkpoint(damaged):
 def test_no_process_begins_anew_where_all_checkpoints_are_damaged(damaged):
     assert all(each["all damaged"].startswith("CorruptCheckpointError: ") for each in damaged[1])
     assert all(each["begun"] == [] for each in damaged[1])
+
+
+def test_all_processes_know_what_was_skipped_and_why(damaged):
+    skipped = same([each["skipped one"] for each in damaged[1]])
+    assert list(skipped) == ["ckpt-2"]
+    assert "ckpt-2.data-" in skipped["ckpt-2"]
+
+
+def test_all_processes_know_what_was_skipped_where_all_checkpoints_are_damaged(damaged):
+    assert [sorted(each["skipped"]) for each in damaged[1]] == [["ckpt-1", "ckpt-2"]] * 2
+
+
+def test_all_processes_adopt_the_same_checkpoints(damaged):
+    path = f"{damaged[0]}/other/ckpt-1"
+    assert [each["adopted"] for each in damaged[1]] == [[path]] * 2
+    assert [each["known"] for each in damaged[1]] == [[path]] * 2
+    assert [each["restored"] for each in damaged[1]] == [path] * 2

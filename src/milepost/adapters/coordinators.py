@@ -18,6 +18,9 @@ COORDINATORS: Final[dict[str, Callable[[], Coordinator | None]]] = registry({})
 It returns the same object until the processes are connected anew.
 """
 
+_BEFORE_OTHERS: Final[tuple[str, ...]] = ("torch", "jax", "tensorflow", "mpi4py")
+"""If several libraries have connected the processes, the first of these counts."""
+
 
 def found_coordinator() -> Coordinator | None:
     """The coordinator of this process, or None if no imported library has connected it to others.
@@ -26,5 +29,7 @@ def found_coordinator() -> Coordinator | None:
         AdapterError: The adapter of an imported library cannot be imported.
     """
     import_adapters()
-    found = (COORDINATORS[library]() for library in ("torch", "jax", "tensorflow", "mpi4py") if library in COORDINATORS)
+    libraries = [each for each in _BEFORE_OTHERS if each in COORDINATORS]
+    libraries += sorted(COORDINATORS.keys() - set(libraries))  # the same order on all processes
+    found = (COORDINATORS[library]() for library in libraries)
     return next((each for each in found if each is not None), None)

@@ -14,6 +14,8 @@ import os
 import time
 from pathlib import Path
 
+from milepost.errors import StorageError, UnsupportedError
+
 _SHORTEST, _LONGEST = 0.005, 0.25
 """Seconds between two looks for a file: few at first, then more."""
 
@@ -28,8 +30,8 @@ class FileCoordinator:
         size: How many processes there are.
 
     Raises:
-        UnsupportedError: The rank is not one of a run of so many processes.
-        StorageError: The directory cannot be made, or a message cannot be written or read.
+        UnsupportedError: ``rank`` is not a whole number from 0 to ``size - 1``.
+        StorageError: The directory cannot be made.
 
     Example:
         >>> import tempfile
@@ -46,10 +48,24 @@ class FileCoordinator:
     library = "milepost.FileCoordinator"
 
     def __init__(self, directory: str | os.PathLike[str], rank: int, size: int) -> None:
+        numbers = {"rank": rank, "size": size}
+        for name, number in numbers.items():
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise _unusable(name, "a whole number", repr(number))
+        if not 0 <= rank < size:
+            raise _unusable("rank", f"from 0 to {size - 1}, for {size} processes", str(rank))
         self.rank = rank
         self.size = size
         self._directory = Path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"cannot make the directory of the messages: {error.strerror}",
+                errno=error.errno,
+                file=str(directory),
+                remedy="name a directory on shared storage that all processes can write",
+            ) from error
 
     def post(self, topic: str, message: bytes) -> None:
         """Makes a message known; see `Coordinator.post`."""
@@ -77,3 +93,13 @@ class FileCoordinator:
 
     def _path(self, topic: str, rank: int) -> Path:
         return self._directory / f"{topic.replace('/', '+')}.{rank}.message"
+
+
+def _unusable(name: str, expected: str, found: str) -> UnsupportedError:
+    return UnsupportedError(
+        "this argument cannot be used",
+        key=name,
+        expected=expected,
+        found=found,
+        remedy="pass the number of this process and how many there are, for example those of the batch system",
+    )

@@ -124,8 +124,7 @@ class Save:
         except AfterCommitError as error:
             problems = [error]
         rounds.end()
-        self._was_committed()
-        return problems
+        return [*problems, *self._was_committed()]
 
     def _commit(self) -> list[Exception]:
         problems: list[Exception] = []
@@ -145,9 +144,10 @@ class Save:
         assert isinstance(self._plan, SavePlan), "read() comes before run()"
         execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, announcement)
 
-    def _was_committed(self) -> None:
-        """Called on the other processes once process 0 has committed."""
+    def _was_committed(self) -> list[Exception]:
+        """Called on the other processes once process 0 has committed; returns what failed."""
         self.is_committed = True
+        return []
 
 
 class ListedSave(Save):
@@ -170,10 +170,22 @@ class ListedSave(Save):
         self.committed: Callable[[], object] = lambda: None
         self.listed_elsewhere: Callable[[], object] = lambda: None
 
-    def _was_committed(self) -> None:
-        super()._was_committed()
+    def _was_committed(self) -> list[Exception]:
+        problems = super()._was_committed()
         self.committed()
-        self.listed_elsewhere()
+        try:
+            self.listed_elsewhere()
+        except MilepostError as error:
+            unread = AfterCommitError(
+                f"the checkpoint is saved, but this process could not read the state file that lists it: {error.problem}",
+                errno=getattr(error, "errno", None),
+                key=self.prefix,
+                file=error.file,
+                remedy=(error.remedy + "; " if error.remedy else "") + "the next save on all processes reads it again",
+            )
+            unread.__cause__ = error
+            problems.append(unread)
+        return problems
 
     def _commit(self) -> list[Exception]:
         storage, announcement = self.storage, Announcement()

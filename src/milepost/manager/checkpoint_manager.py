@@ -26,7 +26,7 @@ from milepost.engine.saved_model import is_saved_model
 from milepost.engine.series import list_announced, numbered
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
 from milepost.engine.status import LoadStatus
-from milepost.engine.together import first_decides, is_first
+from milepost.engine.together import error_of, facts_of, first_decides, is_first
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -310,7 +310,7 @@ class CheckpointManager(Generic[CheckpointT]):
         """Restores the newest good checkpoint, or calls ``init_fn`` if there are no checkpoints.
 
         A damaged or missing checkpoint is skipped with a `SkippedCheckpointWarning`, and the next older one is tried. A
-        skipped checkpoint changes nothing.
+        skipped checkpoint changes nothing. Of several processes process 0 chooses and warns, and all restore the same.
 
         Returns:
             The path of the checkpoint that was restored, or None.
@@ -325,23 +325,24 @@ class CheckpointManager(Generic[CheckpointT]):
         refused: set[str] = set()
         self._skipped = {}
 
-        def choose() -> str | None:
+        def choose() -> dict[str, Any]:
             found = newest_good(
                 self._storage, lambda: _without(refused, self._listing.refresh()), self._verify, problems.__setitem__
             )
-            if (
-                found is None and problems
-            ):  # raised here, so that no other process takes it for a directory without checkpoints
+            return {"prefix": found, "problems": {each: facts_of(problem) for each, problem in problems.items()}}
+
+        while True:
+            chosen = first_decides(self._with(None), f"choose a checkpoint of {self._directory}", choose)
+            prefix: str | None = chosen["prefix"]
+            for each, facts in chosen["problems"].items():
+                problems.setdefault(each, error_of(facts))
+            if prefix is None:
+                if not problems:
+                    break
                 self._restored = None
                 for each, problem in problems.items():
                     self._skip(each, problem)
                 raise self._none_is_good(list(problems.values()))
-            return found
-
-        while True:
-            prefix = first_decides(self._with(None), f"choose a checkpoint of {self._directory}", choose)
-            if prefix is None:
-                break
             try:
                 self._status = self._checkpoint.restore(prefix, self._with(None))
             except (CheckpointNotFoundError, CorruptCheckpointError) as error:
@@ -371,7 +372,8 @@ class CheckpointManager(Generic[CheckpointT]):
         """Adds to the state file all checkpoints of this series in the directory, for example those that were copied there.
 
         From then on they are restored, kept and removed like all others. The time of each is that of its index file. If
-        no checkpoint was listed before, the one with the highest number becomes the latest.
+        no checkpoint was listed before, the one with the highest number becomes the latest. Of several processes all call
+        this, and process 0 writes the state file.
 
         Returns:
             The paths of the checkpoints that were added, in the order of their numbers.
@@ -390,8 +392,12 @@ class CheckpointManager(Generic[CheckpointT]):
             >>> manager.restore_or_initialize() == path
             True
         """
+        found: list[str] = first_decides(
+            self._with(None), f"adopt checkpoints of {self._directory}", lambda: self._listing.adopt()
+        )
         with self._lock:
-            found = self._listing.adopt()
+            if not is_first(self._with(None)):
+                self._listing.load()
             self._must_look |= bool(found)
         return found
 
@@ -407,13 +413,14 @@ class CheckpointManager(Generic[CheckpointT]):
         )
 
     def _skip(self, prefix: str, problem: MilepostError, instead: str | None = None) -> None:
-        """Remembers why a checkpoint is skipped, without the traceback, and warns of it."""
+        """Remembers why a checkpoint is skipped, without the traceback, and warns of it, once for all processes."""
         self._skipped[prefix] = problem
         each: BaseException | None = problem
         while each is not None:
             each.__traceback__ = None
             each = each.__cause__ or each.__context__
-        warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
+        if is_first(self._with(None)):
+            warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
 
     def _recover(self) -> None:
         """Completes or removes what killed and crashed saves left behind."""

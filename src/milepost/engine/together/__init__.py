@@ -11,6 +11,7 @@
 
 from milepost.engine.together.find import first_decides, is_first, rounds_of
 from milepost.engine.together.plan import SharePlan, plan_share
+from milepost.engine.together.problems import error_of, facts_of
 from milepost.engine.together.rounds import Message, Rounds
 from milepost.engine.together.save import save_as_first, save_as_other
 
@@ -18,6 +19,8 @@ __all__ = [
     "Message",
     "Rounds",
     "SharePlan",
+    "error_of",
+    "facts_of",
     "first_decides",
     "is_first",
     "plan_share",

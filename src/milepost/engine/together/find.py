@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from milepost.adapters.coordinators import found_coordinator
 from milepost.coordination import Coordinator
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.together.rounds import Message, Rounds, session_of
 from milepost.storage import MemoryStorage
+
+DecisionT = TypeVar("DecisionT")
 
 
 def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
@@ -28,13 +31,13 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
     return None if coordinator is None else Rounds(session_of(coordinator), what, options.process_timeout)
 
 
-def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], str | None]) -> str | None:
+def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], DecisionT]) -> DecisionT:
     """Has process 0 decide something for all; a process that is alone decides for itself.
 
     Args:
         options: As for `rounds_of`.
         what: What is decided, in words.
-        decide: Called on process 0.
+        decide: Called on process 0. It returns plain data, as JSON takes it.
 
     Returns:
         The decision, on all processes.
@@ -52,7 +55,7 @@ def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], st
         rounds.fail(error)
         raise
     rounds.end()
-    chosen: str | None = decision.facts["decision"]
+    chosen: DecisionT = decision.facts["decision"]
     return chosen
 
 

@@ -20,12 +20,12 @@ def facts_of(error: BaseException) -> dict[str, Any]:
     return {"kind": kind, "problem": error.problem, "errno": getattr(error, "errno", None), **facts}
 
 
-def error_of(facts: dict[str, Any], who: str) -> MilepostError:
+def error_of(facts: dict[str, Any], who: str | None = None) -> MilepostError:
     """The error that another process is to raise.
 
     Args:
         facts: What `facts_of` returned, on the process that failed.
-        who: That process, in words.
+        who: That process, in words, for an error that is about what it did.
 
     Returns:
         An error of the same class where milepost can make one, and else a `CoordinationError`.
@@ -33,7 +33,7 @@ def error_of(facts: dict[str, Any], who: str) -> MilepostError:
     given = {fact: facts[fact] for fact in _FACTS if fact in facts}
     if facts["kind"] == CoordinationError.__name__:  # it says itself whom it is about
         return CoordinationError(facts["problem"], **given)
-    problem = f"{who} failed: {facts['problem']}"
+    problem = facts["problem"] if who is None else f"{who} failed: {facts['problem']}"
     kind: type[MilepostError] = (
         getattr(errors, facts["kind"], CoordinationError) if facts["kind"] else CoordinationError
     )

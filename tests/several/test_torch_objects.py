@@ -50,17 +50,41 @@ model = sharded()
 optimizer = momentum(model)
 train(model, optimizer)
 attempt("trained", lambda: written("trained", model=model, optimizer=optimizer))
-loss = model(torch.ones(2, 3)).sum()
-attempt("save gathered", lambda: written("gathered", model=model))
-attempt("restore gathered", lambda: read("trained", model=model, optimizer=optimizer))
-loss.backward()
-optimizer.zero_grad()
-attempt("save after backward", lambda: written("after", model=model))
+values = [parameter.to_local().tolist() for parameter in model.parameters()]
+
+def gradients(between=lambda: None):
+    loss = model(torch.arange(6.0).reshape(2, 3)).square().sum()
+    between()
+    loss.backward()
+    found = [parameter.grad.to_local().tolist() for parameter in model.parameters()]
+    optimizer.zero_grad()
+    return found
+
+expected = gradients()
+results["gradients after a save"] = gradients(
+    lambda: attempt("save gathered", lambda: written("gathered", model=model))
+) == expected
+results["gradients after a restore"] = gradients(
+    lambda: attempt("restore gathered", lambda: read("trained", model=model, optimizer=optimizer))
+) == expected
 with torch.no_grad():
     model(torch.ones(2, 3))
 attempt("save after evaluation", lambda: written("evaluated", model=model))
-model.reshard()
-attempt("save resharded", lambda: written("resharded", model=model))
+with torch.no_grad():
+    model(torch.ones(2, 3))
+attempt("restore after evaluation", lambda: read("trained", model=model, optimizer=optimizer))
+results["values"] = [parameter.to_local().tolist() for parameter in model.parameters()] == values
+
+class Saving(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4, 3))
+    def forward(self, value):
+        attempt("save in forward", lambda: written("inside", model=inside))
+        return value @ self.weight.T
+
+inside = fully_shard(Saving(), mesh=mesh, reshard_after_forward=False)
+inside(torch.ones(2, 3)).sum().backward()
 attempt("alone", lambda: Checkpoint(model=model).write(at(f"alone{rank}"), options=CheckpointOptions(process_local=True)))
 """
 _VALUES = """
@@ -183,17 +207,35 @@ def two(directory):
     return run(program, 2, directory, TORCH)
 
 
-@pytest.mark.parametrize("name", ["save gathered", "restore gathered", "save after evaluation"])
-def test_gathered_parameters_are_refused(two, name):
+GATHERED = ("save gathered", "restore gathered", "save after evaluation", "restore after evaluation")
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_gathered_parameters_are_put_back_before_a_save_and_a_restore(two, name):
+    assert same([each[name] for each in two]) is True
+
+
+def test_a_save_and_a_restore_before_the_backward_pass_leave_its_gradients(two):
+    names = ("gradients after a save", "gradients after a restore")
+    assert same([[each[name] for name in names] for each in two]) == [True, True]
+
+
+@pytest.mark.parametrize("name", ["gathered", "evaluated"])
+def test_a_save_of_gathered_parameters_holds_the_shards_values(two, directory, name):
+    expected, found = (milepost.load_checkpoint(f"{directory}/{each}") for each in ("trained", name))
+    for key in found.get_variable_to_shape_map():
+        if key.startswith("model/"):
+            assert (found.get_tensor(key) == expected.get_tensor(key)).all(), key
+    assert same([each["values"] for each in two]) is True
+
+
+def test_a_save_in_a_forward_pass_is_refused(two):
     for each in two:
-        assert each[name].startswith("UntrackableError: the parameters of this module are gathered at this moment")
-        assert "key: model" in each[name]
-        assert "after backward()" in each[name]
-        assert "module.reshard()" in each[name]
-
-
-def test_the_save_is_possible_after_backward_and_after_reshard(two):
-    assert same([(each["trained"], each["save after backward"], each["save resharded"]) for each in two]) == (True,) * 3
+        assert each["save in forward"].startswith(
+            "UntrackableError: the forward pass of this module runs at this moment"
+        )
+        assert "key: model" in each["save in forward"]
+        assert "after the forward pass" in each["save in forward"]
 
 
 def test_a_process_alone_cannot_save_its_shards(two):

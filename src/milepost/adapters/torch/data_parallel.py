@@ -1,8 +1,8 @@
 """What modules of data-parallel training hold at some moments only: gathered parameters, and buffers that are about to be replaced.
 
 - `fully_shard` replaces the parameters of a module by gathered copies, from its forward pass to its backward pass. The optimizer
-  does not know these copies. They may have another element type, and they are thrown away. So a save or a restore at this moment
-  is refused.
+  does not know these copies. They may have another element type, and they are thrown away. So a save or a restore puts the shards
+  back first, as ``state_dict()`` does. The backward pass gathers them again.
 - `DistributedDataParallel` with ``broadcast_buffers=True``, which is the default, gives all processes the buffers of the first one at
   the beginning of each call. Between two calls those of the others may differ, as the running means of batch normalization do, and are
   of no use. So those of process 0 are saved.
@@ -22,20 +22,22 @@ from milepost.errors import UntrackableError
 _DDP: Final = "torch.nn.parallel.distributed.DistributedDataParallel"
 
 
-def refuse_gathered(module: Any) -> None:
-    """Refuses a module whose parameters `fully_shard` has gathered.
+def put_shards_back(module: Any) -> None:
+    """Has a module hold its shards again, if `fully_shard` has gathered its parameters. No other process is needed for that.
 
     Raises:
-        UntrackableError: They are gathered at this moment.
+        UntrackableError: They are needed at this moment.
     """
+    if not has_gathered_parameters(module):
+        return
+    module.reshard()
     if has_gathered_parameters(module):
         raise UntrackableError(
-            "the parameters of this module are gathered at this moment, as between a forward pass and its backward pass, so they are not "
-            "the shards that the optimizer knows; nothing was changed",
-            expected="a module of fully_shard() that holds its shards",
+            "the forward pass of this module runs at this moment, with gathered parameters, which are not the shards that the "
+            "optimizer knows; nothing was changed",
+            expected="a module of fully_shard() that can hold its shards",
             found=f"{type(module).__name__} with gathered parameters",
-            remedy="save and restore after backward(); after a forward pass without one, as in an evaluation, call module.reshard() on this "
-            "module first",
+            remedy="save and restore after the forward pass",
         )
 
 

@@ -26,7 +26,7 @@ from milepost.adapters.torch.accounts import (
     persistent_buffers,
     unwrapped,
 )
-from milepost.adapters.torch.data_parallel import broadcast_buffers, refuse_gathered
+from milepost.adapters.torch.data_parallel import broadcast_buffers, put_shards_back
 from milepost.adapters.torch.hooks import watch_module
 from milepost.adapters.torch.private import UninitializedTensorMixin
 from milepost.adapters.torch.refused import has_sharded, sharded_omission
@@ -61,7 +61,7 @@ class ModuleAdapter(Adapter):
         if sharded is not None:
             yield STATE_DICT, Unsaved(sharded)
             return
-        refuse_gathered(module)
+        put_shards_back(module)
         # Asked first, because the code that saves may change what is registered.
         own = overrides_saving(module) and own_state(module)
         yield from registered(module)

@@ -26,6 +26,8 @@ from milepost.engine.load import storage_of as _storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.status import CheckpointLoadStatus as _CheckpointLoadStatus
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
+from milepost.engine.translation import Names as _Names
+from milepost.engine.translation import Rename as _Rename
 from milepost.errors import MilepostError as _MilepostError
 from milepost.errors import UntrackableError as _UntrackableError
 from milepost.graph.adapter import adapter_of as _adapter_of
@@ -98,8 +100,10 @@ class _TreeCheckpoint(_Checkpoint):
             status.exchange({id(old): after[path] for path, old in before.items() if path in after})
         return tree
 
-    def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
-        status = super().restore(save_path, options)
+    def restore(
+        self, save_path: PathLike | None, options: CheckpointOptions | None = None, **translation: Any
+    ) -> LoadStatus:
+        status = super().restore(save_path, options, **translation)
         self._tree_status = _NoDependency(status)
         return status
 
@@ -173,7 +177,16 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
     return written
 
 
-def restore(path: PathLike, tree: _TreeT, options: CheckpointOptions | None = None) -> tuple[_TreeT, LoadStatus]:
+def restore(
+    path: PathLike,
+    tree: _TreeT,
+    options: CheckpointOptions | None = None,
+    *,
+    rename: _Rename = (),
+    ignore: _Names = (),
+    only: _Names | None = None,
+    cast: bool | _Names = False,
+) -> tuple[_TreeT, LoadStatus]:
     """Makes a new tree with saved values.
 
     Args:
@@ -183,6 +196,10 @@ def restore(path: PathLike, tree: _TreeT, options: CheckpointOptions | None = No
             tree does not change, nor do modules and variables of NNX in it. Values that were not saved are taken from
             it. Other trackable objects among its leaves are restored in place.
         options: How to restore.
+        rename: As for `milepost.Checkpoint.restore`.
+        ignore: As for `milepost.Checkpoint.restore`.
+        only: As for `milepost.Checkpoint.restore`.
+        cast: As for `milepost.Checkpoint.restore`.
 
     Returns:
         The new tree, of the type of the given one, and a status with assertions and a full report.
@@ -203,7 +220,8 @@ def restore(path: PathLike, tree: _TreeT, options: CheckpointOptions | None = No
     checkpoint = _TreeCheckpoint()
     checkpoint.hold(_with_own_objects(tree))
     counts = _has_counter(_plain_path(path), _storage_of(options))
-    status = checkpoint.restore(path, options) if counts else checkpoint.read(path, options)
+    read = checkpoint.restore if counts else checkpoint.read
+    status = read(path, options, rename=rename, ignore=ignore, only=only, cast=cast)
     return checkpoint.release(status), status
 
 

@@ -1,6 +1,7 @@
 """Named tensors in files: TensorFlow's tensor bundles, and the checkpoints from before them."""
 
 from milepost.bundle.boxes import Boxes
+from milepost.bundle.casting import CastingReader, is_castable
 from milepost.bundle.entry import Entry
 from milepost.bundle.fetch import Fetch, check_all
 from milepost.bundle.interface import BundleReader
@@ -12,12 +13,14 @@ __all__ = [
     "Boxes",
     "BundleReader",
     "BundleWriter",
+    "CastingReader",
     "Entry",
     "Fetch",
     "check_all",
     "data_path",
     "find_prefixes",
     "index_path",
+    "is_castable",
     "open_bundle",
     "open_whole",
     "parse_data_path",

@@ -24,6 +24,7 @@ from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.series import list_announced
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
+from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of, adapter_of_type
@@ -242,13 +243,31 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
     @as_written
     @or_with_session(SessionSaver.restore)
-    def restore(self, save_path: PathLike | None, options: CheckpointOptions | None = None) -> LoadStatus:
+    def restore(
+        self,
+        save_path: PathLike | None,
+        options: CheckpointOptions | None = None,
+        *,
+        rename: Rename = (),
+        ignore: Names = (),
+        only: Names | None = None,
+        cast: bool | Names = False,
+    ) -> LoadStatus:
         """Restores a checkpoint that `save` saved. Objects that do not exist yet get their values when they are attached.
 
         Args:
             save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a
                 file or directory of PyTorch, safetensors or Orbax. With None, nothing is restored.
             options: How to restore.
+            rename: The live names of saved values: a mapping of beginnings of names, such as ``{"backbone": "model/encoder"}``, in
+                which the longest that fits counts and ``*`` stands for one name; a list of pairs of a regular expression and its
+                replacement; or a function from a saved name to a live name, or to None to leave the value out. A saved name is
+                what `milepost.list_variables` shows, without ``/.ATTRIBUTES/...``.
+            ignore: Live names of values that keep what they have, such as ``"model/head"``. A name stands for everything below
+                it, too; ``*`` stands for any text; ``.`` and ``/`` are the same. Saved values of these names are left out.
+            only: Live names, as for ``ignore``. All other values keep what they have.
+            cast: Whether numbers are converted to the element type of the live object: for all values, or for some live names. The
+                report has the largest relative error of each. A number that the new type does not have is refused.
 
         Returns:
             A status with assertions and a full report.
@@ -256,10 +275,24 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         Raises:
             CheckpointNotFoundError: There is no such checkpoint.
             CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
-            MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
-            UnsupportedError: The call is inside a ``tf.function``.
+            MismatchError: A saved value has a different shape or dtype than the live object, or a number cannot be converted.
+                Nothing was changed.
+            UnsupportedError: The call is inside a ``tf.function``, an argument cannot be used, or two saved values would get the
+                same name.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> saved = milepost.Checkpoint(encoder=milepost.Variable([1.0]), head=milepost.Variable([2.0, 3.0]))
+            >>> path = saved.save(tempfile.mkdtemp() + "/ckpt")
+            >>> new = milepost.Checkpoint(backbone=milepost.Variable([0.0]), head=milepost.Variable([0.0]))
+            >>> status = new.restore(path, rename={"encoder": "backbone"}, ignore="head")
+            >>> new.backbone.numpy(), new.head.numpy()
+            (array([1.], dtype=float32), array([0.], dtype=float32))
+            >>> status.assert_consumed().report().counts()["ignored"]
+            2
         """
         options = resolved(options)
+        translation = Translation(rename, ignore, only, cast)
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
@@ -267,23 +300,36 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             is_new = _COUNTER not in self.__dict__
             counter = self.save_counter  # made first, so that it is restored with the other values, or not at all
             try:
-                status = self.read(save_path, options)
+                status = self.read(save_path, options, rename=rename, ignore=ignore, only=only, cast=cast)
             except BaseException:
                 if is_new and not last_restore(counter):
                     del self.__dict__[_COUNTER]
                 raise
-            if not status.foreign:
+            if not status.foreign and not translation.leaves_alone(_COUNTER):
                 self._private.guard.restored(storage_of(options), plain_path(save_path))
             return status
 
     @as_written
-    def read(self, save_path: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
+    def read(
+        self,
+        save_path: PathLike,
+        options: CheckpointOptions | None = None,
+        *,
+        rename: Rename = (),
+        ignore: Names = (),
+        only: Names | None = None,
+        cast: bool | Names = False,
+    ) -> LoadStatus:
         """Restores a checkpoint that `write` wrote. Unlike `restore`, this makes no `save_counter` and does
         not let later saves add to the series that the checkpoint may belong to.
 
         Args:
             save_path: A path that `write` returned, or any path that `restore` accepts.
             options: How to restore.
+            rename: As for `restore`.
+            ignore: As for `restore`.
+            only: As for `restore`.
+            cast: As for `restore`.
 
         Returns:
             A status with assertions and a full report.
@@ -296,7 +342,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
         with self._private.writer.exclusive():
-            return load_into(plain_path(save_path), self._view, resolved(options))
+            translation = Translation(rename, ignore, only, cast)
+            return load_into(plain_path(save_path), self._view, resolved(options), translation)
 
     def sync(self) -> None:
         """Waits for the asynchronous save in progress, if any, and raises its error."""

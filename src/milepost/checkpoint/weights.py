@@ -16,6 +16,7 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.run_save import ListedSave, record_latest
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
+from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.storage.paths import plain_path
 
@@ -69,7 +70,16 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 
 
 @as_written
-def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> LoadStatus:
+def load_weights(
+    model: Any,
+    filepath: PathLike,
+    options: CheckpointOptions | None = None,
+    *,
+    rename: Rename = (),
+    ignore: Names = (),
+    only: Names | None = None,
+    cast: bool | Names = False,
+) -> LoadStatus:
     """Restores a model from a checkpoint of `save_weights` or Keras 2, or from any checkpoint whose root is such a model.
 
     Restoration is deferred for layers that are not built yet and for the state of optimizers that have not made a step.
@@ -78,8 +88,12 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 
     Args:
         model: Any trackable object.
-        filepath: A path that `save_weights` returned.
+        filepath: A path that `save_weights` returned, or any path that `milepost.Checkpoint.restore` accepts.
         options: How to restore.
+        rename: As for `milepost.Checkpoint.restore`.
+        ignore: As for `milepost.Checkpoint.restore`.
+        only: As for `milepost.Checkpoint.restore`.
+        cast: As for `milepost.Checkpoint.restore`.
 
     Returns:
         A status with assertions and a full report.
@@ -95,7 +109,7 @@ def load_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
     # the bytes of an existing file tell its format better than its name
     path = plain_path(filepath)
     path = path if storage_of(settings).is_file(path) else _checked(filepath)
-    status = load_into(path, lambda: (model, ()), settings)
+    status = load_into(path, lambda: (model, ()), settings, Translation(rename, ignore, only, cast))
     if isinstance(status, CheckpointLoadStatus) and not status.foreign and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())
         if status.hint:

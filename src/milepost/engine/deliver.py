@@ -17,17 +17,20 @@ box, which is read when the array of that device is made.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from milepost.bundle import Boxes, BundleReader, Fetch, check_all
+from milepost.bundle import Boxes, BundleReader, CastingReader, Fetch, check_all, is_castable
 from milepost.engine.collector import collection_paused
 from milepost.engine.growth import Growth
 from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.translation import AS_SAVED, Translation
 from milepost.engine.undo import Undo, refused
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, adapter_of
+from milepost.graph.keys import ATTRIBUTES
 from milepost.graph.remedies import returned, without_assign
 from milepost.graph.traversal import live_children
 from milepost.graph.trees.places import Place, put, rebuild
@@ -56,9 +59,25 @@ class Take(NamedTuple):
     values: Sequence[tuple[Value, str]]
 
 
+def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation) -> None:
+    """Has the reader convert numbers to the element types of the live objects, where the translation says so."""
+    for take in takes:
+        for value, key in take.values:
+            if key in reader:
+                saved = reader.saved(key).dtype
+                fits = saved is value.dtype or saved in value.accepts
+                if not fits and is_castable(saved, value.dtype) and translation.casts(key):
+                    reader.cast(key, value.dtype)
+
+
 @collection_paused()
-def check(reader: BundleReader, takes: Sequence[Take]) -> None:
+def check(reader: BundleReader, takes: Sequence[Take], translation: Translation = AS_SAVED) -> None:
     """Checks that every value fits its object.
+
+    Args:
+        reader: The open checkpoint.
+        takes: The values.
+        translation: What the restore changes, for the remedy.
 
     Raises:
         MismatchError: Some values do not fit. The message names them, and ``report`` has all of them.
@@ -81,7 +100,7 @@ def check(reader: BundleReader, takes: Sequence[Take]) -> None:
             elif saved.shape != value.shape and not shape_fits(saved.shape, value.shape):
                 problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value)))
     if problems:
-        raise _mismatch(reader.prefix, problems)
+        raise _mismatch(reader.prefix, problems, translation)
 
 
 def deliver(
@@ -215,7 +234,7 @@ def live_spec(value: Value) -> str:
     return f"{value.dtype}[{format_shape(value.shape)}]"
 
 
-def _mismatch(prefix: str, problems: Sequence[Entry]) -> MismatchError:
+def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation) -> MismatchError:
     first = problems[0]
     more = "".join(f"\n    also {entry.outcome.value}: {entry}" for entry in problems[1:_MOST_LISTED])
     if len(problems) > _MOST_LISTED:
@@ -226,10 +245,25 @@ def _mismatch(prefix: str, problems: Sequence[Entry]) -> MismatchError:
         file=prefix,
         expected=f"{first.live}, as the live object has it",
         found=f"{first.saved} in the checkpoint{more}",
-        remedy="give the live object the saved shape and dtype, restore without this object in the Checkpoint, or rename it",
+        remedy=_remedy(problems, translation),
     )
     error.report = Report(prefix, tuple(problems))
     return error
+
+
+def _remedy(problems: Sequence[Entry], translation: Translation) -> str:
+    """What to pass to the restore, so that it leaves these values alone or converts them."""
+    names = [translation.live_name(entry.key.partition(ATTRIBUTES)[0]) or entry.key for entry in problems]
+    ignored = list(dict.fromkeys(names))
+    if len(ignored) > 1:
+        ignored = list(dict.fromkeys(re.sub(r"[./][^./]*$", "", name) for name in ignored))
+    ignore = repr(ignored[0]) if len(ignored) == 1 else f"[{', '.join(map(repr, ignored[:_MOST_LISTED]))}]"
+    if len(ignored) > _MOST_LISTED:
+        ignore = "[...] with their names"
+    keep = f"to keep the live values, pass ignore={ignore} to the restore"
+    if any(entry.outcome is Outcome.WRONG_DTYPE for entry in problems):
+        return f"give the live object the saved element type; to convert numbers, pass cast=True to the restore; {keep}"
+    return f"give the live object the saved shape; {keep}"
 
 
 class _Assigned:

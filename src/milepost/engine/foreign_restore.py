@@ -13,6 +13,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome
 from milepost.engine.restore import Restoration
 from milepost.engine.together.rounds import Rounds
+from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.foreign import HeldObject
 from milepost.graph.keys import tensor_key
 from milepost.graph.object_graph import ObjectGraph
@@ -64,6 +65,7 @@ class ForeignRestoration(Restoration):
         options: As for `Restoration`.
         findings: What the report adds.
         rounds: As for `Restoration`.
+        translated: As for `Restoration`.
     """
 
     def __init__(
@@ -73,8 +75,9 @@ class ForeignRestoration(Restoration):
         options: CheckpointOptions,
         findings: Findings,
         rounds: Rounds | None = None,
+        translated: Translated = UNTRANSLATED,
     ) -> None:
-        super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds)
+        super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
         self._findings = findings
 
     def _account_of_saved(self, deferred: Collection[int]) -> list[Entry]:

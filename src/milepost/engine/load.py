@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from milepost.bundle import BundleReader, index_path, open_whole
@@ -22,6 +23,7 @@ from milepost.engine.status import (
     View,
 )
 from milepost.engine.together import Rounds, rounds_of
+from milepost.engine.translation import AS_SAVED, Translated, Translation
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -36,6 +38,7 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.renaming import renamed
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
@@ -80,13 +83,14 @@ def open_any(storage: Storage, path: str) -> BundleReader:
     return open_whole(storage, path)
 
 
-def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus:
+def load_into(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> LoadStatus:
     """Restores a checkpoint, a SavedModel, or a file or directory of another library.
 
     Args:
         prefix: The checkpoint, the SavedModel, the file or the directory.
         view: Returns the live root and the edges attached to it.
         options: How to restore.
+        translation: What changes between the file and the program.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
@@ -98,9 +102,9 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
     """
     rounds = rounds_of(options, f"restore {prefix}")
     if rounds is None:
-        return _load_any(prefix, view, options, None)
+        return _load_any(prefix, view, options, None, translation)
     try:
-        status = _load_any(prefix, view, options, rounds)
+        status = _load_any(prefix, view, options, rounds, translation)
     except BaseException as error:
         rounds.fail(error)
         raise
@@ -108,21 +112,23 @@ def load_into(prefix: str, view: View, options: CheckpointOptions) -> LoadStatus
     return status
 
 
-def _load_any(prefix: str, view: View, options: CheckpointOptions, rounds: Rounds | None) -> LoadStatus:
+def _load_any(
+    prefix: str, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
+) -> LoadStatus:
     import_adapters()
     storage = storage_of(options)
     try:
         for _ in range(_TRIES):
             reader = open_any(storage, prefix)
             try:
-                return _load(reader, view, options, storage, rounds)
+                return _load(reader, view, options, storage, rounds, translation)
             except BaseException as error:
                 # If there are very many data files, some are opened late, and may belong to another checkpoint by then.
                 is_late = isinstance(error, (CorruptCheckpointError, CheckpointNotFoundError)) and reader.is_replaced()
                 reader.close()  # the traceback of the error may keep the reader alive
                 if not is_late or (rounds is not None and rounds.has_begun):
                     raise
-        return _load(open_any(storage, prefix), view, options, storage, rounds)
+        return _load(open_any(storage, prefix), view, options, storage, rounds, translation)
     except (UntrackableError, UnsupportedError) as error:
         if (
             error.key is None
@@ -133,35 +139,54 @@ def _load_any(prefix: str, view: View, options: CheckpointOptions, rounds: Round
 
 
 def _load(
-    reader: BundleReader, view: View, options: CheckpointOptions, storage: Storage, rounds: Rounds | None
+    reader: BundleReader,
+    view: View,
+    options: CheckpointOptions,
+    storage: Storage,
+    rounds: Rounds | None,
+    translation: Translation,
 ) -> LoadStatus:
     if isinstance(reader, ForeignReader):
-        return _load_foreign(reader, view, options, rounds)
+        return _load_foreign(reader, view, options, rounds, translation)
     graph = read_object_graph(reader)
     root, attached = view()
     if graph is None:
-        by_name = NameBasedRestoration(reader)
+        by_name = NameBasedRestoration(reader, translation)
         if rounds is None:
             by_name.restore(root, attached)
         else:
             by_name.restore(root, attached, rounds.agree)
         return NameBasedStatus(by_name, view)
     if is_of_saved_model(storage, reader.prefix):
-        return _load_saved_model(reader, graph, view, options, rounds)
+        return _load_saved_model(reader, graph, view, options, rounds, translation)
     refuse_lost_values(reader, graph, root, attached)
-    restoration = Restoration(reader, graph, options, rounds=rounds)
+    graph, translated = _translated(graph, translation)
+    restoration = Restoration(reader, graph, options, rounds=rounds, translated=translated)
     restoration.restore(root, attached)
     return CheckpointLoadStatus(restoration, view)
 
 
+def _translated(graph: ObjectGraph, translation: Translation) -> tuple[ObjectGraph, Translated]:
+    if not translation.renames:
+        return graph, Translated(translation)
+    graph, left_out = renamed(graph, translation.live_name)
+    return graph, Translated(translation, left_out)
+
+
 def _load_saved_model(
-    reader: BundleReader, graph: ObjectGraph, view: View, options: CheckpointOptions, rounds: Rounds | None
+    reader: BundleReader,
+    graph: ObjectGraph,
+    view: View,
+    options: CheckpointOptions,
+    rounds: Rounds | None,
+    translation: Translation,
 ) -> LoadStatus:
     root, attached = view()
     exported = is_exported(graph)
     lists = exported_lists(graph, root) if exported else []
     names = {name for name, _ in lists}
-    restoration = Restoration(reader, graph, options, never_saved=OWN, rounds=rounds)
+    graph, translated = _translated(graph, translation)
+    restoration = Restoration(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
     restoration.restore(root, [*(pair for pair in attached if pair[0] not in names), *lists])
     hint = ""
     if exported and not lists:
@@ -175,10 +200,14 @@ def _load_saved_model(
 
 
 @places_in_use()
-def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions, rounds: Rounds | None) -> LoadStatus:
+def _load_foreign(
+    reader: ForeignReader, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
+) -> LoadStatus:
     root, attached = view()
     live = walk(root, attached, slots=False)
     try:
+        live_name = partial(translation.live_name, dotted=reader.packs)
+        left_out = reader.rename(live_name) if translation.renames else []
         builder = GraphBuilder(reader, live)
         graph = builder.build()
     except MilepostError as error:
@@ -189,6 +218,7 @@ def _load_foreign(reader: ForeignReader, view: View, options: CheckpointOptions,
         options,
         Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
         rounds,
+        Translated(translation, left_out),
     )
     restoration.restore(root, attached)
     hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""

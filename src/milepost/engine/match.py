@@ -24,6 +24,7 @@ from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.together.own_values import refuse_another_number
+from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type, values_of
@@ -35,9 +36,6 @@ from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Un
 from milepost.graph.plain.values import NumberTaker, taken_value
 from milepost.graph.traversal import live_children
 from milepost.tensor import TensorSpec
-
-SAVE_COUNTER: Final = "save_counter"
-"""The counter that milepost adds to a checkpoint. A file without it is complete."""
 
 
 class Deferred(NamedTuple):

@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from milepost.bundle import BundleReader
+from milepost.bundle import BundleReader, CastingReader
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import ANY, defer, withdraw
-from milepost.engine.deliver import Take, check, deliver, live_spec
+from milepost.engine.deliver import Take, cast, check, deliver, live_spec
 from milepost.engine.identity import last_restore, remember_restore, undo_remembering
-from milepost.engine.match import SAVE_COUNTER
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
+from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
 from milepost.engine.undo import Undo, raise_explained
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.live_graph import LiveGraph
+from milepost.graph.renaming import same_name
 from milepost.graph.traversal import walk
 from milepost.tensor import TensorSpec
 
@@ -31,10 +32,19 @@ class NameBasedRestoration(WatchedRestore):
 
     Args:
         reader: The open checkpoint.
+        translation: What changes between the file and the program. Names in the file count as saved names.
     """
 
-    def __init__(self, reader: BundleReader) -> None:
-        super().__init__(reader)
+    def __init__(self, reader: BundleReader, translation: Translation = AS_SAVED) -> None:
+        super().__init__(reader, translation)
+        self._translation = translation
+        self._keys: dict[str, str] | None = None
+        if translation.renames:
+            self._keys = {}
+            for key in reader.keys():  # noqa: SIM118 - a reader is no mapping
+                new = translation.live_name(key)
+                if new is not None and self._keys.setdefault(new, key) != key:
+                    raise same_name(key, self._keys[new])
         self._matched = False
 
     def restore(
@@ -78,16 +88,23 @@ class NameBasedRestoration(WatchedRestore):
         for number, values in live.values():
             for value in values:
                 name = self._name(value, live.paths[number])
-                key = name if name in self.reader else None
+                key = self._key(name)
                 if key is not None and last_restore(live.objects[number]) >= self.uid:
                     used.add(key)
-                    spec = str(self.reader.spec(key))
-                    entries.append(Entry(Outcome.MATCHED, key, spec, spec))
+                    entries.append(self.matched(key))
+                elif self._translation.leaves_alone(name):
+                    note = "left alone by ignore or only"
+                    entries.append(Entry(Outcome.IGNORED, name, live=live_spec(value), note=note))
                 elif live.paths[number] != SAVE_COUNTER:
                     missing = name or tensor_key(live.paths[number], value.name)
                     entries.append(Entry(Outcome.MISSING, missing, live=live_spec(value)))
+        wanted = None if self._keys is None else set(self._keys.values())
         entries += [
-            Entry(Outcome.UNEXPECTED, key, str(self.reader.spec(key)))
+            Entry(
+                Outcome.UNEXPECTED if wanted is None or key in wanted else Outcome.IGNORED,
+                key,
+                str(self.reader.spec(key)),
+            )
             for key in self.reader.keys()  # noqa: SIM118 - a reader is no mapping
             if key not in used
         ]
@@ -98,13 +115,15 @@ class NameBasedRestoration(WatchedRestore):
         for number, values in live.values():
             obj = live.objects[number]
             own_path = "/".join(filter(None, (path, live.paths[number])))
-            pairs = [(value, name) for value in values if (name := self._name(value, own_path)) in self.reader]
+            pairs = [(value, key) for value in values if (key := self._key(self._name(value, own_path))) is not None]
             self.may_lack |= len(pairs) < len(values)
             if pairs and last_restore(obj) < self.uid:
                 takes.append(Take(number, obj, live.adapters[number], pairs))
         undo = Undo()
         try:
-            check(self.reader, takes)
+            if isinstance(self.reader, CastingReader):
+                cast(self.reader, takes, self._translation)
+            check(self.reader, takes, self._translation)
             self.reader.hold()
             successors = deliver(self.reader, takes, live.objects, undo, verified=agree)
             takers = [successors.get(id(take.obj), take.obj) for take in takes]
@@ -135,6 +154,12 @@ class NameBasedRestoration(WatchedRestore):
         withdraw(positions)
         for obj, uid in before:
             undo_remembering(obj, self.uid, uid)
+
+    def _key(self, name: str) -> str | None:
+        """The key of the value that has this name in the program, or None."""
+        if self._keys is not None:
+            return self._keys.get(name)
+        return name if name in self.reader else None
 
     @staticmethod
     def _name(value: Value, path: str) -> str:

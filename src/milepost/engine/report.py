@@ -22,6 +22,8 @@ class Outcome(Enum):
     """A live value that is not in the checkpoint."""
     UNEXPECTED = "unexpected"
     """Saved, but no live object takes it, and no object that is made later can take it."""
+    IGNORED = "ignored"
+    """Left out of the restore by ``rename``, ``ignore`` or ``only``: a saved value, or a live value that keeps what it has."""
     WRONG_SHAPE = "wrong shape"
     """Saved with a shape that the live object does not accept."""
     WRONG_DTYPE = "wrong dtype"
@@ -108,6 +110,11 @@ class Report:
         return self.of(Outcome.UNEXPECTED)
 
     @property
+    def ignored(self) -> list[Entry]:
+        """Saved and live values that the call of the restore has left out."""
+        return self.of(Outcome.IGNORED)
+
+    @property
     def wrong_shape(self) -> list[Entry]:
         """Saved values of another shape than the live object's."""
         return self.of(Outcome.WRONG_SHAPE)
@@ -119,8 +126,8 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether every saved value and every live value is matched."""
-        return all(entry.outcome is Outcome.MATCHED for entry in self.entries)
+        """Whether every saved value and every live value is matched, but for those that the call has left out."""
+        return all(entry.outcome in (Outcome.MATCHED, Outcome.IGNORED) for entry in self.entries)
 
     def counts(self) -> dict[str, int]:
         """The number of entries for each outcome."""
@@ -145,7 +152,9 @@ class Report:
     def __str__(self) -> str:
         lines = [
             f"{printable(self.prefix, one_line=True)}: "
-            + ", ".join(f"{count} {name}" for name, count in self.counts().items())
+            + ", ".join(
+                f"{count} {name}" for name, count in self.counts().items() if count or name != Outcome.IGNORED.value
+            )
         ]
         for outcome in Outcome:
             entries = self.of(outcome)
@@ -170,6 +179,7 @@ _EXPLAINED = {
     Outcome.DEFERRED: "saved values whose objects do not exist yet",
     Outcome.MISSING: "live values that the checkpoint does not have",
     Outcome.UNEXPECTED: "saved values that no live object takes",
+    Outcome.IGNORED: "left out by the call of the restore",
     Outcome.WRONG_SHAPE: "saved values whose shape the live object does not accept",
-    Outcome.WRONG_DTYPE: "saved values of another element type; milepost never converts",
+    Outcome.WRONG_DTYPE: "saved values of another element type; restore(cast=True) converts them",
 }

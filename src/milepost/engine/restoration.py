@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from milepost.bundle import BundleReader
+from milepost.bundle import BundleReader, CastingReader
 from milepost.deferred.table import stop_waiting
 from milepost.engine import unasked
 from milepost.engine.identity import Reference, uids
-from milepost.engine.report import Entry, Report
+from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.translation import Translation
 from milepost.errors import user_place
 
 
@@ -21,10 +22,11 @@ class WatchedRestore(abc.ABC):
 
     Args:
         reader: The open checkpoint.
+        translation: Whether numbers are converted.
 
     Attributes:
         uid: Its number. Later restores win.
-        reader: The open checkpoint.
+        reader: The open checkpoint. If numbers are converted, it converts them.
         partial_expected: Whether `expect_partial` was called, so that there is no warning of values that no object took.
         is_watched: Whether the status still exists.
         may_lack: Whether there may be live objects for which nothing was saved.
@@ -32,9 +34,9 @@ class WatchedRestore(abc.ABC):
         place: The line of the program that restored.
     """
 
-    def __init__(self, reader: BundleReader) -> None:
+    def __init__(self, reader: BundleReader, translation: Translation) -> None:
         self.uid = next(uids)
-        self.reader = reader
+        self.reader: BundleReader = CastingReader(reader) if translation.cast else reader
         self.partial_expected = False
         self.is_watched = True
         self.may_lack = False
@@ -58,6 +60,15 @@ class WatchedRestore(abc.ABC):
     @abc.abstractmethod
     def warn_of_unused(self) -> None:
         """Warns once of saved values that no object took."""
+
+    def matched(self, key: str) -> Entry:
+        """The entry of a report for a value that was assigned."""
+        spec = str(self.reader.spec(key)) if key in self.reader else ""
+        if not isinstance(self.reader, CastingReader) or key not in self.reader.loss:
+            return Entry(Outcome.MATCHED, key, spec, spec)
+        loss = self.reader.loss[key]
+        note = f"converted; the largest relative error is {loss:.1e}" if loss else "converted without a loss"
+        return Entry(Outcome.MATCHED, key, str(self.reader.saved(key)), spec, note)
 
     def begins_at(self, root: Any) -> None:
         """Notes which object matches the root of the checkpoint. The reference is weak."""

@@ -16,13 +16,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from milepost.bundle import BundleReader
+from milepost.bundle import BundleReader, CastingReader
 from milepost.deferred.position import DeferredNodes, RestoredPosition
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import SlotKey, defer, deferred_on, stop_waiting, supersede, withdraw
 from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
-from milepost.engine.deliver import check, deliver, live_spec
+from milepost.engine.deliver import cast, check, deliver, live_spec
 from milepost.engine.growth import came_later
 from milepost.engine.identity import (
     Bindings,
@@ -32,13 +32,14 @@ from milepost.engine.identity import (
     remember_restore,
     undo_remembering,
 )
-from milepost.engine.match import SAVE_COUNTER, Match, Matcher
+from milepost.engine.match import Match, Matcher
 from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.together.own_values import graph_of_process
 from milepost.engine.together.rounds import Rounds
+from milepost.engine.translation import SAVE_COUNTER, UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
@@ -70,6 +71,7 @@ class Restoration(WatchedRestore):
         options: Whether slot variables are skipped.
         never_saved: Names below the root that files of this kind never have. They do not count as missing.
         rounds: The rounds of the operation, if several processes restore together.
+        translated: What was changed in the object graph, and what else is changed for the program.
 
     Attributes:
         graph: Its object graph.
@@ -83,9 +85,12 @@ class Restoration(WatchedRestore):
         options: CheckpointOptions,
         never_saved: Collection[str] = (),
         rounds: Rounds | None = None,
+        translated: Translated = UNTRANSLATED,
     ) -> None:
         self._has_warned = False
-        super().__init__(reader)
+        super().__init__(reader, translated.translation)
+        reader = self.reader
+        self._translated = translated
         self._rounds = rounds
         member = (0, 1) if rounds is None else (rounds.rank, rounds.size)
         graph = graph_of_process(graph, reader.prefix, *member)
@@ -241,7 +246,9 @@ class Restoration(WatchedRestore):
         if match.made_slots:
             undo.add(match.undo)
         try:
-            check(self.reader, match.takes)
+            if isinstance(self.reader, CastingReader):
+                cast(self.reader, match.takes, self._translated.translation)
+            check(self.reader, match.takes, self._translated.translation)
             if match.deferred:
                 self.reader.hold()
             holders = list(match.bindings.values())
@@ -345,7 +352,7 @@ class Restoration(WatchedRestore):
             for value, key in self._matcher.values_in_file(number):
                 saved = str(self.reader.spec(key)) if key in self.reader else ""
                 if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
-                    entries.append(Entry(Outcome.MATCHED, key, saved, saved))
+                    entries.append(self.matched(key))
                 elif obj is None and number in deferred:
                     entries.append(Entry(Outcome.DEFERRED, key, saved))
                 else:
@@ -356,6 +363,9 @@ class Restoration(WatchedRestore):
             if node.saver:
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
                 entries.append(Entry(Outcome.UNEXPECTED, self._describe(number), note=note))
+        for key in self._translated.left_out:
+            saved = str(self.reader.spec(key)) if key in self.reader else ""
+            entries.append(Entry(Outcome.IGNORED, key, saved, note="left out by rename, ignore or only"))
         return entries
 
     def _account_of_live(
@@ -376,6 +386,12 @@ class Restoration(WatchedRestore):
             if only_unrestored and (last_restore(obj) > self.uid or live.paths[number] == SAVE_COUNTER):
                 continue
             if is_at_or_below(live.paths[number], self._allow_unsaved):
+                continue
+            if identity not in bound and self._translated.translation.leaves_alone(path):
+                if not only_unrestored:
+                    keys = [(tensor_key(path, value.name), live_spec(value)) for value in values]
+                    note = "left alone by ignore or only"
+                    entries += [Entry(Outcome.IGNORED, key, live=spec, note=note) for key, spec in keys]
                 continue
             for value in values:
                 if identity not in bound or value.name in missing.get(identity, _NONE):

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from milepost.engine import unasked
 from milepost.engine.name_based import NameBasedRestoration
+from milepost.engine.offers import offered
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import Restoration
 from milepost.errors import UnmatchedError
@@ -307,6 +308,12 @@ class InitializationOnlyStatus(LoadStatus):
 _MOST_LISTED: Final = 12
 
 
+def _offer(report: Report) -> str:
+    """The remedy if saved and live values differ only in their names."""
+    argument = offered(report.entries)
+    return f"if the program has other names than the file, restore with {argument}" if argument else ""
+
+
 def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str = "") -> UnmatchedError:
     """The error of a failed assertion. It lists the entries that fail it."""
     outcomes = {entry.outcome: [each for each in entries if each.outcome is entry.outcome] for entry in entries}
@@ -323,7 +330,7 @@ def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str 
         file=report.prefix,
         expected="every value matched",
         found=f"{len(entries)} not matched\n    {listed}",
-        remedy=hint
+        remedy="; ".join(filter(None, (hint, _offer(report))))
         or "print status.report(), which lists all values; values of objects that are made later are matched then",
     )
     error.report = report

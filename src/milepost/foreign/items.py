@@ -81,12 +81,13 @@ class Item:
         return isinstance(self.value, Opaque)
 
 
-def items_of(tree: Any, *, dotted: bool) -> Item:
+def items_of(tree: Any, *, dotted: bool, keys: Mapping[str, str] = _NOTHING) -> Item:
     """Makes the items of a tree.
 
     Args:
         tree: The tree.
         dotted: Whether names are paths with dots.
+        keys: The keys of items that have other keys than their names, by the keys that they would have.
 
     Returns:
         The root.
@@ -95,12 +96,13 @@ def items_of(tree: Any, *, dotted: bool) -> Item:
         CorruptCheckpointError: The tree has too many levels, or contains itself.
         UnsupportedError: The tree has too many items, or is a single plain value.
     """
-    return _Maker(tree, dotted=dotted).make()
+    return _Maker(tree, dotted=dotted, keys=keys).make()
 
 
 class _Maker:
-    def __init__(self, tree: Any, *, dotted: bool) -> None:
+    def __init__(self, tree: Any, *, dotted: bool, keys: Mapping[str, str]) -> None:
         self._tree = tree
+        self._keys = keys
         self._dotted = dotted
         self._taken = {""}
         self._numbers: dict[str, int] = {}
@@ -128,7 +130,7 @@ class _Maker:
             item, depth, inside = pending.pop()
             inside = inside or item.opaque is not None
             self._spend(item.key, len(item.value), 0)
-            for name, value in _members(item.value):
+            for name, value in members(item.value):
                 parts = _parts(name, dotted=self._dotted)
                 below = depth + len(parts)
                 if below > _DEEPEST and not inside:
@@ -140,7 +142,7 @@ class _Maker:
                 self._spend(f"{item.key}/{name}", len(parts) - 1, len(item.key) + len(name))
                 own = self._own_key(f"{item.key}/{name}" if item is not root else name)
                 child = _place(item, parts, own)
-                child.key = own
+                child.key = self._keys.get(own, own)
                 self._set(child, value, inside=inside, too_deep=below > _DEEPEST)
                 if not child.is_leaf:
                     pending.append((child, below, inside))
@@ -220,7 +222,8 @@ def _too_many(key: str, count: int, characters: int) -> UnsupportedError:
     )
 
 
-def _members(value: Any) -> Iterator[tuple[str, Any]]:
+def members(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a dict, list or tuple holds, with names as text."""
     if isinstance(value, Mapping):
         return ((_text(name, position), each) for position, (name, each) in enumerate(value.items()))
     return ((str(index), each) for index, each in enumerate(value))

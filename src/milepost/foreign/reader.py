@@ -17,8 +17,10 @@ from milepost.foreign.items import Item, items_of, walked
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import refusal
+from milepost.foreign.renamed import renamed
 from milepost.foreign.stored import ForeignFile, Stored
 from milepost.graph.numbers import NUMBERS
+from milepost.graph.renaming import Rename
 from milepost.plain_state.encoding import TEXT
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
@@ -90,6 +92,28 @@ class ForeignReader:
     def objects(self) -> dict[str, str]:
         """The objects that could be made only by running code, with their classes, by key. Their contents may be readable."""
         return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
+
+    def rename(self, rename: Rename) -> list[str]:
+        """Gives values other names in the tree. Their keys stay.
+
+        Args:
+            rename: The live name of each value, by its key, or None to leave it out.
+
+        Returns:
+            The keys of what is left out.
+
+        Raises:
+            UnsupportedError: Two values would have the same name.
+        """
+        tree, keys, left_out = renamed(self._file.tree, rename)
+        self.root = items_of(tree, dotted=self._file.dotted, keys=keys)
+        for item in walked(self.root):
+            known = self._stored.get(item.key) if isinstance(item.value, Stored) else self._plain.get(item.key)
+            if (isinstance(item.value, Stored) or is_value(item.value)) and known is not item.value:
+                while item.key in self:  # so that no key leads to another value than that of its item
+                    item.key += "_"
+                self.add(item.key, item.value)
+        return left_out
 
     def add(self, key: str, value: Array | Stored) -> None:
         """Adds a value in the form that an object needs, under a key that no other value has."""

@@ -1,0 +1,179 @@
+"""A reader that converts some tensors to other element types.
+
+A conversion that loses more than precision is refused: a finite number that would become infinite, an integer that the new type does
+not have, an integer that would be rounded. Everything is checked when a tensor is verified, so before any value is assigned.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+import numpy as np
+
+from milepost.bundle.entry import Entry
+from milepost.bundle.interface import BundleReader
+from milepost.bundle.memory import Array
+from milepost.bundle.transfer import CHUNK
+from milepost.errors import MismatchError
+from milepost.storage import ReadableFile
+from milepost.tensor import DType, TensorSlice, TensorSpec
+
+_FLOATING: Final = "fc"
+
+
+class CastingReader:
+    """An open checkpoint, some tensors of which are read as other element types.
+
+    Args:
+        reader: The open checkpoint.
+
+    Attributes:
+        loss: By key, the largest relative error of a conversion that was carried out.
+    """
+
+    def __init__(self, reader: BundleReader) -> None:
+        self._reader = reader
+        self._dtypes: dict[str, DType] = {}
+        self.loss: dict[str, float] = {}
+
+    def cast(self, key: str, dtype: DType) -> None:
+        """Has a tensor read as another element type; see `is_castable`."""
+        self._dtypes[key] = dtype
+
+    def saved(self, key: str) -> TensorSpec:
+        """Element type and shape of a tensor in the file."""
+        return self._reader.spec(key)
+
+    @property
+    def prefix(self) -> str:
+        return self._reader.prefix
+
+    @property
+    def shard_paths(self) -> list[str]:
+        return self._reader.shard_paths
+
+    def keys(self) -> list[str]:
+        return self._reader.keys()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._reader
+
+    def spec(self, key: str) -> TensorSpec:
+        spec = self._reader.spec(key)
+        return TensorSpec(self._dtypes[key], spec.shape) if key in self._dtypes else spec
+
+    def entry(self, key: str) -> Entry:
+        if key not in self._dtypes:
+            return self._reader.entry(key)
+        spec = self.spec(key)
+        return Entry(spec.dtype, spec.shape, size=spec.nbytes)
+
+    def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
+        return None if key in self._dtypes else self._reader.extent(key)
+
+    def read(self, key: str, box: TensorSlice | None = None) -> Array:
+        read = self._reader.read(key, box)
+        return read if key not in self._dtypes else self._converted(key, read)
+
+    def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
+        if key in self._dtypes:
+            destination[...] = self.read(key, box)
+        else:
+            self._reader.read_into(key, destination, box)
+
+    def check(self, key: str, box: TensorSlice | None = None) -> None:
+        if key in self._dtypes:
+            self.read(key, box)
+        else:
+            self._reader.check(key, box)
+
+    def map(self, key: str) -> Array:
+        return self.read(key) if key in self._dtypes else self._reader.map(key)
+
+    def verify(self) -> None:
+        self._reader.verify()
+
+    def check_files(self) -> None:
+        self._reader.check_files()
+
+    def hold(self) -> None:
+        self._reader.hold()
+
+    def is_replaced(self) -> bool:
+        return self._reader.is_replaced()
+
+    def release(self, *, for_good: bool) -> None:
+        self._reader.release(for_good=for_good)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _converted(self, key: str, array: Array) -> Array:
+        dtype = self._dtypes[key]
+        converted = np.empty(array.shape, dtype.numpy)
+        source, target = array.reshape(-1), converted.reshape(-1)
+        step = max(1, CHUNK // array.dtype.itemsize)
+        for start in range(0, array.size, step):
+            part = source[start : start + step]
+            with np.errstate(all="ignore"):
+                target[start : start + step] = part.astype(dtype.numpy)
+                self._account(key, part, target[start : start + step], self.saved(key).dtype, dtype)
+        return converted
+
+    def _account(self, key: str, source: Array, target: Array, saved: DType, dtype: DType) -> None:
+        """Refuses what would be lost, and notes how much is rounded."""
+        if _is_floating(saved) and _is_floating(dtype):
+            wide: Any = np.complex128 if "c" in (_kind(saved), _kind(dtype)) else np.float64
+            old, new = source.astype(wide), target.astype(wide)
+            lost = np.isfinite(old) & ~np.isfinite(new)
+            error = np.abs(new - old) / np.abs(old)
+            rounded = np.nanmax(np.where(np.isfinite(error), error, 0), initial=0.0)
+        else:
+            back = target.astype(saved.numpy)
+            lost = (back != source) | ((target < 0) != (source < 0))
+            rounded = 0.0
+        if lost.any():
+            first = source[lost][0]
+            raise MismatchError(
+                "a saved value cannot be converted to the element type of the live object; nothing was changed",
+                key=key,
+                file=self.prefix,
+                expected=f"numbers that {dtype} can hold",
+                found=f"{first!s}, and {int(lost.sum())} such numbers of {saved}",
+                remedy="give the live object an element type that holds them, or leave this value out with ignore",
+            )
+        self.loss[key] = max(self.loss.get(key, 0.0), float(rounded))
+
+
+def is_castable(saved: DType, wanted: DType) -> bool:
+    """Whether numbers of one element type may be converted to another, if each of them fits.
+
+    Floating-point numbers may become other floating-point numbers, and integers other integers or floating-point numbers. Complex
+    numbers stay complex. Text and truth values are not converted.
+    """
+    kinds = _kind(saved), _kind(wanted)
+    if kinds[0] in "iu":
+        return kinds[1] in "iuf"
+    return kinds[0] in _FLOATING and kinds[0] == kinds[1]
+
+
+def _is_floating(dtype: DType) -> bool:
+    return _kind(dtype) in _FLOATING
+
+
+def _kind(dtype: DType) -> str:
+    """``i``, ``u``, ``f`` or ``c`` for numbers."""
+    if dtype.is_bytes or dtype.numpy.names:
+        return "O"
+    name = dtype.name
+    if name.startswith(("float", "bfloat", "half", "double")):
+        return "f"
+    if name.startswith("complex"):
+        return "c"
+    return "i" if name.startswith("int") else "u" if name.startswith("uint") else "O"

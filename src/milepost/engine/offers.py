@@ -1,0 +1,136 @@
+"""Which ``rename`` would match what a restore has not matched, as the argument to write.
+
+A saved name and a live name belong together if they end alike and have the same shape. What differs is then one of two things: the
+beginning, as with ``module.`` or ``backbone.``; or names in between that wrappers add, as ``base_layer`` and ``default`` of adapters. The
+argument that is offered was tried on all names before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from milepost.engine.report import Entry, Outcome
+from milepost.engine.translation import Rename, Translation
+from milepost.graph.keys import ATTRIBUTES
+
+_ADDED: Final = frozenset(
+    {
+        *("base_layer", "default", "module", "_orig_mod", "modules_to_save", "original_module"),
+        *("_fsdp_wrapped_module", "_checkpoint_wrapped_module"),
+    }
+)
+"""Names of levels that wrappers add."""
+_MOST: Final = 20_000
+"""Names that are compared; for more, nothing is offered."""
+_MOST_OFFERED: Final = 3
+"""Entries of a mapping that are offered."""
+_ENOUGH: Final = 0.5
+"""Share of the unmatched values, saved or live, whichever are fewer, that the argument must match."""
+_FEW: Final = 0.1
+"""Share of all pairs of names below which pairs that differ alike are taken for a coincidence."""
+_Names = tuple[str, ...]
+
+
+def offered(entries: Sequence[Entry]) -> str:
+    """The argument that would match saved values with live values, such as ``rename={'module': 'model'}``, or nothing.
+
+    Args:
+        entries: The entries of a report.
+    """
+    saved = {_names(each.key): _shape(each.saved) for each in entries if each.saved and _is_left(each)}
+    live = {_names(each.key): _shape(each.live) for each in entries if each.live and each.outcome is Outcome.MISSING}
+    saved = {names: shape for names, shape in saved.items() if names not in live}
+    if not saved or not live or len(saved) + len(live) > _MOST:
+        return ""
+    dotted = any("." in each.key.partition(ATTRIBUTES)[0] for each in entries if each.saved and _is_left(each))
+    arguments: list[Rename] = [_mapping(saved, live, dotted=dotted), _expressions(saved, live)]
+    counts = [_matched(argument, saved, live) if argument else 0 for argument in arguments]
+    best = max(counts)
+    enough = max(1, min(len(saved), len(live)) * _ENOUGH)
+    return f"rename={arguments[counts.index(best)]!r}" if best >= enough else ""
+
+
+def _is_left(entry: Entry) -> bool:
+    return entry.outcome in (Outcome.DEFERRED, Outcome.UNEXPECTED)
+
+
+def _names(key: str) -> _Names:
+    return tuple(re.split("[./]", key.partition(ATTRIBUTES)[0]))
+
+
+def _shape(spec: str) -> str:
+    return spec[spec.find("[") :]
+
+
+def _pairs(saved: Mapping[_Names, str], live: Mapping[_Names, str]) -> list[tuple[_Names, _Names]]:
+    """Saved and live names that belong together: the longest common end, and one saved name that has it."""
+    by_end: dict[tuple[_Names, str], list[_Names]] = {}
+    for names, shape in saved.items():
+        for start in range(len(names)):
+            by_end.setdefault((names[start:], shape), []).append(names)
+    found = []
+    for names, shape in live.items():
+        for start in range(len(names)):
+            candidates = by_end.get((names[start:], shape), ())
+            if candidates:
+                if len(candidates) == 1:
+                    found.append((candidates[0], names))
+                break
+    return found
+
+
+def _mapping(saved: Mapping[_Names, str], live: Mapping[_Names, str], *, dotted: bool) -> dict[str, str]:
+    beginnings: Counter[tuple[_Names, _Names]] = Counter()
+    for old, new in _pairs(saved, live):
+        same = 0
+        while same < min(len(old), len(new)) and old[-1 - same] == new[-1 - same]:
+            same += 1
+        beginnings[old[: len(old) - same], new[: len(new) - same]] += 1
+    separator = "." if dotted else "/"
+    mapping: dict[str, str] = {}
+    for (old, new), count in beginnings.most_common():
+        if count >= beginnings.total() * _FEW:
+            mapping.setdefault(separator.join(old), "/".join(new))
+    return dict(list(mapping.items())[:_MOST_OFFERED])
+
+
+def _expressions(saved: Mapping[_Names, str], live: Mapping[_Names, str]) -> list[tuple[str, str]]:
+    """Replacements that remove or add the names of levels that wrappers add, and the beginning that differs after that."""
+    plain_saved = {_without_added(names): shape for names, shape in saved.items()}
+    plain_live = {_without_added(names): shape for names, shape in live.items()}
+    removed = sorted({name for names in saved for name in names[:-1] if name in _ADDED})
+    added: dict[str, set[str]] = {}  # runs of names that live names have, with the names that they follow
+    for names in live:
+        above = ""
+        for is_added, run in itertools.groupby(names[:-1], _ADDED.__contains__):
+            listed = list(run)
+            if is_added and above:
+                added.setdefault("/".join(listed), set()).add(above)
+            above = listed[-1]
+    expressions = [(rf"(^|[./])(?:(?:{'|'.join(removed)})[./])+", r"\1")] if removed else []
+    begin = "" if plain_saved.keys() & plain_live.keys() else None
+    if begin is None:
+        for old, new in list(_mapping(plain_saved, plain_live, dotted=True).items())[:1]:
+            expressions.append((rf"^{re.escape(old)}(?:[./]|$)" if old else "^", f"{new}/" if new else ""))
+    known: set[str] = set()  # of two levels below one name, a saved value can take one
+    for name, parents in sorted(added.items()):
+        fresh = sorted(parents - known)
+        known |= parents
+        if fresh:
+            expressions.append((rf"(^|[./])({'|'.join(map(re.escape, fresh))})[./]", rf"\1\2/{name}/"))
+    return expressions if removed or added else []
+
+
+def _without_added(names: _Names) -> _Names:
+    return tuple(name for name in names[:-1] if name not in _ADDED) + names[-1:]
+
+
+def _matched(argument: Rename, saved: Mapping[_Names, str], live: Mapping[_Names, str]) -> int:
+    """How many live values the argument would match."""
+    translation = Translation(argument)
+    new = ((translation.live_name("/".join(names)), shape) for names, shape in saved.items())
+    return len({names for name, shape in new if name is not None and live.get(names := _names(name)) == shape})

@@ -1,0 +1,211 @@
+"""What a restore changes between a file and the program: names, what is left alone, and element types.
+
+::
+
+    saved name  --rename-->  live name  --ignore, only-->  restored, or left alone  --cast-->  element type of the live object
+
+A saved name is what `milepost.list_variables` shows, without what follows ``/.ATTRIBUTES``. In patterns of names ``.`` and ``/`` are the same,
+because PyTorch separates names by ``.`` and checkpoints by ``/``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from milepost.engine.arguments import wrong
+from milepost.errors import MilepostError, UntrackableError
+from milepost.graph.keys import ATTRIBUTES
+
+Rename = Mapping[str, str] | Sequence[tuple[str, str]] | Callable[[str], str | None]
+"""New names of saved values; see `milepost.Checkpoint.restore`."""
+Names = str | Sequence[str]
+"""Names, in which ``*`` stands for any text. A name also stands for everything below it."""
+_ONE_NAME: Final = r"([^./]*)"
+_DOT: Final = re.compile(r"(?<!\.)\.(?![.S])")
+"""A dot that separates names. One that belongs to a name is doubled in paths."""
+SAVE_COUNTER: Final = "save_counter"
+"""The counter that milepost adds to a checkpoint. A file without it is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """One entry of a mapping: the beginning of saved names, and what takes its place."""
+
+    pattern: re.Pattern[str]
+    new: str
+
+    def __call__(self, name: str, *, dotted: bool) -> str | None:
+        found = self.pattern.match(name)
+        if found is None:
+            return None
+        parts = iter(found.groups()[:-1])
+        new = re.sub(r"\*", lambda _: next(parts, "*"), self.new)
+        rest = found[found.lastindex or 0]
+        if not dotted:
+            new = _DOT.sub("/", new)
+        if not new:
+            return rest.lstrip("./")
+        return new + rest if not rest or rest[0] in "./" else f"{new}/{rest}"
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What a restore changes between a file and the program.
+
+    Args:
+        rename: A mapping from beginnings of saved names to beginnings of live names, in which the longest that fits counts and ``*``
+            stands for one name; or pairs of a regular expression and its replacement, which are applied one after the other; or a
+            function that returns the live name of a saved name, or None to leave the value out.
+        ignore: Live names of values that keep what they have, and whose saved values are left out.
+        only: Live names outside of which all is ignored.
+        cast: Whether numbers are converted to the element types of the live objects: for all, or for live names.
+
+    Raises:
+        UnsupportedError: An argument has another type, or a regular expression is malformed.
+    """
+
+    rename: Rename = ()
+    ignore: Names = ()
+    only: Names | None = None
+    cast: bool | Names = False
+    _prefixes: Sequence[_Prefix] = field(init=False, repr=False)
+    _ignored: re.Pattern[str] | None = field(init=False, repr=False)
+    _wanted: re.Pattern[str] | None = field(init=False, repr=False)
+    _cast: re.Pattern[str] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        own = object.__setattr__
+        own(self, "_ignored", _pattern("ignore", self.ignore) if self.ignore else None)
+        own(self, "_wanted", None if self.only is None else _pattern("only", self.only))
+        own(self, "_cast", None if isinstance(self.cast, bool) else _pattern("cast", self.cast))
+        own(self, "_prefixes", ())
+        if isinstance(self.rename, Mapping):
+            own(self, "_prefixes", _prefixes(self.rename))
+        elif not callable(self.rename):
+            own(self, "rename", _expressions(self.rename))
+
+    @property
+    def renames(self) -> bool:
+        """Whether any name may change, or any value be left out."""
+        return bool(self.rename or self.ignore or self.only is not None)
+
+    def live_name(self, name: str, *, dotted: bool = False) -> str | None:
+        """The name of the live object for a saved value, or None if the value is left out.
+
+        Args:
+            name: The saved name.
+            dotted: Whether saved names are separated by ``.``, as those of PyTorch are.
+
+        Raises:
+            UntrackableError: The program's function raised an error, or returned no name.
+        """
+        new = self._renamed(name, dotted=dotted)
+        return None if new is None or self.leaves_alone(new) else new
+
+    def leaves_alone(self, path: str) -> bool:
+        """Whether the live object at a path keeps what it has."""
+        plain = path.replace(".", "/")
+        if self._ignored is not None and self._ignored.match(plain):
+            return True
+        return self._wanted is not None and plain != SAVE_COUNTER and not self._wanted.match(plain)
+
+    def casts(self, key: str) -> bool:
+        """Whether the numbers of a saved value are converted to the element type of the live object."""
+        if self._cast is None:
+            return bool(self.cast)
+        name = self._renamed(key.partition(ATTRIBUTES)[0])
+        return name is not None and self._cast.match(name.replace(".", "/")) is not None
+
+    def _renamed(self, name: str, *, dotted: bool = False) -> str | None:
+        for prefix in self._prefixes:
+            new = prefix(name, dotted=dotted)
+            if new is not None:
+                return new
+        if isinstance(self.rename, Mapping):
+            return name
+        if callable(self.rename):
+            return _called(self.rename, name)
+        for pattern, new in self.rename:
+            name = re.sub(pattern, new, name)
+        return name
+
+
+def _called(rename: Callable[[str], Any], name: str) -> str | None:
+    try:
+        new = rename(name)
+    except MilepostError:
+        raise
+    except Exception as error:
+        raise UntrackableError(
+            f"the function given as rename raised {type(error).__name__}: {error}; nothing was changed", key=name
+        ) from error
+    if new is not None and (not isinstance(new, str) or not new):
+        raise UntrackableError(
+            "the function given as rename returned no name; nothing was changed",
+            key=name,
+            expected="the name of a live object, or None to leave the value out",
+            found=f"{new!r:.80}",
+            remedy="return the name unchanged where it is to stay as it is",
+        )
+    return new
+
+
+def _prefixes(mapping: Mapping[Any, Any]) -> list[_Prefix]:
+    found = []
+    for old, new in mapping.items():
+        if not isinstance(old, str) or not isinstance(new, str):
+            raise wrong("rename", {old: new}, "a mapping from text to text")
+        old, new = old.strip("./"), new.strip("./")
+        if new.count("*") > old.count("*"):
+            raise wrong("rename", {old: new}, "no more * in the new name than in the saved one")
+        text = _ONE_NAME.join("[./]".join(map(re.escape, re.split("[./]", part))) for part in old.split("*"))
+        end = "(.*)" if not old else r"((?:[./].*)?)\Z"
+        found.append((len(old), _Prefix(re.compile(text + end, re.DOTALL), new)))
+    return [prefix for _, prefix in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _expressions(rename: Any) -> tuple[tuple[str, str], ...]:
+    expected = "a mapping, a function, or a list of pairs of a regular expression and its replacement"
+    if isinstance(rename, str) or not isinstance(rename, Sequence):
+        raise wrong("rename", rename, expected)
+    for pair in rename:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
+            raise wrong("rename", pair, expected)
+        try:
+            re.sub(pair[0], pair[1], "")
+        except (re.error, IndexError) as error:
+            raise wrong("rename", pair, f"a regular expression of Python and its replacement ({error})") from None
+    return tuple((pattern, new) for pattern, new in rename)
+
+
+def _pattern(argument: str, names: Any) -> re.Pattern[str]:
+    """A pattern of paths: the names, and everything below them."""
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):
+        raise wrong(argument, names, "a name, or a list of names, in which * stands for any text")
+    texts = (".*".join(map(re.escape, each.strip("./").replace(".", "/").split("*"))) for each in listed)
+    return re.compile(rf"(?:{'|'.join(texts)})(?:/.*)?\Z" if listed else r"(?!)", re.DOTALL)
+
+
+AS_SAVED: Final = Translation()
+"""Nothing changes."""
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A translation that was applied to a file.
+
+    Attributes:
+        translation: The translation.
+        left_out: The keys of the saved values that it leaves out.
+    """
+
+    translation: Translation = AS_SAVED
+    left_out: Sequence[str] = ()
+
+
+UNTRANSLATED: Final = Translated()
+"""Nothing was changed."""

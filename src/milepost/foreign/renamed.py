@@ -1,0 +1,136 @@
+"""Renames values in the contents of a file of another library: nested dicts, lists, tensors and plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from milepost.errors import UnsupportedError
+from milepost.foreign.items import members
+from milepost.foreign.rebuilt import METADATA
+from milepost.graph.renaming import Path, Rename, moves
+
+_CONTAINERS: Final = (Mapping, list, tuple)
+
+
+def renamed(tree: Any, rename: Rename) -> tuple[Any, dict[str, str], list[str]]:
+    """The contents of a file with other names.
+
+    Args:
+        tree: The contents.
+        rename: The new name of each value. Names are those of keys: ``model/l1.weight``.
+
+    Returns:
+        The contents; the old names of what has new ones, by new name; and the names of what is left out.
+
+    Raises:
+        UnsupportedError: Two values would have the same name.
+    """
+    if not isinstance(tree, _CONTAINERS):
+        return tree, {}, []
+    targets = {path: _target(path, rename) for path, _ in _leaves(tree)}
+    found = moves(targets)
+    if not found:
+        return tree, {}, []
+    rest, contents = _without(tree, [move.old for move in found]), _Contents(tree)
+    names: dict[str, str] = {}
+    for move in found:
+        if move.new is not None:
+            moved = contents.at(move.old)
+            _put(rest, move.new, moved)
+            for path, _ in _leaves(moved):
+                names["/".join((*move.new, *path))] = "/".join((*move.old, *path))
+    return rest, names, ["/".join(path) for path, target in targets.items() if target is None]
+
+
+def _target(path: Path, rename: Rename) -> Path | None:
+    new = rename("/".join(path))
+    return None if new is None else tuple(new.split("/"))
+
+
+def _leaves(tree: Any) -> Iterator[tuple[Path, Any]]:
+    pending: list[tuple[Path, Any]] = [((), tree)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, _CONTAINERS):
+            pending += [((*path, name), each) for name, each in members(value)]
+        else:
+            yield path, value
+
+
+class _Contents:
+    """Finds parts of nested containers by their paths."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+        self._members: dict[int, dict[str, Any]] = {}
+
+    def at(self, path: Path) -> Any:
+        found = self._tree
+        for name in path:
+            if id(found) not in self._members:
+                self._members[id(found)] = dict(members(found))
+            found = self._members[id(found)][name]
+        return found
+
+
+class _Dict(dict[Any, Any]):
+    """A dict that can have attributes, as the state of a module of PyTorch has."""
+
+
+def _copied(tree: Any) -> _Dict:
+    """A container as a dict, with the keys that it has."""
+    copy = _Dict(tree.items() if isinstance(tree, Mapping) else ((name, each) for name, each in members(tree)))
+    if hasattr(tree, METADATA):
+        setattr(copy, METADATA, getattr(tree, METADATA))
+    return copy
+
+
+def _without(tree: Any, paths: Collection[Path]) -> _Dict:
+    """A copy without some parts. Containers that lose nothing are not copied."""
+    copy = _copied(tree)
+    copies: dict[Path, _Dict] = {(): copy}
+    for path in paths:
+        for depth in range(1, len(path)):
+            holder, name = copies[path[: depth - 1]], path[depth - 1]
+            if path[:depth] not in copies:
+                key = _key(holder, name)
+                copies[path[:depth]] = holder[key] = _copied(holder[key])
+        holder = copies[path[:-1]]
+        del holder[_key(holder, path[-1])]
+    return copy
+
+
+def _key(tree: _Dict, name: str) -> Any:
+    """The key whose text is this name: the name itself, or for example a number."""
+    if name in tree:
+        return name
+    return next((key for (text, _), key in zip(members(tree), tree, strict=True) if text == name), name)
+
+
+def _put(tree: _Dict, path: Path, value: Any) -> None:
+    pending = [(tree, path, value)]
+    while pending:
+        tree, path, value = pending.pop()
+        for depth, name in enumerate(path[:-1], 1):
+            below = tree.get(_key(tree, name), _Dict())
+            if not isinstance(below, _CONTAINERS):
+                raise _taken(path[:depth])
+            tree[_key(tree, name)] = below = below if isinstance(below, _Dict) else _copied(below)
+            tree = below
+        key = _key(tree, path[-1])
+        if key not in tree:
+            tree[key] = value
+            continue
+        if not isinstance(value, _CONTAINERS) or not isinstance(tree[key], _CONTAINERS):
+            raise _taken(path)
+        tree[key] = _copied(tree[key])
+        pending += [(tree[key], (name,), each) for name, each in members(value)]
+
+
+def _taken(path: Path) -> UnsupportedError:
+    return UnsupportedError(
+        "two saved values would have the same name",
+        key="/".join(path),
+        remedy="give one of them another name in rename, or leave one of them out with ignore",
+    )

@@ -1,0 +1,235 @@
+"""Renames saved values, and leaves some out: which parts of a tree move, and an object graph with these parts moved.
+
+A program says for each saved value which name it is to have. Objects are more than their values: a list has an order, an optimizer has
+slot variables. So if all values below an object get new names that differ only in the same first part, the object moves as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Final, NamedTuple
+
+from milepost.errors import UnsupportedError
+from milepost.graph.keys import escape, unescape
+from milepost.graph.object_graph import Edge, Node, ObjectGraph
+
+Path = tuple[str, ...]
+"""Names of the edges from the root to an object."""
+Rename = Callable[[str], str | None]
+"""The new name of a saved value, by its name, or None to leave it out."""
+_MIXED: Final = object()
+"""The values below an object do not move together."""
+
+
+class Move(NamedTuple):
+    """A part of a tree that gets another place.
+
+    Attributes:
+        old: Its path.
+        new: Its new path, or None if it is left out.
+        is_whole: Whether everything below it moves too. Otherwise only its own values move.
+    """
+
+    old: Path
+    new: Path | None
+    is_whole: bool = True
+
+
+def moves(targets: Mapping[Path, Path | None]) -> list[Move]:
+    """Finds the fewest moves that give every value its new path.
+
+    Args:
+        targets: By path of each value, its new path, or None if it is left out. Paths that do not change are given too.
+
+    Example:
+        >>> moves({("net", "w"): ("model", "w"), ("net", "b"): ("model", "b"), ("step",): ("step",)})
+        [Move(old=('net',), new=('model',), is_whole=True)]
+    """
+    together: dict[Path, object] = dict(targets)
+    depths: dict[int, set[Path]] = {}
+    for path in targets:
+        depths.setdefault(len(path), set()).add(path)
+    found: list[Move] = []
+    for depth in range(max(depths, default=0), 0, -1):
+        below: dict[Path, list[Path]] = {}
+        for path in sorted(depths.get(depth, ())):
+            below.setdefault(path[:-1], []).append(path)
+        for parent, children in below.items():
+            wanted = {_lifted(together[child], child[-1]) for child in children}
+            if parent in targets:
+                wanted.add(targets[parent])
+            whole = wanted.pop() if len(wanted) == 1 else _MIXED
+            if whole is _MIXED or (whole == ()) != (not parent):  # nothing but the root can be at the root
+                found += [Move(child, each) for child in children if (each := together[child]) not in (child, _MIXED)]  # type: ignore[arg-type]
+                if parent in targets and targets[parent] != parent:
+                    found.append(Move(parent, targets[parent], is_whole=False))
+                whole = _MIXED
+            together[parent] = whole
+            depths.setdefault(depth - 1, set()).add(parent)
+    return sorted(found, key=lambda move: (len(move.new or ()), move))
+
+
+def _lifted(target: object, name: str) -> object:
+    """Where the parent of something would have to be, for it to come to its target together with its parent."""
+    if target is None or target is _MIXED:
+        return target
+    assert isinstance(target, tuple), "a path"
+    return target[:-1] if target and target[-1] == name else _MIXED
+
+
+def renamed(graph: ObjectGraph, rename: Rename) -> tuple[ObjectGraph, list[str]]:
+    """An object graph with other names.
+
+    A value is known by the first path to its object, as in the keys of a checkpoint: ``model/layers/0/kernel``. Slot variables have no
+    names of their own: they follow their variable and their optimizer.
+
+    Args:
+        graph: The saved graph.
+        rename: The new name of each saved value.
+
+    Returns:
+        The graph, and the keys of the values that are left out.
+
+    Raises:
+        UnsupportedError: Two values would have the same name.
+    """
+    return _Renaming(graph, rename).run()
+
+
+def same_name(key: str, other: str) -> UnsupportedError:
+    """The error for two saved values that would get one name."""
+    return UnsupportedError(
+        "two saved values would have the same name",
+        key=key,
+        found=f"the name of {other}, too",
+        remedy="give one of them another name in rename, or leave one of them out with ignore",
+    )
+
+
+class _Renaming:
+    def __init__(self, graph: ObjectGraph, rename: Rename) -> None:
+        self._rename = rename
+        self._nodes: list[Node] = list(graph.nodes)
+        self._paths = dict(_first_paths(graph))
+        self._children: dict[int, dict[str, int]] = {}
+        self._merged: dict[int, int] = {}
+        self._left_out: list[str] = []
+
+    def run(self) -> tuple[ObjectGraph, list[str]]:
+        targets: dict[Path, Path | None] = {}
+        numbers = {path: number for number, path in self._paths.items()}
+        for number, path in self._paths.items():
+            if path and self._nodes[number].values:
+                targets[path] = self._target(path)
+                if targets[path] is None:
+                    self._drop(number)
+        attached = []
+        found = moves(targets)
+        for move in found:
+            number = numbers[move.old]
+            if not move.is_whole:
+                values = self._nodes[number].values
+                self._nodes[number] = self._nodes[number]._replace(values=())
+                self._nodes.append(Node(values=values))
+                number = len(self._nodes) - 1
+            else:
+                self._edges(numbers[move.old[:-1]]).pop(move.old[-1], None)
+            if move.new is not None:
+                attached.append((number, move.new))
+        for number, path in attached:
+            self._attach(number, path)
+        self._drop_slots({move.old for move in found if move.new is None and move.is_whole})
+        return self._graph(), sorted(self._left_out)
+
+    def _target(self, path: Path) -> Path | None:
+        new = self._rename("/".join(map(escape, path)))
+        return None if new is None else tuple(map(unescape, new.split("/")))
+
+    def _drop(self, number: int) -> None:
+        """Leaves out the values of a node, by whichever name they are found."""
+        self._left_out += [value.key for value in self._nodes[number].values]
+        self._nodes[number] = self._nodes[number]._replace(values=(), python="")
+
+    def _edges(self, number: int) -> dict[str, int]:
+        """The children of a node, to be changed. What has changed is no list or dict any more of which a restore knows all members."""
+        if number not in self._children:
+            self._children[number] = {edge.name: edge.node for edge in self._nodes[number].children}
+            if number:
+                self._nodes[number] = self._nodes[number]._replace(python="")
+        return self._children[number]
+
+    def _attach(self, number: int, path: Path) -> None:
+        at = 0
+        for name in path[:-1]:
+            edges = self._edges(at)
+            if name not in edges:
+                self._nodes.append(Node())
+                edges[name] = len(self._nodes) - 1
+            at = edges[name]
+        self._put(at, path[-1], number)
+
+    def _put(self, parent: int, name: str, number: int) -> None:
+        """Adds an edge. If there is one of this name, its node and the new one become one."""
+        pending = [(parent, name, number)]
+        while pending:
+            parent, name, number = pending.pop()
+            edges = self._edges(parent)
+            there = edges.setdefault(name, number)
+            if there == number:
+                continue
+            new, old = self._nodes[number], self._nodes[there]
+            if new.values and old.values:
+                raise same_name(new.values[0].key, old.values[0].key)
+            self._nodes[there] = old._replace(values=old.values or new.values, slots=(*old.slots, *new.slots))
+            self._merged[number] = there
+            pending += [(there, name, child) for name, child in self._edges(number).items()]
+
+    def _drop_slots(self, left_out: Set[Path]) -> None:
+        """Leaves out the slot variables of variables and optimizers that are left out."""
+        gone = {
+            number
+            for number, path in self._paths.items()
+            if any(path[:length] in left_out for length in range(1, len(path) + 1))
+        }
+        for number, node in enumerate(self._nodes):
+            kept = tuple(slot for slot in node.slots if number not in gone and slot.variable not in gone)
+            if len(kept) < len(node.slots):
+                for slot in node.slots:
+                    if slot not in kept and self._nodes[slot.slot].values:
+                        self._drop(slot.slot)
+                self._nodes[number] = self._nodes[number]._replace(slots=kept)
+
+    def _graph(self) -> ObjectGraph:
+        nodes = []
+        for number, node in enumerate(self._nodes):
+            changed = self._children.get(number)
+            edges = node.children if changed is None else tuple(Edge(name, each) for name, each in changed.items())
+            if self._merged:
+                edges = tuple(Edge(edge.name, self._present(edge.node)) for edge in edges)
+                node = node._replace(
+                    slots=tuple(slot._replace(variable=self._present(slot.variable)) for slot in node.slots)
+                )
+            if number in self._merged:
+                edges, node = (), Node()
+            nodes.append(node._replace(children=edges) if edges is not node.children else node)
+        return ObjectGraph(tuple(nodes))
+
+    def _present(self, number: int) -> int:
+        while number in self._merged:
+            number = self._merged[number]
+        return number
+
+
+def _first_paths(graph: ObjectGraph) -> Iterator[tuple[int, Path]]:
+    """The shortest path to each node that the root leads to; of several, the first."""
+    seen = {0}
+    level: list[tuple[int, Path]] = [(0, ())]
+    while level:
+        yield from level
+        below: list[tuple[int, Path]] = []
+        for number, path in level:
+            for edge in graph.nodes[number].children:
+                if edge.node not in seen:
+                    seen.add(edge.node)
+                    below.append((edge.node, (*path, edge.name)))
+        level = below

@@ -1,0 +1,82 @@
+"""What a restore proposes where only names differ: the argument that matches them."""
+
+import pytest
+
+from milepost.engine.offers import offered
+from milepost.engine.report import Entry, Outcome
+from milepost.engine.translation import Translation
+
+
+def entries(saved, live):
+    """Entries of a report of which nothing is matched: names, each with a shape."""
+    return [
+        *(Entry(Outcome.UNEXPECTED, name, saved=f"float32[{shape}]") for name, shape in saved.items()),
+        *(
+            Entry(Outcome.MISSING, f"{name}/.ATTRIBUTES/VARIABLE_VALUE", live=f"float32[{shape}]")
+            for name, shape in live.items()
+        ),
+    ]
+
+
+LIVE = {
+    f"model/layers/{number}/{name}": shape
+    for number in range(8)
+    for name, shape in {"weight": "4,3", "bias": "4"}.items()
+}
+DOTTED = {name.removeprefix("model/").replace("/", "."): shape for name, shape in LIVE.items()}
+
+
+@pytest.mark.parametrize("prefix", ["module.", "backbone.", "state_dict/", "module.backbone.", "_orig_mod.", ""])
+def test_another_beginning_is_offered_as_a_mapping(prefix):
+    old = prefix.rstrip("./")
+    expected = {f"{old}.layers" if old else "layers": "model/layers"}
+    found = offered(entries({prefix + name: shape for name, shape in DOTTED.items()}, LIVE))
+    assert found.startswith("rename=")
+    rename = eval(found.removeprefix("rename="))  # what a user would write
+    assert rename == {old: "model"} or rename == expected
+    translation = Translation(rename)
+    assert {translation.live_name((prefix + name).replace(".", "/")) for name in DOTTED} == set(LIVE)
+
+
+@pytest.mark.parametrize("added", ["base_layer", "modules_to_save/default", "_checkpoint_wrapped_module"])
+@pytest.mark.parametrize("saved_has_it", [True, False], ids=["in the file", "in the program"])
+def test_names_that_wrappers_add_are_offered_as_expressions(added, saved_has_it):
+    wrapped = {
+        name.replace("/weight", f"/{added}/weight").replace("/bias", f"/{added}/bias"): shape
+        for name, shape in LIVE.items()
+    }
+    saved, live = (wrapped, LIVE) if saved_has_it else (LIVE, wrapped)
+    saved = {name.replace("/", "."): shape for name, shape in saved.items()}
+    rename = eval(offered(entries(saved, live)).removeprefix("rename="))
+    translation = Translation(rename)
+    assert {translation.live_name(name).replace(".", "/") for name in saved} == set(live)
+
+
+def test_an_adapter_of_peft_is_recognised():
+    """Its files have neither the name of the adapter nor the names of the objects around it as the program has them."""
+    live = {
+        f"model/base_model/model/{number}/q/lora_{half}/default/weight": shape
+        for number in range(8)
+        for half, shape in {"A": "2,4", "B": "4,2"}.items()
+    }
+    saved = {
+        name.removeprefix("model/").replace("/default", "").replace("/", "."): shape for name, shape in live.items()
+    }
+    translation = Translation(eval(offered(entries(saved, live)).removeprefix("rename=")))
+    assert {translation.live_name(name).replace(".", "/") for name in saved} == set(live)
+
+
+def test_nothing_is_offered_where_shapes_differ():
+    saved = {f"other.{name}": f"7,{shape}" for name, shape in DOTTED.items()}
+    assert offered(entries(saved, LIVE)) == ""
+
+
+def test_nothing_is_offered_where_nothing_is_unmatched():
+    assert offered([Entry(Outcome.MATCHED, "w", "float32[2]", "float32[2]")]) == ""
+    assert offered(entries(DOTTED, {})) == ""
+    assert offered(entries({}, LIVE)) == ""
+
+
+def test_nothing_is_offered_where_most_values_have_other_ends():
+    saved = {name.replace("weight", "kernel").replace("bias", "shift"): shape for name, shape in DOTTED.items()}
+    assert offered(entries(saved, LIVE)) == ""

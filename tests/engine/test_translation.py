@@ -1,0 +1,99 @@
+"""What arguments of a restore make of names."""
+
+import pytest
+
+from milepost.engine.translation import Translation
+from milepost.errors import UnsupportedError, UntrackableError
+
+
+@pytest.mark.parametrize(
+    ("rename", "saved", "live"),
+    [
+        ({"net": "model"}, "net/l1/w", "model/l1/w"),
+        ({"net": "model"}, "network/w", "network/w"),
+        ({"net": "model"}, "net", "model"),
+        ({"net/": "model/"}, "net/w", "model/w"),
+        ({"a.b": "c.d"}, "a/b/w", "c/d/w"),
+        ({"": "model"}, "w", "model/w"),
+        ({"net": ""}, "net/w", "w"),
+        ({"a": "x", "a/b": "y"}, "a/b/w", "y/w"),
+        ({"a": "x", "a/b": "y"}, "a/c/w", "x/c/w"),
+        ({"h.*.attn": "blocks.*.attention"}, "h/11/attn/w", "blocks/11/attention/w"),
+        ({"h.*": "blocks.*"}, "h/1/2", "blocks/1/2"),
+        ({"with..dot": "plain"}, "with..dot/w", "plain/w"),
+        ([(r"layers/(\d+)", r"blocks/\1")], "layers/3/w", "blocks/3/w"),
+        ([("a", "b"), ("b", "c")], "a", "c"),
+        (str.upper, "a/b", "A/B"),
+        (lambda name: None, "a", None),
+        ({}, "a/b", "a/b"),
+    ],
+)
+def test_a_saved_name_becomes_a_live_name(rename, saved, live):
+    assert Translation(rename).live_name(saved) == live
+
+
+def test_names_of_pytorch_keep_their_dots():
+    translation = Translation({"model.encoder": "model.backbone"})
+    assert translation.live_name("model/encoder.0.weight", dotted=True) == "model.backbone.0.weight"
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "matches"),
+    [
+        ("head", "head", True),
+        ("head", "head/w", True),
+        ("head", "header/w", False),
+        ("head.w", "head/w", True),
+        ("head/w", "head.w", True),
+        (["x", "head"], "head/w", True),
+        ("*/bias", "l1/l2/bias", True),
+        ("*/bias", "bias", False),
+        ("l*/w", "l1/w/m", True),
+        ("", "head", False),
+    ],
+)
+def test_a_pattern_matches_names_and_what_is_below(names, path, matches):
+    assert Translation(ignore=names).leaves_alone(path) is matches
+    if names:
+        assert Translation(only=names).leaves_alone(path) is not matches
+
+
+def test_only_keeps_nothing_where_it_names_nothing():
+    assert Translation(only=[]).leaves_alone("w")
+
+
+def test_the_counter_of_a_series_is_left_alone_only_by_name():
+    assert not Translation(only="model").leaves_alone("save_counter")
+    assert Translation(ignore="save_counter").leaves_alone("save_counter")
+
+
+def test_ignore_and_only_are_about_live_names():
+    translation = Translation({"net": "model"}, ignore="model/head")
+    assert [translation.live_name(name) for name in ("net/head/w", "net/w")] == [None, "model/w"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"rename": "net"}, "rename"),
+        ({"rename": {1: "a"}}, "rename"),
+        ({"rename": {"a": "*"}}, "rename"),
+        ({"rename": [("(", "a")]}, "rename"),
+        ({"rename": [("a", r"\1")]}, "rename"),
+        ({"rename": [("a",)]}, "rename"),
+        ({"ignore": 3}, "ignore"),
+        ({"ignore": [3]}, "ignore"),
+        ({"only": 3}, "only"),
+        ({"cast": [3]}, "cast"),
+        ({"cast": "float32", "only": {"a"}}, "only"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_named(arguments, key):
+    with pytest.raises(UnsupportedError, match=rf"key: {key}\b"):
+        Translation(**arguments)
+
+
+@pytest.mark.parametrize("rename", [lambda name: 1 / 0, lambda name: 3, lambda name: ""])
+def test_a_function_that_fails_is_named_with_the_name_that_it_was_given(rename):
+    with pytest.raises(UntrackableError, match="key: net/w"):
+        Translation(rename).live_name("net/w")

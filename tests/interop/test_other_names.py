@@ -1,0 +1,148 @@
+"""Files of every kind are restored into programs with other names, other heads and other element types."""
+
+import numpy as np
+import pytest
+
+import milepost
+from milepost import Checkpoint, Variable
+
+ENCODER, HEAD = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(5, np.float32)
+
+
+def saved_by_milepost(path):
+    return Checkpoint(encoder=Variable(ENCODER), head=Variable(HEAD)).write(path / "ckpt")
+
+
+def saved_by_tensorflow(path):
+    tf = pytest.importorskip("tensorflow")
+    return tf.train.Checkpoint(encoder=tf.Variable(ENCODER), head=tf.Variable(HEAD)).write(str(path / "ckpt"))
+
+
+def saved_by_name(path):
+    tf = pytest.importorskip("tensorflow")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = [tf.compat.v1.Variable(ENCODER, name="encoder"), tf.compat.v1.Variable(HEAD, name="head")]
+        session.run(tf.compat.v1.global_variables_initializer())
+        return tf.compat.v1.train.Saver(variables).save(session, str(path / "model"))
+
+
+def saved_by_torch(path):
+    torch = pytest.importorskip("torch")
+    torch.save({"encoder": torch.tensor(ENCODER), "head": torch.tensor(HEAD)}, path / "file.pt")
+    return path / "file.pt"
+
+
+def saved_as_safetensors(path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    numpy.save_file({"encoder": ENCODER, "head": HEAD}, path / "file.safetensors")
+    return path / "file.safetensors"
+
+
+def saved_by_orbax(path):
+    ocp = pytest.importorskip("orbax.checkpoint")
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path / "orbax", {"encoder": ENCODER, "head": HEAD})
+    return path / "orbax"
+
+
+def saved_as_saved_model(path):
+    tf = pytest.importorskip("tensorflow")
+    module = tf.Module()
+    module.encoder, module.head = tf.Variable(ENCODER), tf.Variable(HEAD)
+    tf.saved_model.save(module, str(path / "model"))
+    return path / "model"
+
+
+WRITERS = [
+    saved_by_milepost,
+    saved_by_tensorflow,
+    saved_by_name,
+    saved_by_torch,
+    saved_as_safetensors,
+    saved_by_orbax,
+    saved_as_saved_model,
+]
+
+
+@pytest.fixture(params=WRITERS, ids=lambda writer: writer.__name__)
+def path(request, tmp_path):
+    return request.param(tmp_path)
+
+
+def program(dtype=np.float32):
+    """A program with another name for the encoder, and another head."""
+    return Checkpoint(backbone=Variable(np.zeros((2, 3), dtype)), head=Variable(np.zeros(2, np.float32)))
+
+
+def test_a_value_is_restored_under_its_new_name_and_the_head_is_left_alone(path):
+    live = program()
+    status = live.read(path, rename={"encoder": "backbone"}, ignore="head")
+    status.assert_existing_objects_matched()
+    assert np.array_equal(live.backbone.numpy(), ENCODER)
+    assert np.array_equal(live.head.numpy(), np.zeros(2))
+
+
+def test_the_report_says_what_was_left_out_on_both_sides(path):
+    report = program().read(path, rename={"encoder": "backbone"}, ignore="head").report()
+    assert sorted((entry.key.partition("/.")[0], entry.saved, entry.live) for entry in report.ignored) == [
+        ("head", "", "float32[2]"),
+        ("head", "float32[5]", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        [("^enc", "back"), ("oder", "bone")],
+        lambda name: {"encoder": "backbone", "head": None}.get(name, name),
+    ],
+    ids=["expressions", "function"],
+)
+def test_names_are_given_by_expressions_or_a_function(path, rename):
+    live = program()
+    live.read(path, rename=rename, ignore="head").assert_existing_objects_matched()
+    assert np.array_equal(live.backbone.numpy(), ENCODER)
+
+
+def test_only_what_is_asked_for_is_restored(path):
+    live = Checkpoint(encoder=Variable(np.zeros((2, 3), np.float32)), head=Variable(np.zeros(2, np.float32)))
+    live.read(path, only="encoder").assert_consumed()
+    assert np.array_equal(live.encoder.numpy(), ENCODER)
+    assert np.array_equal(live.head.numpy(), np.zeros(2))
+
+
+def test_numbers_are_converted_on_demand_and_the_loss_is_said(path):
+    live = program(np.float16)
+    report = live.read(path, rename={"encoder": "backbone"}, ignore="head", cast=True).report()
+    assert np.array_equal(live.backbone.numpy(), ENCODER.astype(np.float16))
+    (entry,) = [entry for entry in report.matched if entry.key.startswith("encoder")]
+    assert (entry.saved, entry.live, entry.note) == ("float32[2,3]", "float16[2,3]", "converted without a loss")
+
+
+def test_numbers_are_not_converted_elsewhere(path):
+    live = program(np.float16)
+    with pytest.raises(milepost.MismatchError, match="cast=True"):
+        live.read(path, rename={"encoder": "backbone"}, ignore="head", cast="head")
+
+
+def test_a_shape_that_does_not_fit_is_refused_with_the_argument_that_leaves_it_alone(path):
+    live = program()
+    with pytest.raises(milepost.MismatchError, match="ignore='head'"):
+        live.read(path, rename={"encoder": "backbone"})
+    assert np.array_equal(live.backbone.numpy(), np.zeros((2, 3)))
+
+
+def test_two_values_of_one_name_are_refused(path):
+    live = program()
+    with pytest.raises(milepost.UnsupportedError, match="the same name"):
+        live.read(path, rename={"encoder": "head"})
+
+
+def test_an_object_that_is_made_later_gets_the_value_of_its_new_name(path):
+    live = Checkpoint()
+    live.read(path, rename={"encoder": "backbone"}, ignore="head", cast=True).expect_partial()
+    live.backbone = Variable(np.zeros((2, 3), np.float64))
+    assert live.backbone.numpy().dtype == np.float64
+    assert np.array_equal(live.backbone.numpy(), ENCODER)
+    live.head = Variable(np.zeros(5, np.float32))
+    assert np.array_equal(live.head.numpy(), np.zeros(5))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import milepost
-from milepost import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.nested import nested
 from milepost.foreign.tiling import check_tiling
 
@@ -102,9 +102,11 @@ DEFECTS = {
     "no places": (set_field("storage_data", None), "a dict of values"),
     "a file elsewhere": (set_place(relative_path="../../etc/passwd"), "without directories"),
     "an absolute path": (set_place(relative_path="/etc/passwd"), "without directories"),
+    "a name that no file has": (set_place(relative_path="\ud800"), "is missing"),
     "the directory itself": (set_place(relative_path="."), "without directories"),
     "the metadata as data": (set_place(relative_path=".metadata", offset=0, length=50), "cut off or damaged"),
     "a negative offset": (set_place(offset=-5), "the position and the length"),
+    "a number of very many digits": (set_place(offset=1 << 30_000), "too many digits"),
     "an offset beyond the end": (set_place(offset=1 << 40), "cut off"),
     "a length beyond the end": (set_place(length=1 << 40), "cut off"),
     "a length that is too short": (set_place(length=3), "longer than the bytes"),
@@ -132,7 +134,7 @@ def test_every_defect_of_the_metadata_is_refused_with_key_and_file(tmp_path, def
     change, message = DEFECTS[defect]
     path = changed(saved(tmp_path / "dcp", {"n": 3, "w": torch.ones(4)}), lambda metadata: change(metadata) and None)
     error = restored(path)
-    assert isinstance(error, (CorruptCheckpointError, UnsupportedError))
+    assert isinstance(error, (CheckpointNotFoundError, CorruptCheckpointError, UnsupportedError))
     assert message in str(error)
     assert error.file.startswith(str(path))
     assert error.remedy

@@ -322,6 +322,17 @@ class TestRestoring:
         second.restore(tmp_path / "state.pt").assert_consumed()
         assert step(second.model, second.optimizer) == step(first.model, first.optimizer)
 
+    def test_an_optimizer_in_a_directory_of_its_own(self, tmp_path):
+        """As Accelerate saves FSDP, for example."""
+        first = program(OPTIMIZERS["adamw"])
+        step(first.model, first.optimizer)
+        for name, part in state_of(first, "names").items():
+            saved(tmp_path / name, {name: part})
+        second = program(OPTIMIZERS["adamw"], seed=9)
+        second.restore(tmp_path / "model").expect_partial()
+        second.restore(tmp_path / "optimizer").expect_partial()
+        assert step(second.model, second.optimizer) == step(first.model, first.optimizer)
+
     def test_a_scheduler_and_numbers(self, tmp_path):
         first = program(OPTIMIZERS["adamw"])
         first.schedule = torch.optim.lr_scheduler.OneCycleLR(first.optimizer, max_lr=0.5, total_steps=9)

@@ -247,7 +247,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
         Args:
             save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a
-                file or directory of PyTorch, safetensors or Orbax. With None, nothing is restored.
+                file or directory of PyTorch, safetensors, Flax or Orbax. With None, nothing is restored.
             options: How to restore.
 
         Returns:

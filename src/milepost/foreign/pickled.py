@@ -4,8 +4,10 @@ The stream is a program for a small stack machine. Its instructions build plain 
 name makes one of the few objects that `rebuilt` knows, or an `Opaque` object, which keeps the arguments.
 
 Limits: a stream may have one million lists, tuples, dicts, sets, names and calls, and one more for each 16 bytes; two million
-places in which it remembers values, and in a longer stream one for each 8 bytes; and integers of 4096 bytes. So it takes at most
-256 MiB of memory and about 30 times its own length. A format whose streams are denser may ask for twice as much. Keys that are tuples of more than 100 parts, or of several levels, become `Opaque`, because hashing them may take too long.
+places in which it remembers values, and in a longer stream one for each 8 bytes; and integers of 1024 bytes, since Python refuses to
+write much longer ones as text. So it takes at most 256 MiB of memory and about 30 times its own length. A format whose streams are
+denser may ask for twice as much. Keys that are tuples of more than 100 parts, or of several levels, become `Opaque`, because hashing
+them may take too long.
 
 Source: the opcodes' descriptions in Python's ``pickletools``.
 """
@@ -21,8 +23,10 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign.opaque import Name, Opaque
 from milepost.plain_state.keys import KeyCheck
 
-_LONGEST_NUMBER: Final = 1 << 12
-"""Bytes of an integer."""
+_LONGEST_NUMBER: Final = 1 << 10
+"""Bytes of an integer. Python refuses to write integers of more than 4300 digits as text, as names and errors need it."""
+_MOST_DIGITS: Final = 1 << 12
+"""Decimal digits of an integer."""
 _MOST_MEMO: Final = 1 << 21
 _MOST_MADE: Final = 1_000_000
 BYTES_EACH: Final = 16
@@ -393,7 +397,7 @@ class _Machine:
 
     def _decimal(self) -> None:
         text = self._in.line()
-        if len(text) > _LONGEST_NUMBER:
+        if len(text) > _MOST_DIGITS:
             raise ValueError("an integer of too many digits")
         self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text.removesuffix("L")))
 

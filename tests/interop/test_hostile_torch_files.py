@@ -93,6 +93,13 @@ class TestPickledData:
         assert len(milepost.list_variables(path)) == 20_000
         assert milepost.load_variable(path, "3/builtins.tuple") == 5
 
+    @pytest.mark.parametrize("size", [1024, 1025, 4096])
+    def test_integers_that_python_cannot_write_as_text_are_refused(self, tmp_path, size):
+        path = tmp_path / "number.pt"
+        number = b"\x8b" + struct.pack("<I", size) + b"\x7f" * size
+        outcome = restored(path, archive(START + b"}" + number + b"K\x01s."))
+        assert is_refused_with_file(outcome, path) if size > 1024 else not isinstance(outcome, MilepostError)
+
 
 class TestNames:
     def test_a_few_bytes_that_stand_for_very_many_items_are_refused_early(self, tmp_path):

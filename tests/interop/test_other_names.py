@@ -32,6 +32,13 @@ def saved_by_torch(path):
     return path / "file.pt"
 
 
+def saved_by_torch_distributed(path):
+    torch = pytest.importorskip("torch")
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    dcp.save({"encoder": torch.tensor(ENCODER), "head": torch.tensor(HEAD)}, checkpoint_id=path / "dcp", no_dist=True)
+    return path / "dcp"
+
+
 def saved_as_safetensors(path):
     numpy = pytest.importorskip("safetensors.numpy")
     numpy.save_file({"encoder": ENCODER, "head": HEAD}, path / "file.safetensors")
@@ -58,6 +65,7 @@ WRITERS = [
     saved_by_tensorflow,
     saved_by_name,
     saved_by_torch,
+    saved_by_torch_distributed,
     saved_as_safetensors,
     saved_by_orbax,
     saved_as_saved_model,

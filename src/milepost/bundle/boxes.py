@@ -79,24 +79,38 @@ class Boxes:
             return
         file, entry = place
         wanted = ranges(box, entry.shape)
-        if target.size:
-            try:
-                self._fill(target, wanted, file, entry)
-            except MilepostError as error:
-                raise error.with_context(key=self.key) from None
+        try:
+            read_box(file, entry, wanted, target, self.key)
+        except MilepostError as error:
+            raise error.with_context(key=self.key) from None
 
-    def _fill(self, target: Array, box: Box, file: ReadableFile, entry: Entry) -> None:
-        axis, size = _runs(box, entry.shape, entry.dtype.itemsize)
-        if size < _RUN and size < target.nbytes:
-            _read_over(target, box, file, entry)
-            return
-        data = bytes_of(target)
-        spans = (
-            Span(self.key, file, entry.offset + offset, size, data[number * size : (number + 1) * size])
-            for number, offset in enumerate(_offsets(box, entry.shape, axis, entry.dtype.itemsize))
-        )
-        while some := list(itertools.islice(spans, _SPANS)):
-            read_spans(some, checksum=False)
+
+def read_box(file: ReadableFile, entry: Entry, box: Box, target: Array, key: str) -> None:
+    """Reads a box of a tensor that is one run of bytes in a file, without the bytes between its parts where that is faster.
+
+    Args:
+        file: The file.
+        entry: The type, the shape and the place of the whole tensor.
+        box: Which part of it.
+        target: A contiguous, writable array of the element type and the shape of the box.
+        key: The tensor, for errors.
+
+    Raises:
+        MilepostError: The file cannot be read.
+    """
+    if not target.size:
+        return
+    axis, size = _runs(box, entry.shape, entry.dtype.itemsize)
+    if size < _RUN and size < target.nbytes:
+        _read_over(target, box, file, entry)
+        return
+    data = bytes_of(target)
+    spans = (
+        Span(key, file, entry.offset + offset, size, data[number * size : (number + 1) * size])
+        for number, offset in enumerate(_offsets(box, entry.shape, axis, entry.dtype.itemsize))
+    )
+    while some := list(itertools.islice(spans, _SPANS)):
+        read_spans(some, checksum=False)
 
 
 def _runs(box: Box, shape: tuple[int, ...], itemsize: int) -> tuple[int, int]:

@@ -257,7 +257,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
         Args:
             save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a
-                file or directory of PyTorch, safetensors or Orbax. With None, nothing is restored.
+                file or directory of PyTorch, safetensors, Flax or Orbax. With None, nothing is restored.
             options: How to restore.
             rename: The live names of saved values: a mapping of beginnings of names, such as ``{"backbone": "model/encoder"}``, in
                 which the longest that fits counts and ``*`` stands for one name; a list of pairs of a regular expression and its

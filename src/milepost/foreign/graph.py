@@ -8,7 +8,7 @@ Names are followed through the file and the live objects side by side, because o
 - A plain number is converted to the element type of the live value, if that has an equal number.
 - A live object with several names, such as a tied weight, may be one tensor in the file, or several with the same bytes.
 - ``weight_g`` and ``weight_v`` are the former names of ``parametrizations.weight.original0`` and ``original1``.
-- The state of a PyTorch optimizer belongs to the parameters at the same positions; see `optimizers`.
+- The state of a PyTorch optimizer belongs to the parameters at the same positions, or of the same names; see `optimizers`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from milepost.adapters.packed import PackedAdapter
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
-from milepost.foreign.items import Item, packable
+from milepost.foreign.items import Item, levels, packable
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
@@ -303,7 +303,7 @@ class GraphBuilder:
 
     def _add_optimizer(self, node: int, live: int, item: Item) -> None:
         optimizer = self._live.objects[live]
-        state = OptimizerState(item, optimizer)
+        state = OptimizerState(item, optimizer, self._find)
         draft = self._drafts[node]
         numbers = {id(obj): number for number, obj in enumerate(self._live.objects)}
         for name, child in item.children.items():
@@ -331,6 +331,26 @@ class GraphBuilder:
             if variable is not None:
                 draft.slots.append(SlotReference(self._node_of(variable), name, slot))
             # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.
+
+    def _find(self, names: Sequence[str], wanted: set[int]) -> dict[str, Any]:
+        """Live parameters by the names that one live module has for them; see `optimizers.Find`."""
+        for module in range(len(self._edges)):
+            found: dict[str, Any] = {}
+            for name in names:
+                parameter = self._follow(module, name)
+                if parameter is None or id(self._live.objects[parameter]) not in wanted:
+                    break
+                found[name] = self._live.objects[parameter]
+            else:
+                return found
+        return {}
+
+    def _follow(self, live: int, name: str) -> int | None:
+        """The live object whose name in another one's ``state_dict()`` this is."""
+        at: int | None = live
+        for part in levels(name, dotted=True):
+            at = None if at is None else self._live_child(part, self._edges[at], at)
+        return at
 
     def _keep_initial_rates(self, live: int, state: OptimizerState) -> None:
         """Keeps the rates that live schedulers have noted in groups, if the file was written without schedulers."""

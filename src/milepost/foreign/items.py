@@ -131,7 +131,7 @@ class _Maker:
             inside = inside or item.opaque is not None
             self._spend(item.key, len(item.value), 0)
             for name, value in members(item.value):
-                parts = _parts(name, dotted=self._dotted)
+                parts = levels(name, dotted=self._dotted)
                 below = depth + len(parts)
                 if below > _DEEPEST and not inside:
                     raise CorruptCheckpointError(
@@ -236,7 +236,7 @@ def _text(name: Any, position: int) -> str:
     return str(position) if isinstance(name, (Stored, TorchStorage)) else f"{name!s:.200}"
 
 
-def _parts(name: str, *, dotted: bool) -> list[str]:
+def levels(name: str, *, dotted: bool) -> list[str]:
     """The levels that a name stands for."""
     parts = name.split(".") if dotted and "." in name else [name]
     return parts if all(parts) and len(parts) < _DEEPEST else [name]

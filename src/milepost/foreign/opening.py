@@ -27,7 +27,7 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
     Args:
         storage: Where it is.
         path: A file of PyTorch, safetensors or Flax, the index of a model in several such files, a directory that holds one of
-            these, or a directory of Orbax.
+            these, or a directory of torch.distributed.checkpoint or Orbax.
 
     Returns:
         The open file, or None if it is not one of these.
@@ -80,8 +80,17 @@ def _open_file(storage: Storage, path: str) -> ForeignFile | None:
 
 def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
     # Every program imports this module, and few open such files.
-    from milepost.foreign import flax_files, keras_files, kinds, safetensors, torch_archive, torch_legacy
+    from milepost.foreign import (
+        flax_files,
+        keras_files,
+        kinds,
+        safetensors,
+        torch_archive,
+        torch_distributed,
+        torch_legacy,
+    )
 
+    torch_distributed.refuse(path)
     file = storage.open(path)
     try:
         keras_files.refuse(file, path)
@@ -107,6 +116,10 @@ def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
     inside = _model_in(storage, path)
     if inside is not None:
         return _open_file(storage, inside)
+    if _is_distributed(storage, path):
+        from milepost.foreign import torch_distributed
+
+        return torch_distributed.DistributedDirectory(storage, path)
     return orbax.OrbaxDirectory(path) if _is_orbax(storage, path) else None
 
 
@@ -117,7 +130,7 @@ def is_item_of_orbax(storage: Storage, path: str) -> bool:
 
 def is_foreign_directory(storage: Storage, path: str) -> bool:
     """Whether `open_foreign` opens a directory."""
-    return _model_in(storage, path) is not None or _is_orbax(storage, path)
+    return _model_in(storage, path) is not None or _is_distributed(storage, path) or _is_orbax(storage, path)
 
 
 def _model_in(storage: Storage, path: str) -> str | None:
@@ -127,6 +140,12 @@ def _model_in(storage: Storage, path: str) -> str | None:
     candidates = [os.path.join(path, name) for name in _IN_DIRECTORIES]
     candidates = [each for name in candidates for each in (name + _INDEX, name)]
     return next((each for each in candidates if storage.is_file(each)), None)
+
+
+def _is_distributed(storage: Storage, path: str) -> bool:
+    from milepost.foreign import torch_distributed
+
+    return storage.is_directory(path) and torch_distributed.looks_like(storage, path)
 
 
 def _is_orbax(storage: Storage, path: str) -> bool:

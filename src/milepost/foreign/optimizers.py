@@ -1,11 +1,15 @@
-"""The state of PyTorch optimizers, which files store by the position of the parameter.
+"""The state of PyTorch optimizers, which files store by the position or the name of the parameter.
 
 ::
 
     {"state": {0: {"exp_avg": tensor, ...}, ...}, "param_groups": [{"lr": 0.1, ..., "params": [0, 1]}, ...]}
+    {"state": {"l1.weight": {...}, ...}, "param_groups": [{"lr": 0.1, ..., "params": ["l1.weight", "l1.bias"]}, ...]}
+    {"state.l1.weight.exp_avg": tensor, ..., "param_groups.l1.weight.lr": 0.1, ...}
 
-The position is that of the parameter in the groups. So the live optimizer must be made with the same parameters in the same order,
-as for PyTorch's own ``load_state_dict``.
+The first is what ``state_dict()`` of an optimizer returns. The position is that of the parameter in the groups. So the live optimizer
+must be made with the same parameters in the same order, as for PyTorch's own ``load_state_dict``. The others are what
+``get_optimizer_state_dict`` of `torch.distributed.checkpoint.state_dict` returns, the last with ``flatten_optimizer_state_dict=True``.
+A name is that of the parameter in the ``state_dict()`` of the module, so order and groups may be others.
 
 Files of older versions of PyTorch lack hyperparameters that were added later. ``load_state_dict`` sets these to defaults that
 ``__setstate__`` of the optimizer's class adds, whatever the live optimizer has. milepost calls ``__setstate__`` of a new object to
@@ -14,15 +18,15 @@ know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.foreign.items import Item
+from milepost.foreign.items import Item, levels
 from milepost.foreign.packed import packed
 from milepost.foreign.stored import Stored
 from milepost.graph.keys import VARIABLE_VALUE
@@ -34,17 +38,39 @@ Values = Mapping[str, tuple[str, Array | Stored]]
 STATE: Final = "state"
 GROUPS: Final = "param_groups"
 _PARAMETERS: Final = "params"
+_MOST_LISTED: Final = 5
 _INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS", "Optimizer"})
 _NOW_TENSORS: Final = frozenset({"step", "mu_product", "eta", "mu"})
 """State of a parameter that was a number before PyTorch 1.12 or 2.0, and is a tensor now."""
 
 
+Find = Callable[[Sequence[str], set[int]], Mapping[str, Any]]
+"""Returns live parameters by the names that one of the live modules has for them, given the names and the identities of those that
+are looked for. It returns none if no module has all of the names."""
+
+
+class _Group(NamedTuple):
+    """A saved parameter group.
+
+    Attributes:
+        key: Its key.
+        settings: Its hyperparameters.
+        parameters: The live parameters, by the names or positions that the file has for them.
+    """
+
+    key: str
+    settings: Mapping[str, Item]
+    parameters: Mapping[str, Any]
+
+
 def is_optimizer_state(item: Item) -> bool:
-    """Whether an item is the ``state_dict()`` of a PyTorch optimizer."""
+    """Whether an item is the state of a PyTorch optimizer, in one of the three forms."""
     value = item.value
-    if item.opaque is not None:
+    if item.opaque is not None or not isinstance(value, Mapping):
         return False
-    return isinstance(value, Mapping) and isinstance(value.get(STATE), Mapping) and isinstance(value.get(GROUPS), list)
+    if _is_flat(value):
+        return True
+    return isinstance(value.get(STATE, {}), Mapping) and isinstance(value.get(GROUPS), list)
 
 
 class OptimizerState:
@@ -53,73 +79,65 @@ class OptimizerState:
     Args:
         item: What the file holds.
         optimizer: The live optimizer.
+        find: Finds parameters by name.
 
     Raises:
-        MismatchError: The live optimizer has other parameter groups.
+        MismatchError: The live optimizer has other parameter groups, or other parameters.
         UnsupportedError: A group in the file does not list its parameters.
     """
 
-    def __init__(self, item: Item, optimizer: Any) -> None:
+    def __init__(self, item: Item, optimizer: Any, find: Find) -> None:
         self._item = item
-        self._groups: list[Mapping[str, Any]] = item.value[GROUPS]
         self._optimizer = optimizer
         self._steps_are_tensors = any(
             kind.__module__.startswith("torch.optim.") and kind.__name__ not in _INTEGER_STEPS
             for kind in type(optimizer).__mro__
         ) and not any(kind.__name__ in ("SparseAdam", "LBFGS") for kind in type(optimizer).__mro__)
-        saved = [_positions(group, item.key) for group in self._groups]
         live = [list(group[_PARAMETERS]) for group in optimizer.param_groups]
-        if [len(positions) for positions in saved] != [len(parameters) for parameters in live]:
-            raise MismatchError(
-                "the state of an optimizer belongs to other parameter groups; nothing was changed",
-                key=item.key,
-                expected=f"groups of {', '.join(str(len(each)) for each in live)} parameters, as the live optimizer has",
-                found=f"groups of {', '.join(str(len(each)) for each in saved)} parameters",
-                remedy="make the optimizer with the parameters of the one that was saved, in the same order",
-            )
-        self._parameters = {
-            str(position): parameter
-            for positions, parameters in zip(saved, live, strict=True)
-            for position, parameter in zip(positions, parameters, strict=True)
-        }
+        if _is_flat(item.value):
+            self._groups = _flat_groups(item, live, find)
+        else:
+            saved = [_positions(group, item.key) for group in item.value[GROUPS]]
+            if any(isinstance(each, str) for positions in saved for each in positions):
+                self._groups = _named_groups(item, saved, live, find)
+            else:
+                self._groups = _numbered_groups(item, saved, live)
+        self._parameters = {name: each for group in self._groups for name, each in group.parameters.items()}
 
     def settings(self) -> list[dict[str, Values]]:
         """The hyperparameters of each group."""
-        found = []
-        for number, _ in enumerate(self._groups):
-            group = self._item.children[GROUPS].children[str(number)]
-            found.append({name: _setting(child) for name, child in group.children.items() if name not in NO_STATE})
-        return found
+        return [
+            {name: _setting(child) for name, child in group.settings.items() if name not in NO_STATE}
+            for group in self._groups
+        ]
 
     def defaults(self) -> list[dict[str, Values]]:
         """For each group, the hyperparameters that the file lacks and for which PyTorch has defaults."""
         found = []
-        for number, group in enumerate(self._groups):
-            key = self._item.children[GROUPS].children[str(number)].key
+        for group in self._groups:
+            saved = {name: child.value for name, child in group.settings.items()}
             added = {
                 name: value
-                for name, value in _made_up(self._optimizer, group).items()
-                if name not in group and name not in NO_STATE and type(value) in _PLAIN
+                for name, value in _made_up(self._optimizer, saved).items()
+                if name not in saved and name not in NO_STATE and type(value) in _PLAIN
             }
-            found.append({name: _setting(Item(f"{key}/{name}", value)) for name, value in added.items()})
+            found.append({name: _setting(Item(f"{group.key}/{name}", value)) for name, value in added.items()})
         return found
 
     def slots(self) -> Iterator[tuple[Any, str, Values]]:
         """The state of each parameter: the live parameter, the state's name, its values."""
-        for position, item in self._item.children[STATE].children.items():
-            parameter = self._parameters.get(position)
-            if parameter is None:
-                continue
-            for name, child in item.children.items():
+        if STATE not in self._item.children:
+            return
+        for saved, parameter in self._parameters.items():
+            item = _at(self._item.children[STATE], saved)
+            for name, child in item.children.items() if item is not None else ():
                 yield parameter, name, self._state(name, child)
 
     def common(self) -> dict[str, Values]:
         """The state that does not belong to a parameter."""
-        names = [name for name in self._item.value[STATE] if str(name) not in self._parameters]
-        if not names:
-            return {}
-        rest = {name: self._item.value[STATE][name] for name in names}
-        return {STATE: _packed(f"{self._item.key}/{STATE}", rest)}
+        state = self._item.value.get(STATE, {})
+        rest = {name: each for name, each in state.items() if str(name) not in self._parameters}
+        return {STATE: _packed(f"{self._item.key}/{STATE}", rest)} if rest else {}
 
     def _state(self, name: str, item: Item) -> Values:
         if not item.has_value:
@@ -135,6 +153,105 @@ class OptimizerState:
             # The present optimizers of PyTorch need tensors here.
             return {VARIABLE_VALUE: (item.key, np.array(item.value, np.float32))}
         return _packed(item.key, item.value)
+
+
+def _is_flat(value: Mapping[Any, Any]) -> bool:
+    return (
+        GROUPS not in value
+        and all(isinstance(name, str) and name.startswith((f"{STATE}.", f"{GROUPS}.")) for name in value)
+        and any(name.startswith(f"{GROUPS}.") for name in value)
+    )
+
+
+def _numbered_groups(item: Item, saved: list[list[Any]], live: list[list[Any]]) -> list[_Group]:
+    if [len(positions) for positions in saved] != [len(parameters) for parameters in live]:
+        raise MismatchError(
+            "the state of an optimizer belongs to other parameter groups; nothing was changed",
+            key=item.key,
+            expected=f"groups of {', '.join(str(len(each)) for each in live)} parameters, as the live optimizer has",
+            found=f"groups of {', '.join(str(len(each)) for each in saved)} parameters",
+            remedy="make the optimizer with the parameters of the one that was saved, in the same order",
+        )
+    groups = []
+    for number, (positions, parameters) in enumerate(zip(saved, live, strict=True)):
+        group = item.children[GROUPS].children[str(number)]
+        groups.append(_Group(group.key, group.children, dict(zip(map(str, positions), parameters, strict=True))))
+    return groups
+
+
+def _named_groups(item: Item, saved: list[list[Any]], live: list[list[Any]], find: Find) -> list[_Group]:
+    names = [str(each) for group in saved for each in group]
+    groups = []
+    for parameters in _found(item, names, live, find):
+        number = next((number for number, group in enumerate(saved) if set(map(str, group)) == parameters.keys()), None)
+        if number is None:
+            raise MismatchError(
+                "the state of an optimizer belongs to other parameter groups; nothing was changed",
+                key=item.key,
+                expected="a group of " + _listed(list(parameters)) + ", as the live optimizer has",
+                found="groups of " + ", ".join(str(len(each)) for each in saved) + " other parameters",
+                remedy="make the optimizer with the groups of the one that was saved",
+            )
+        group = item.children[GROUPS].children[str(number)]
+        groups.append(_Group(group.key, group.children, parameters))
+    return groups
+
+
+def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
+    prefix = f"{GROUPS}."
+    names = [name.removeprefix(prefix).rpartition(".")[0] for name in item.value if name.startswith(prefix)]
+    groups = []
+    for parameters in _found(item, list(dict.fromkeys(names)), live, find):
+        members = [(name, _at(item.children[GROUPS], name)) for name in parameters]
+        settings = [(name, each.children if each is not None else {}) for name, each in members]
+        first_name, first = settings[0] if settings else ("", {})
+        for name, each in settings[1:]:
+            if _plain(each) != _plain(first):
+                raise MismatchError(
+                    "parameters that are in one group of the live optimizer were saved with different hyperparameters; "
+                    "nothing was changed",
+                    key=f"{item.key}/{prefix}{name}",
+                    expected=f"those of {first_name!r:.80}: {_plain(first)!s:.200}",
+                    found=f"{_plain(each)!s:.200}",
+                    remedy="make the optimizer with the groups of the one that was saved",
+                )
+        groups.append(_Group(f"{item.key}/{prefix}{first_name}", first, parameters))
+    return groups
+
+
+def _found(item: Item, names: list[str], live: list[list[Any]], find: Find) -> list[dict[str, Any]]:
+    """The parameters of each live group, by their saved names."""
+    wanted = {id(parameter) for group in live for parameter in group}
+    name_of = {id(parameter): name for name, parameter in find(names, wanted).items()}
+    lacking = len(wanted - name_of.keys())
+    if lacking or len(name_of) != len(names):
+        raise MismatchError(
+            "the state of an optimizer belongs to other parameters; nothing was changed",
+            key=item.key,
+            expected=f"the {len(wanted)} parameters of the live optimizer, in a module of the same Checkpoint",
+            found=f"{len(names)} parameters: {_listed(names)}",
+            remedy="put the model into the same Checkpoint, and make the optimizer with the parameters of the one that was saved",
+        )
+    return [{name_of[id(parameter)]: parameter for parameter in group} for group in live]
+
+
+def _plain(settings: Mapping[str, Item]) -> dict[str, Any]:
+    return {name: each.value for name, each in settings.items() if not isinstance(each.value, Stored)}
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
+    return ", ".join(f"{name!r:.80}" for name in names[:_MOST_LISTED]) + more
+
+
+def _at(item: Item, name: str) -> Item | None:
+    """The item below another whose name is that of a parameter, in as many levels as that stands for."""
+    for part in levels(name, dotted=True):
+        child = item.children.get(part)
+        if child is None:
+            return None
+        item = child
+    return item
 
 
 _PLAIN: Final = (bool, int, float, str, type(None))

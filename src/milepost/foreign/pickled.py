@@ -4,8 +4,10 @@ The stream is a program for a small stack machine. Its instructions build plain 
 name makes one of the few objects that `rebuilt` knows, or an `Opaque` object, which keeps the arguments.
 
 Limits: a stream may have one million lists, tuples, dicts, sets, names and calls, and one more for each 16 bytes; two million
-places in which it remembers values; and integers of 4096 bytes. So it takes at most 256 MiB of memory and about 30 times its own
-length. Keys that are tuples of more than 100 parts, or of several levels, become `Opaque`, because hashing them may take too long.
+places in which it remembers values, and in a longer stream one for each 8 bytes; and integers of 1024 bytes, since Python refuses to
+write much longer ones as text. So it takes at most 256 MiB of memory and about 30 times its own length. A format whose streams are
+denser may ask for twice as much. Keys that are tuples of more than 100 parts, or of several levels, become `Opaque`, because hashing
+them may take too long.
 
 Source: the opcodes' descriptions in Python's ``pickletools``.
 """
@@ -21,11 +23,13 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign.opaque import Name, Opaque
 from milepost.plain_state.keys import KeyCheck
 
-_LONGEST_NUMBER: Final = 1 << 12
-"""Bytes of an integer."""
+_LONGEST_NUMBER: Final = 1 << 10
+"""Bytes of an integer. Python refuses to write integers of more than 4300 digits as text, as names and errors need it."""
+_MOST_DIGITS: Final = 1 << 12
+"""Decimal digits of an integer."""
 _MOST_MEMO: Final = 1 << 21
 _MOST_MADE: Final = 1_000_000
-_BYTES_EACH: Final = 16
+BYTES_EACH: Final = 16
 """For so many bytes of the stream, one more list, tuple, dict, set, name or call is allowed."""
 _LONGEST_KEY: Final = 100
 """The most members of a tuple or frozen set that is a key. Its hash is computed at each use."""
@@ -83,6 +87,7 @@ class PickledData:
         call: Returns the result of a call of a name.
         build: Returns an object after its state is set.
         resolve: Returns an object that is elsewhere in the file.
+        bytes_each: For so many bytes, one more list, tuple, dict, set, name or call is allowed.
 
     Attributes:
         position: Where the next value begins.
@@ -90,9 +95,16 @@ class PickledData:
     """
 
     def __init__(
-        self, data: bytes | memoryview, name: Callable[[Name], Any], call: Call, build: Build, resolve: Resolve
+        self,
+        data: bytes | memoryview,
+        name: Callable[[Name], Any],
+        call: Call,
+        build: Build,
+        resolve: Resolve,
+        bytes_each: int = BYTES_EACH,
     ) -> None:
         self._data = memoryview(data)
+        self.bytes_each = bytes_each
         self.name = name
         self.call = call
         self.build = build
@@ -168,7 +180,8 @@ class _Machine:
         self._memo: dict[int, Any] = {}
         self._unbuilt: dict[int, list[int]] = {}
         self._may_copy = _MOST_COPIED + 8 * len(stream)
-        self._may_make = self._most = _MOST_MADE + len(stream) // _BYTES_EACH
+        self._may_make = self._most = _MOST_MADE + len(stream) // stream.bytes_each
+        self._most_memo = max(_MOST_MEMO, 2 * len(stream) // stream.bytes_each)
         self._keys = KeyCheck()
 
     def run(self) -> Any:
@@ -315,7 +328,7 @@ class _Machine:
         self._push(int.from_bytes(self._in.take(size), "little", signed=True))
 
     def _put(self, number: int) -> None:
-        if number < 0 or len(self._memo) > _MOST_MEMO:
+        if number < 0 or len(self._memo) > self._most_memo:
             raise ValueError("a place that there is not")
         value = self._memo[number] = self._stack[-1]
         if isinstance(value, Unbuilt):
@@ -384,7 +397,7 @@ class _Machine:
 
     def _decimal(self) -> None:
         text = self._in.line()
-        if len(text) > _LONGEST_NUMBER:
+        if len(text) > _MOST_DIGITS:
             raise ValueError("an integer of too many digits")
         self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text.removesuffix("L")))
 

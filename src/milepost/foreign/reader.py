@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 from milepost.bundle.entry import Entry
 from milepost.bundle.memory import Array, new_array
 from milepost.bundle.problems import no_such_key
-from milepost.bundle.slices import index_of, ranges
+from milepost.bundle.slices import Box, index_of, ranges
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign.items import Item, items_of, walked
@@ -18,7 +19,7 @@ from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.renamed import renamed
-from milepost.foreign.stored import ForeignFile, Stored
+from milepost.foreign.stored import BoxedFile, ForeignFile, Stored
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.renaming import Rename
 from milepost.plain_state.encoding import TEXT
@@ -26,6 +27,8 @@ from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
+_BLOCK: Final = 16 << 20
+"""Bytes of two tensors that are compared at once."""
 _ONLY_AS_TEXT: Final = (int, set, frozenset, bytearray)
 """Plain values that no array expresses. They are listed as the JSON text of plain state."""
 
@@ -48,6 +51,7 @@ class ForeignReader:
     def __init__(self, file: ForeignFile) -> None:
         self.prefix = file.path
         self._file = file
+        self._boxed = file if isinstance(file, BoxedFile) else None
         self._stored: dict[str, Stored] = {}
         self._plain: dict[str, Any] = {}
         self._objects: dict[str, Opaque] = {}
@@ -123,12 +127,16 @@ class ForeignReader:
             self._plain[key] = value
 
     def are_equal(self, first: Stored, second: Stored) -> bool:
-        """Whether two tensors have the same bytes. They are compared in chunks if each lies in one run of bytes."""
+        """Whether two tensors have the same bytes. They are compared in chunks if they can be read so."""
         if first is second:
             return True
         if first.spec != second.spec or first.local != second.local:
             return False
         places = self._file.extent(first), self._file.extent(second)
+        if None in places and self._boxed is not None:
+            return all(
+                _read_box(self._boxed, first, box) == _read_box(self._boxed, second, box) for box in _blocks(first.spec)
+            )
         if None in places:
             arrays = [new_array(first.spec.dtype, first.spec.shape) for _ in range(2)]
             for stored, array in zip((first, second), arrays, strict=True):
@@ -164,6 +172,12 @@ class ForeignReader:
         stored = self._stored.get(key)
         if stored is None:
             whole = self._plain_array(key).copy()
+        elif box is not None and self._boxed is not None:
+            wanted = ranges(box, stored.spec.shape)
+            self._check_box(key, stored, wanted)
+            part = new_array(stored.spec.dtype, tuple(stop - start for start, stop in wanted))
+            self.read_into(key, part, box)
+            return part
         else:
             try:
                 self._file.check(stored)
@@ -175,11 +189,14 @@ class ForeignReader:
 
     def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
         stored = self._stored.get(key)
-        if stored is None or box is not None:
+        if stored is None or (box is not None and self._boxed is None):
             destination[...] = self.read(key, box)
             return
         try:
-            self._file.read_into(stored, destination)
+            if box is not None and self._boxed is not None:
+                self._boxed.read_box(stored, ranges(box, stored.spec.shape), destination)
+            else:
+                self._file.read_into(stored, destination)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.prefix) from None
 
@@ -187,6 +204,9 @@ class ForeignReader:
         stored = self._stored.get(key)
         if stored is None:
             self._plain_array(key)
+            return
+        if box is not None and self._boxed is not None:
+            self._check_box(key, stored, ranges(box, stored.spec.shape))
             return
         try:
             self._file.check(stored)
@@ -232,6 +252,13 @@ class ForeignReader:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def _check_box(self, key: str, stored: Stored, box: Box) -> None:
+        assert self._boxed is not None, "only such files have boxes"
+        try:
+            self._boxed.check_box(stored, box)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=self.prefix) from None
+
     def _plain_array(self, key: str) -> Array:
         if key in self._objects and key not in self._plain:
             raise refusal(self._objects[key]).with_context(key=key, file=self.prefix)
@@ -239,6 +266,22 @@ class ForeignReader:
         if array is None:
             raise no_such_key(key, self.keys(), self.prefix)
         return array
+
+
+def _blocks(spec: TensorSpec) -> Iterator[Box]:
+    """Boxes of some rows of a tensor, which together are the tensor."""
+    if not spec.shape:
+        yield ()
+        return
+    rows = max(1, _BLOCK // max(spec.nbytes // max(spec.shape[0], 1), 1))
+    for start in range(0, spec.shape[0], rows):
+        yield ((start, min(start + rows, spec.shape[0])), *((0, length) for length in spec.shape[1:]))
+
+
+def _read_box(file: BoxedFile, stored: Stored, box: Box) -> bytes:
+    array = new_array(stored.spec.dtype, tuple(stop - start for start, stop in box))
+    file.read_box(stored, box, array)
+    return array.tobytes()
 
 
 def is_value(value: Any) -> bool:

@@ -12,7 +12,7 @@ import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign import rebuilt_numpy
@@ -86,7 +86,7 @@ class TorchStorage:
     def part(self, first: Any, length: Any) -> TorchStorage:
         """A storage of some of its elements."""
         width = element_size(self.dtype)
-        if not _is_count(first) or not _is_count(length) or (first + length) * width > self.nbytes:
+        if not is_count(first) or not is_count(length) or (first + length) * width > self.nbytes:
             raise ValueError("a storage that is not within the one it is part of")
         return TorchStorage(self.key, self.dtype, length * width, self.start + first * width)
 
@@ -133,6 +133,28 @@ def element_size(dtype: str) -> int:
     )
 
 
+def spec_of(dtype: str, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
+    """The spec and the local name of a tensor.
+
+    Args:
+        dtype: PyTorch's name of the element type.
+        shape: The tensor's shape.
+
+    Raises:
+        UnsupportedError: milepost cannot read tensors of this type.
+    """
+    width = element_size(dtype)
+    if dtype in _BYTES:
+        return raw_bytes(dtype, width, shape)
+    return TensorSpec(DType.of(_DTYPES[dtype]), shape), VARIABLE_VALUE
+
+
+def unreadable(dtype: str) -> Opaque:
+    """What stands for a tensor of an element type that milepost cannot read. `refusal` of it names the type."""
+    arguments = (TorchStorage("", "uint8", 0), 0, (0,), (1,), None, None, Symbol(f"torch.{dtype}"))
+    return Opaque(Name("torch._utils", "_rebuild_tensor_v3"), arguments, sealed=True)
+
+
 def storage_of(kind: Any, key: Any, count: Any) -> TorchStorage:
     """The storage that a persistent id names.
 
@@ -145,7 +167,7 @@ def storage_of(kind: Any, key: Any, count: Any) -> TorchStorage:
         UnsupportedError: milepost cannot read storages of this kind.
     """
     name = kind.name if isinstance(kind, Name) and kind.module in ("torch", "torch.storage", "torch.cuda") else None
-    if name not in _STORAGES or not isinstance(key, str) or not _is_count(count):
+    if name not in _STORAGES or not isinstance(key, str) or not is_count(count):
         raise _unknown_storage(kind if isinstance(kind, Name) else Name("builtins", type(kind).__name__))
     dtype = _STORAGES[name]
     return TorchStorage(key, dtype, count * element_size(dtype))
@@ -267,7 +289,7 @@ def _check_flags(flags: Any) -> None:
 
 def _tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: Any) -> Stored:
     width = element_size(dtype)
-    if not _are_counts(size) or not _are_counts(stride) or len(size) != len(stride) or not _is_count(offset):
+    if not are_counts(size) or not are_counts(stride) or len(size) != len(stride) or not is_count(offset):
         raise ValueError("a tensor with an impossible shape")
     count = math.prod(size)
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if count else offset
@@ -285,10 +307,7 @@ def _tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: A
             remedy="save its contiguous() copy",
         )
     shape = tuple(size)
-    if dtype in _BYTES:
-        spec, local = raw_bytes(dtype, width, shape)
-    else:
-        spec, local = TensorSpec(DType.of(_DTYPES[dtype]), shape), VARIABLE_VALUE
+    spec, local = spec_of(dtype, shape)
     in_order = count == 0 or _is_in_order(shape, stride)
     strides = None if in_order else tuple(step * width for step in stride)
     return Stored(spec, View(storage, storage.start + offset * width, strides), local)
@@ -303,12 +322,14 @@ def _is_in_order(size: tuple[int, ...], stride: Any) -> bool:
     return True
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value can be a length or a position."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) <= _MOST_DIMENSIONS and all(map(_is_count, value))
+def are_counts(value: Any) -> TypeGuard[tuple[int, ...]]:
+    """Whether a value can be a shape: a tuple of lengths, and not too many."""
+    return isinstance(value, tuple) and len(value) <= _MOST_DIMENSIONS and all(map(is_count, value))
 
 
 def _parameter(data: Any, *rest: Any) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from milepost.bundle.memory import Array
+from milepost.bundle.slices import Box
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
@@ -88,4 +89,17 @@ class ForeignFile(Protocol):
 
     def close(self) -> None:
         """Closes all files."""
+        ...
+
+
+@runtime_checkable
+class BoxedFile(ForeignFile, Protocol):
+    """An open file that can read a box of a tensor without the rest of it."""
+
+    def read_box(self, tensor: Stored, box: Box, destination: Array) -> None:
+        """Reads a box of a tensor into a contiguous array of its type and the shape of the box."""
+        ...
+
+    def check_box(self, tensor: Stored, box: Box) -> None:
+        """Verifies the checksums of everything that a box of a tensor is read from."""
         ...

@@ -47,18 +47,27 @@ def looks_like(file: ReadableFile) -> bool:
 
 
 class TorchArchive:
-    """An open PyTorch file; see `ForeignFile`."""
+    """An open PyTorch file; see `ForeignFile`.
+
+    Args:
+        file: The file, which is closed if it cannot be read.
+        label: What the keys of its storages begin with, to tell them from those of other archives.
+    """
 
     dotted = True
     kind = "torch"
 
-    def __init__(self, file: ReadableFile) -> None:
+    def __init__(self, file: ReadableFile, label: str = "") -> None:
         self.path = file.path
         self.paths = [file.path]
         self._file = file
+        self._label = label
         try:
             self._entries = read_directory(file)
-            folder = next(name for name in self._entries if name.endswith(f"/{_DATA}")).removesuffix(_DATA)
+            found = next((name for name in self._entries if name.endswith(f"/{_DATA}")), None)
+            if found is None:
+                raise CorruptCheckpointError("the archive holds no object of torch.save", expected=f"a record {_DATA}")
+            folder = found.removesuffix(_DATA)
             if f"{folder}constants.pkl" in self._entries:
                 raise UnsupportedError(
                     "this is a TorchScript program, and not the state of a model",
@@ -74,6 +83,11 @@ class TorchArchive:
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether there are tensors in it, or parts of objects that may be some."""
+        return bool(self._storages.records)
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._storages.read_into(tensor, destination)
@@ -92,12 +106,13 @@ class TorchArchive:
         if kind != "storage":
             raise ValueError("no storage")
         try:
-            storage = rebuilt.storage_of(cls, key, count)
+            storage = rebuilt.storage_of(cls, f"{self._label}{key}" if isinstance(key, str) else key, count)
         except UnsupportedError:
             if isinstance(cls, Name):
                 return Opaque(cls, sealed=True)
             raise
-        self._storages.add(storage, self._storages.records.get(key) or self._record(f"{self._folder}{key}"))
+        record = self._storages.records.get(storage.key) or self._record(f"{self._folder}{key}")
+        self._storages.add(storage, record)
         return storage
 
     def _record(self, name: str) -> Record | None:

@@ -97,9 +97,9 @@ class TorchStorages:
         self._checked.add(view.storage.key)
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        """The file and the position of a tensor, if its elements follow each other; otherwise None."""
+        """The file and the position of a tensor, if it is one run of bytes there as in memory; otherwise None."""
         view: View = tensor.place
-        if view.strides is not None:
+        if view.strides is not None or self._swapped:
             return None
         return self.file, self.records[view.storage.key].offset + view.offset
 

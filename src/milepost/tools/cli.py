@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     """Makes the parser of the command line."""
     top = argparse.ArgumentParser(
         prog="milepost",
-        description="Inspect and verify checkpoints, and files of PyTorch, safetensors, Flax and Orbax.",
+        description="Inspect and verify checkpoints, and files of PyTorch, DCP, safetensors, Flax and Orbax.",
         epilog="'milepost COMMAND --help' describes a command. The exit status is 0 for success, 1 if a checkpoint is "
         "damaged or an error occurred, and 2 for wrong arguments.",
     )

@@ -1,0 +1,296 @@
+"""Reads the file `.metadata` of a directory that `torch.distributed.checkpoint` wrote, without unpickling it.
+
+::
+
+    Metadata              state_dict_metadata  by name, a TensorStorageMetadata or a BytesStorageMetadata
+                          planner_data         by name, the way to the value in the nested state dict; None if it was not flattened
+                          storage_data         by MetadataIndex, a _StorageInfo
+                          version              "1.0.0"; none in files of older versions of PyTorch
+    TensorStorageMetadata properties, of which the first is the element type; size; chunks
+    ChunkStorageMetadata  offsets, sizes                                          a box of the tensor
+    MetadataIndex         fqn (the name), offset (of a box; None for an object)
+    _StorageInfo          relative_path, offset, length, transform_descriptors    the last one names a compression
+
+Limits: 1 GiB; and those of `pickled`, with one list, tuple, dict, set, name or call more for each 8 bytes. That is room for any
+number of pieces. Source: PyTorch 2.13, ``torch/distributed/checkpoint/metadata.py``, ``filesystem.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import reprlib
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from milepost.bundle.slices import Box
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign import rebuilt
+from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.pickled import PickledData
+from milepost.foreign.tiling import check_tiling
+from milepost.storage import ReadableFile
+
+_LONGEST: Final = 1 << 30
+_BYTES_EACH: Final = 8
+_VERSION: Final = "1."
+_DEEPEST: Final = 100
+_MODULE: Final = "torch.distributed"
+_AGAIN: Final = "load the directory with torch.distributed.checkpoint, and save the state with milepost"
+
+
+class Place(NamedTuple):
+    """Where an item is: a file of `torch.save` inside a data file.
+
+    Attributes:
+        file: The name of the data file.
+        offset: The first byte.
+        length: The number of bytes.
+    """
+
+    file: str
+    offset: int
+    length: int
+
+
+class SavedPiece(NamedTuple):
+    """A box of a tensor.
+
+    Attributes:
+        box: Its start and stop in each dimension.
+        place: Where it is.
+    """
+
+    box: Box
+    place: Place
+
+
+class SavedTensor(NamedTuple):
+    """A tensor in pieces.
+
+    Attributes:
+        dtype: PyTorch's name of its element type.
+        is_readable: Whether milepost can read tensors of this type.
+        shape: Its shape.
+        pieces: Boxes that cover it, each element once. There are none if it has no elements.
+    """
+
+    dtype: str
+    is_readable: bool
+    shape: tuple[int, ...]
+    pieces: tuple[SavedPiece, ...]
+
+
+class Contents(NamedTuple):
+    """What a directory holds.
+
+    Attributes:
+        values: By name, a tensor, or the place of an object.
+        paths: By name, the way to the value through dicts (text) and lists (numbers).
+    """
+
+    values: dict[str, SavedTensor | Place]
+    paths: dict[str, tuple[str | int, ...]]
+
+    def places(self) -> list[tuple[Place, str]]:
+        """The places of all items, with the names of their values, in the order of the files."""
+        found = []
+        for name, value in self.values.items():
+            if isinstance(value, Place):
+                found.append((value, name))
+            else:
+                found += [(piece.place, name) for piece in value.pieces]
+        return sorted(found)
+
+
+def read_metadata(file: ReadableFile) -> Contents:
+    """Reads the whole file.
+
+    Raises:
+        CorruptCheckpointError: It is damaged, or the pieces that it names do not make up their tensors.
+        UnsupportedError: It exceeds a limit, or what it describes was not written to plain files by PyTorch.
+    """
+    try:
+        if file.size > _LONGEST:
+            raise UnsupportedError(
+                "the metadata of this directory are too long", expected=f"{_LONGEST} bytes or less", found=file.size
+            )
+        data = file.read(0, file.size)
+        tree = PickledData(data, rebuilt.meaning, rebuilt.call, rebuilt.build, _no_storage, _BYTES_EACH).read()
+        contents = _contents(tree)
+        _check_apart(contents)
+        return contents
+    except MilepostError as error:
+        raise error.with_context(file=file.path) from None
+
+
+def _contents(tree: Any) -> Contents:
+    metadata = _state(tree, "Metadata")
+    version = metadata.get("version")
+    if version is not None and not (isinstance(version, str) and version.startswith(_VERSION)):
+        raise UnsupportedError(
+            "a later version of torch.distributed.checkpoint wrote this directory",
+            expected=f"version {_VERSION}x",
+            found=reprlib.repr(version),
+            remedy="update milepost",
+        )
+    described, stored = metadata.get("state_dict_metadata"), metadata.get("storage_data")
+    if not isinstance(described, dict) or not isinstance(stored, dict):
+        raise _damaged("a dict of values and a dict of their places", metadata)
+    places = _places(stored)
+    values: dict[str, SavedTensor | Place] = {}
+    for name, value in described.items():
+        if not isinstance(name, str):
+            raise _damaged("names of values", name)
+        try:
+            values[name] = _value(name, value, places)
+        except MilepostError as error:
+            raise error.with_context(key=name) from None
+    return Contents(values, _paths(metadata.get("planner_data"), values))
+
+
+def _value(name: str, value: Any, places: Mapping[tuple[str, str], Place]) -> SavedTensor | Place:
+    if isinstance(value, Opaque) and value.name.name == "BytesStorageMetadata":
+        return _place(places, name, None)
+    tensor = _state(value, "TensorStorageMetadata")
+    dtype, is_readable = _dtype(tensor.get("properties"))
+    shape, chunks = tensor.get("size"), tensor.get("chunks")
+    if not rebuilt.are_counts(shape) or not isinstance(chunks, list):
+        raise _damaged("a shape and a list of pieces", tensor)
+    pieces = []
+    for chunk in chunks:
+        piece = _state(chunk, "ChunkStorageMetadata")
+        start, size = piece.get("offsets"), piece.get("sizes")
+        if not rebuilt.are_counts(start) or not rebuilt.are_counts(size) or not len(start) == len(size) == len(shape):
+            raise _damaged(f"a box of {len(shape)} dimensions", piece)
+        if 0 in size:
+            continue  # of a process that holds nothing of the tensor
+        box = tuple((first, first + length) for first, length in zip(start, size, strict=True))
+        pieces.append(SavedPiece(box, _place(places, name, start)))
+    check_tiling([piece.box for piece in pieces], shape)
+    for box, place in pieces:
+        nbytes = math.prod(stop - first for first, stop in box) * (rebuilt.element_size(dtype) if is_readable else 0)
+        if nbytes > place.length:
+            raise CorruptCheckpointError(
+                "a piece of a tensor is longer than the bytes that were saved for it",
+                expected=f"{nbytes} bytes",
+                found=f"{place.length} bytes in {place.file!r:.80}",
+            )
+    return SavedTensor(dtype, is_readable, shape, tuple(pieces))
+
+
+def _dtype(properties: Any) -> tuple[str, bool]:
+    """PyTorch's name of the element type, and whether tensors of it can be read."""
+    state = properties.state if isinstance(properties, Opaque) else None
+    dtype = state.get("dtype") if isinstance(state, dict) else state[0] if isinstance(state, tuple) and state else None
+    if isinstance(dtype, rebuilt.Symbol):
+        return dtype.removeprefix("torch."), True
+    if isinstance(dtype, Name) and dtype.module == "torch":
+        return dtype.name, False
+    raise _damaged("an element type", dtype)
+
+
+def _places(stored: Mapping[Any, Any]) -> dict[tuple[str, str], Place]:
+    """The place of each item, by its name and, as text, the start of its box."""
+    found: dict[tuple[str, str], Place] = {}
+    for key, value in stored.items():
+        index = _state(key, "MetadataIndex")
+        name, start = index.get("fqn"), index.get("offset")
+        if not isinstance(name, str) or not (start is None or rebuilt.are_counts(start)):
+            raise _damaged("a name, and the start of a box", index)
+        try:
+            found[name, str(start)] = _stored_place(value)
+        except MilepostError as error:
+            raise error.with_context(key=name) from None
+    return found
+
+
+def _stored_place(value: Any) -> Place:
+    if not isinstance(value, Opaque) or value.name.name != "_StorageInfo":
+        raise UnsupportedError(
+            "this directory was not written to plain files by torch.distributed.checkpoint",
+            expected="places of the class _StorageInfo",
+            found=f"{value!s:.200}" if isinstance(value, Opaque) else f"an object of type {type(value).__name__}",
+            remedy=_AGAIN + ", with the reader for its storage",
+        )
+    info = _state(value, "_StorageInfo")
+    file, offset, length = info.get("relative_path"), info.get("offset"), info.get("length")
+    if not rebuilt.is_count(offset) or not rebuilt.is_count(length):
+        raise _damaged("the position and the length of an item", info)
+    # Metadata from elsewhere must not lead to other files of this machine.
+    if not isinstance(file, str) or os.path.basename(file) != file or "\\" in file or file in ("", ".", ".."):
+        raise CorruptCheckpointError("the metadata must name data files without directories", found=reprlib.repr(file))
+    transforms = info.get("transform_descriptors")
+    if transforms:
+        raise UnsupportedError(
+            "the values in this directory are compressed or encrypted, which milepost does not undo",
+            expected="values that were saved without extensions",
+            found=reprlib.repr(transforms),
+            remedy=_AGAIN,
+        )
+    return Place(file, offset, length)
+
+
+def _place(places: Mapping[tuple[str, str], Place], name: str, start: tuple[int, ...] | None) -> Place:
+    place = places.get((name, str(start)))
+    if place is None:
+        raise CorruptCheckpointError(
+            "the metadata do not say where a value is",
+            expected="the place of " + ("an object" if start is None else f"the piece that begins at {start}"),
+            found="nothing",
+        )
+    return place
+
+
+def _paths(planned: Any, names: Mapping[str, Any]) -> dict[str, tuple[str | int, ...]]:
+    if planned is not None and not isinstance(planned, dict):
+        raise _damaged("the ways to the values", planned)
+    found: dict[str, tuple[str | int, ...]] = {}
+    for name in names:
+        path = (planned or {}).get(name, (name,))
+        if (
+            not isinstance(path, (tuple, list))
+            or not 0 < len(path) <= _DEEPEST
+            or not all(isinstance(step, str) or rebuilt.is_count(step) for step in path)
+            or not isinstance(path[0], str)
+        ):
+            raise _damaged(f"a path of {_DEEPEST} steps or less", path).with_context(key=name)
+        found[name] = tuple(path)
+    return found
+
+
+def _check_apart(contents: Contents) -> None:
+    """Checks that no two items claim the same bytes, so that all of them take no more than the data files."""
+    for (place, name), (other, following) in itertools.pairwise(contents.places()):
+        if place.file == other.file and other.offset < place.offset + place.length:
+            raise CorruptCheckpointError(
+                "two values claim the same bytes",
+                key=following,
+                expected=f"a start at {place.offset + place.length} or later in {place.file!r:.80}, where {name!r:.80} ends",
+                found=other.offset,
+            )
+
+
+def _state(value: Any, kind: str) -> dict[str, Any]:
+    """The attributes of an object of one of PyTorch's classes."""
+    if (
+        isinstance(value, Opaque)
+        and value.name.name == kind
+        and value.name.module.startswith(_MODULE)
+        and isinstance(value.state, dict)
+    ):
+        return value.state
+    raise _damaged(f"an object of the class {kind}", value)
+
+
+def _no_storage(identity: Any) -> Any:
+    raise ValueError("no storage")
+
+
+def _damaged(expected: str, found: Any) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        "the metadata of this directory are damaged, or not those of torch.distributed.checkpoint",
+        expected=expected,
+        found=f"{found!s:.200}" if isinstance(found, (Opaque, Name)) else reprlib.repr(found),
+    )

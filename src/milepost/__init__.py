@@ -17,10 +17,13 @@ from milepost.checkpoint import (
     CheckpointView,
     TrackableView,
     list_variables,
+    load,
     load_checkpoint,
     load_variable,
     load_weights,
+    save,
     save_weights,
+    to_state_dict,
 )
 from milepost.coordination import Coordinator, FileCoordinator
 from milepost.engine.directory import (
@@ -117,10 +120,13 @@ __all__ = [
     "get_checkpoint_state",
     "latest_checkpoint",
     "list_variables",
+    "load",
     "load_checkpoint",
     "load_variable",
     "load_weights",
     "remove_checkpoint",
+    "save",
     "save_weights",
+    "to_state_dict",
     "update_checkpoint_state",
 ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
+from milepost.bundle import BundleWriter, data_path, index_path, open_bundle
 from milepost.checkpoint.names import PRIVATE, check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
@@ -29,15 +30,20 @@ from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency, hold_state, wrap
+from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.module import NOW_NUMBERS, UNTRACKED
 from milepost.graph.plain.places import StateHolder, Unsaveable
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init, remedy_for_state
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.structure import is_empty_tree, is_functional, is_tuple
+from milepost.storage import MemoryStorage
 from milepost.storage.paths import check_has_file_name, plain_path
+from milepost.tensor import DType
 
 _COUNTER = "save_counter"
+_IN_MEMORY = "state"
+"""The prefix of a checkpoint in memory."""
 
 PathLike = str | os.PathLike[str]
 
@@ -344,6 +350,61 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         with self._private.writer.exclusive():
             translation = Translation(rename, ignore, only, cast)
             return load_into(plain_path(save_path), self._view, resolved(options), translation)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a save would write, as a dict in memory, so that a trainer or another library can hold this checkpoint.
+
+        A child of the name ``state_dict`` takes the place of this method.
+
+        Returns:
+            By key, each value as an array of NumPy, or as ``bytes`` for a scalar string such as the object graph. The arrays are copies.
+
+        Raises:
+            UntrackableError: An object cannot be saved as it is held.
+            UnsupportedError: Other processes hold parts of an array.
+
+        Example:
+            >>> import milepost
+            >>> state = milepost.Checkpoint(step=milepost.Variable(3)).state_dict()
+            >>> fresh = milepost.Checkpoint(step=milepost.Variable(0))
+            >>> status = fresh.load_state_dict(state).assert_consumed()
+            >>> int(fresh.step)
+            3
+        """
+        options = CheckpointOptions(storage=MemoryStorage())
+        self.write(_IN_MEMORY, options)
+        with open_bundle(storage_of(options), _IN_MEMORY) as reader:
+            arrays = {key: reader.read(key) for key in reader.keys()}  # noqa: SIM118 - a reader is no mapping
+        return {key: array if array.ndim or array.dtype != object else array.item() for key, array in arrays.items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> LoadStatus:
+        """Restores what `state_dict` has returned, as `read` restores a file. A child of this name takes the place of this method.
+
+        Args:
+            state_dict: What `state_dict` has returned.
+
+        Returns:
+            A status with assertions and a full report.
+
+        Raises:
+            UnsupportedError: This is no such dict.
+            MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
+        """
+        if not isinstance(state_dict, Mapping) or OBJECT_GRAPH not in state_dict:
+            raise UnsupportedError(
+                "this is not the state of a Checkpoint",
+                expected="a dict that Checkpoint.state_dict() has returned",
+                found=f"{state_dict!r:.80} of type {type(state_dict).__name__}",
+                remedy="to restore a file of another library, pass its path to restore()",
+            )
+        storage, writer = MemoryStorage(), BundleWriter()
+        for key, value in sorted(state_dict.items()):
+            array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
+            writer.add(key, array, DType.of(array))
+        with storage.create(data_path(_IN_MEMORY, 0, 1)) as data, storage.create(index_path(_IN_MEMORY)) as index:
+            writer.write_shard(0, data)
+            index.write(0, [writer.index()])
+        return self.read(_IN_MEMORY, CheckpointOptions(storage=storage))
 
     def sync(self) -> None:
         """Waits for the asynchronous save in progress, if any, and raises its error."""

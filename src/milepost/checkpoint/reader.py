@@ -214,7 +214,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
     for _ in range(_MOST_ATTEMPTS):
         before = _list_of(files, path)
         try:
-            reader = CheckpointReader(_resolve(path, files), storage)
+            reader = CheckpointReader(resolve(path, files), storage)
             if before is not None:
                 reader._bundle.hold()
             return reader
@@ -222,7 +222,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
             if _list_of(files, path) == before:
                 raise
             # a manager has removed the checkpoint meanwhile, and lists newer ones
-    return CheckpointReader(_resolve(path, files), storage)
+    return CheckpointReader(resolve(path, files), storage)
 
 
 def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
@@ -286,7 +286,8 @@ def _named(objects: dict[str, str]) -> str:
     return "".join(f"\n  {line}" for line in lines[:_MOST_LISTED] + more)
 
 
-def _resolve(path: PathLike, storage: Storage) -> str:
+def resolve(path: PathLike, storage: Storage) -> str:
+    """The checkpoint, file or directory that a path means: for a directory of checkpoints, the latest."""
     path = checkpoint_of(storage, plain_path(path))
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path

@@ -105,12 +105,17 @@ class Translation:
         new = self._renamed(name, dotted=dotted)
         return None if new is None or self.leaves_alone(new) else new
 
-    def leaves_alone(self, path: str) -> bool:
-        """Whether the live object at a path keeps what it has."""
+    def leaves_alone(self, path: str, *, counter: bool = False) -> bool:
+        """Whether the live object at a path keeps what it has.
+
+        Args:
+            path: The path.
+            counter: Whether ``only`` concerns the ``save_counter``, too.
+        """
         plain = path.replace(".", "/")
         if self._ignored is not None and self._ignored.match(plain):
             return True
-        return self._wanted is not None and plain != SAVE_COUNTER and not self._wanted.match(plain)
+        return self._wanted is not None and (counter or plain != SAVE_COUNTER) and not self._wanted.match(plain)
 
     def casts(self, key: str) -> bool:
         """Whether the numbers of a saved value are converted to the element type of the live object."""

@@ -30,6 +30,7 @@ _MOST_PACKED: Final = 60
 """Levels of an item that can be plain state; `milepost.plain_state.encoding` needs a few more for the same data."""
 _ABSENT: Final = object()
 _NOTHING: Final[Mapping[str, Any]] = {}
+_NONE: Final[list[Any]] = []
 _LEAVES: Final = (
     *(Stored, int, float, complex, str, bytes, bytearray, set, frozenset),
     *(np.ndarray, np.generic, type(None)),
@@ -44,14 +45,16 @@ class Item:
         value: A `Stored` tensor, a plain value, a dict or a list. `has_value` tells whether there is one.
         opaque: The object, if it is one that could be made only by running code. If it holds tensors, or is a kind of list or dict,
             its contents are the children, and ``value`` is a dict of them.
+        members: If the value is a dict or a list, the items of its members, in their order. They may be some levels down.
     """
 
-    __slots__ = ("_children", "key", "opaque", "value")
+    __slots__ = ("_children", "key", "members", "opaque", "value")
 
     def __init__(self, key: str, value: Any = _ABSENT) -> None:
         self.key = key
         self.value = value
         self.opaque: Opaque | None = None
+        self.members: list[Item] = _NONE
         self._children: dict[str, Item] | None = None
 
     @property
@@ -130,6 +133,7 @@ class _Maker:
             item, depth, inside = pending.pop()
             inside = inside or item.opaque is not None
             self._spend(item.key, len(item.value), 0)
+            listed: list[Item] = []
             for name, value in members(item.value):
                 parts = levels(name, dotted=self._dotted)
                 below = depth + len(parts)
@@ -144,8 +148,10 @@ class _Maker:
                 child = _place(item, parts, own)
                 child.key = self._keys.get(own, own)
                 self._set(child, value, inside=inside, too_deep=below > _DEEPEST)
+                listed.append(child)
                 if not child.is_leaf:
                     pending.append((child, below, inside))
+            item.members = listed
         return root
 
     def _spend(self, key: str, parts: int, characters: int) -> None:

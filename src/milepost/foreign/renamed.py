@@ -40,6 +40,8 @@ def renamed(tree: Any, rename: Rename) -> tuple[Any, dict[str, str], list[str]]:
             _put(rest, move.new, moved)
             for path, _ in _leaves(moved):
                 names["/".join((*move.new, *path))] = "/".join((*move.old, *path))
+    for move in found:
+        _drop_empty(rest, move.old[:-1])
     return rest, names, ["/".join(path) for path, target in targets.items() if target is None]
 
 
@@ -99,6 +101,20 @@ def _without(tree: Any, paths: Collection[Path]) -> _Dict:
         holder = copies[path[:-1]]
         del holder[_key(holder, path[-1])]
     return copy
+
+
+def _drop_empty(tree: _Dict, path: Path) -> None:
+    """Removes a dict that has lost all its members, and those above it that have no others."""
+    holders = [tree]
+    for name in path:
+        below = holders[-1].get(_key(holders[-1], name))
+        if not isinstance(below, _Dict):
+            return
+        holders.append(below)
+    for name, holder, below in zip(reversed(path), reversed(holders[:-1]), reversed(holders[1:]), strict=True):
+        if below:
+            return
+        del holder[_key(holder, name)]
 
 
 def _key(tree: _Dict, name: str) -> Any:

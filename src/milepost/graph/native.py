@@ -74,15 +74,21 @@ class MethodsAdapter(SlotAdapter, AttributeAdapter):
     """Objects that keep their children as attributes, and have methods by which optimizers or modules of PyTorch tell their state."""
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, Tracked) and (hasattr(kind, "get_slot_names") or hasattr(kind, "state_dict"))
+        return issubclass(kind, Tracked) and (hasattr(kind, "get_slot_names") or _tells_state(kind))
 
     def unfinished(self, obj: Any) -> Omission | None:
         kind = type(obj)
-        if not (self.searched and hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict")):
+        if not (self.searched and _tells_state(kind) and hasattr(kind, "load_state_dict")):
             return None
         reason = f"an object of type {kind.__name__} is a Module, which is saved by its attributes, so its state_dict() is not called"
         remedy = "hold the state in arrays or Variables in attributes, or do not derive the class from Module"
         return Omission(reason, remedy, doubtful=True)
+
+
+def _tells_state(kind: type) -> bool:
+    """Whether a class has a ``state_dict()`` of the program's own. That of a `Checkpoint` saves its attributes."""
+    method = getattr(kind, "state_dict", None)
+    return method is not None and getattr(method, "__qualname__", "") != "Checkpoint.state_dict"
 
 
 class StateAdapter(MethodsAdapter):

@@ -138,6 +138,8 @@ class _Renaming:
                 attached.append((number, move.new))
         for number, path in attached:
             self._attach(number, path)
+        for move in found:
+            self._drop_empty(move.old[:-1], numbers)
         self._drop_slots({move.old for move in found if move.new is None and move.is_whole})
         return self._graph(), sorted(self._left_out)
 
@@ -149,6 +151,16 @@ class _Renaming:
         """Leaves out the values of a node, by whichever name they are found."""
         self._left_out += [value.key for value in self._nodes[number].values]
         self._nodes[number] = self._nodes[number]._replace(values=(), python="")
+
+    def _drop_empty(self, path: Path, numbers: Mapping[Path, int]) -> None:
+        """Removes a node that has lost everything below it, and those above it that have nothing else."""
+        while path:
+            number, above = numbers[path], numbers[path[:-1]]
+            if self._edges(number) or self._nodes[number].values or self._nodes[number].slots:
+                return
+            if self._edges(above).get(path[-1]) == number:
+                del self._edges(above)[path[-1]]
+            path = path[:-1]
 
     def _edges(self, number: int) -> dict[str, int]:
         """The children of a node, to be changed. What has changed is no list or dict any more of which a restore knows all members."""

@@ -47,12 +47,12 @@ def is_tuple(kind: type) -> bool:
     return kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make"))
 
 
-_NAMED_TUPLE: Final = "namedtuple:"
+NAMED_TUPLE: Final = "namedtuple:"
 
 
 def named_tuple_name(kind: type) -> str:
     """The name of a type of named tuples in the object graph."""
-    return f"{_NAMED_TUPLE}{kind.__module__}:{kind.__qualname__}"
+    return f"{NAMED_TUPLE}{kind.__module__}:{kind.__qualname__}"
 
 
 def named_tuple_called(name: str, fields: Collection[str]) -> type[tuple[Any, ...]] | None:
@@ -63,9 +63,9 @@ def named_tuple_called(name: str, fields: Collection[str]) -> type[tuple[Any, ..
         >>> named_tuple_called(named_tuple_name(FullArgSpec), FullArgSpec._fields) is FullArgSpec
         True
     """
-    if not name.startswith(_NAMED_TUPLE):
+    if not name.startswith(NAMED_TUPLE):
         return None
-    module, _, path = name.removeprefix(_NAMED_TUPLE).partition(":")
+    module, _, path = name.removeprefix(NAMED_TUPLE).partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         members = getattr(found, "__dict__", {}) if isinstance(found, (type, ModuleType)) else {}

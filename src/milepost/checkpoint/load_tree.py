@@ -1,0 +1,355 @@
+"""Loads a checkpoint, or a file of another library, as a tree of values, without live objects.
+
+Lists, tuples, numbers and text come back as they were saved if the object graph names their types, as it does for trees of `save` and for
+plain values of a `Checkpoint`. All other objects become dicts of what they hold, by the names of their attributes.
+"""
+
+from __future__ import annotations
+
+import functools
+import keyword
+import os
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, Literal
+
+import ml_dtypes
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.checkpoint.reader import resolve
+from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
+from milepost.engine.arguments import wrong
+from milepost.engine.load import open_any, read_object_graph
+from milepost.engine.translation import Names, Rename, Translation
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign import ForeignReader
+from milepost.foreign.rebuilt import refusal
+from milepost.foreign.stored import Stored
+from milepost.graph.adapter import adapter_of, adapter_of_array_type, values_of
+from milepost.graph.keys import VARIABLE_VALUE, unescape
+from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.plain.places import PLAIN_TYPES
+from milepost.graph.plain.values import from_saved
+from milepost.graph.renaming import renamed
+from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_called
+from milepost.plain_state.encoding import unpack
+from milepost.plain_state.part import PLAIN_PART
+from milepost.storage import Storage
+from milepost.storage.checked import checked
+from milepost.storage.paths import plain_path
+
+PathLike = str | os.PathLike[str]
+Arrays = Literal["numpy", "torch", "jax"]
+"""Whose arrays to make."""
+SLOTS: Final = ".OPTIMIZER_SLOT"
+"""The name of the slot variables of an optimizer, in the dict of the optimizer."""
+_TYPES: Final = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
+
+
+def load(
+    path: PathLike,
+    *,
+    arrays: Arrays = "numpy",
+    mapped: bool = False,
+    rename: Rename = (),
+    ignore: Names = (),
+    only: Names | None = None,
+    storage: Storage | None = None,
+) -> Any:
+    """Loads a checkpoint, or a file of another library, as a tree of values.
+
+    Args:
+        path: A path that `save` returned, any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest
+            checkpoint is loaded.
+        arrays: Whose arrays to make: ``numpy``, ``torch`` (on the CPU) or ``jax`` (on its default device). The library is imported.
+        mapped: Whether arrays of NumPy are mapped from the file, read-only, so that they take memory only where they are used.
+            Arrays that cannot be mapped are read.
+        rename: New names of saved values, as for `milepost.Checkpoint.restore`.
+        ignore: Saved names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
+        only: Saved names. All other values are left out, and are not read.
+        storage: Where the files are; by default on this machine.
+
+    Returns:
+        Dicts, lists, tuples, numbers, text and arrays. Arrays in what is saved as plain state, such as a dict with numbers as keys, are
+        of the library that they were saved from. Other objects are dicts, by names of attributes; the slot variables of an
+        optimizer are in its dict under ``.OPTIMIZER_SLOT``, by name and path of the variable. A checkpoint of TensorFlow 1 is a dict
+        by the names of variables. A value in several places is one object.
+
+    Raises:
+        CheckpointNotFoundError: There is no such checkpoint.
+        CorruptCheckpointError: The checkpoint is damaged.
+        UnsupportedError: A value needs an object that only code from the file could make, or the library has no such element type.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> path = milepost.save(tempfile.mkdtemp() + "/state", {"epoch": 3, "rates": (0.1, 0.2)})
+        >>> milepost.load(path)
+        {'epoch': 3, 'rates': (0.1, 0.2)}
+        >>> milepost.load(path, only="epoch")
+        {'epoch': 3}
+    """
+    renaming, selection = Translation(rename), Translation(ignore=ignore, only=only)
+
+    def new_name(name: str, *, dotted: bool = False) -> str | None:
+        return None if selection.leaves_alone(name, counter=True) else renaming.live_name(name, dotted=dotted)
+
+    files = checked(storage)
+    with open_any(files, resolve(plain_path(path), files)) as reader:
+        make = partial(_array, reader, kind=_checked_kind(arrays, mapped=mapped), mapped=mapped)
+        if isinstance(reader, ForeignReader):
+            return _foreign(reader, partial(new_name, dotted=reader.packs), make)
+        graph = read_object_graph(reader)
+        if graph is None:
+            names = ((new_name(key), key) for key in reader.keys())  # noqa: SIM118 - a reader is no mapping
+            return {name: make(key, VARIABLE_VALUE) for name, key in names if name is not None}
+        if renaming.renames or selection.renames:
+            graph, _ = renamed(graph, new_name)
+        tree = _Objects(graph, reader, make).tree()
+    is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
+    return tree[SINGLE] if is_single else tree
+
+
+def to_state_dict(
+    path: PathLike,
+    *,
+    arrays: Arrays = "numpy",
+    separator: str = ".",
+    rename: Rename = (),
+    ignore: Names = (),
+    only: Names | None = None,
+    storage: Storage | None = None,
+) -> dict[str, Any]:
+    """Loads a checkpoint, or a part of it, as one dict by names with dots, as ``load_state_dict`` of PyTorch takes it.
+
+    Args:
+        path: As for `load`.
+        arrays: As for `load`.
+        separator: What stands between the names of levels.
+        rename: As for `load`; ``{"model": ""}`` takes the first name away.
+        ignore: As for `load`.
+        only: As for `load`.
+        storage: As for `load`.
+
+    Returns:
+        The values, in the order of the file. Members of lists and tuples are named by their positions.
+
+    Raises:
+        MilepostError: As for `load`.
+        UnsupportedError: Two values would have the same name.
+
+    Example:
+        >>> import milepost, numpy as np, tempfile
+        >>> path = milepost.save(tempfile.mkdtemp() + "/state", {"model": {"layers": [{"weight": np.ones(2)}]}, "epoch": 3})
+        >>> milepost.to_state_dict(path, only="model", rename={"model": ""})
+        {'layers.0.weight': array([1., 1.])}
+    """
+    tree = load(path, arrays=arrays, rename=rename, ignore=ignore, only=only, storage=storage)
+    flat: dict[str, Any] = {}
+    pending: list[tuple[str, Any]] = [("", tree)]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, (Mapping, list, tuple)):
+            pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
+            pending += [(f"{name}{separator}{each}" if name else str(each), below) for each, below in reversed(pairs)]
+            continue
+        if name in flat:
+            raise UnsupportedError(
+                "two values would have the same name",
+                key=name,
+                file=plain_path(path),
+                remedy="pass another separator, or leave one of them out with ignore",
+            )
+        flat[name] = value
+    return flat
+
+
+def _checked_kind(arrays: Any, *, mapped: bool) -> str:
+    if arrays not in _TYPES:
+        raise wrong("arrays", arrays, ", ".join(map(repr, _TYPES)))
+    if mapped and arrays != "numpy":
+        raise wrong("mapped", mapped, "False, because only arrays of NumPy are mapped")
+    if arrays != "numpy":
+        import_module(arrays)
+    return _TYPES[arrays]
+
+
+def _array(reader: BundleReader, key: str, name: str, *, kind: str, mapped: bool) -> Any:
+    """One tensor as an array of this kind.
+
+    Args:
+        reader: The open checkpoint.
+        key: The tensor.
+        name: Its local name: that of its element type, if files store it as bytes.
+        kind: The type of the array in object graphs.
+        mapped: Whether to map it, if that is possible.
+    """
+    spec = reader.spec(key)
+    if kind != _TYPES["numpy"] and not spec.dtype.is_bytes:
+        maker = adapter_of_array_type(kind)
+        new = maker.new_array(spec) if maker is not None and name == VARIABLE_VALUE else None
+        adapter = adapter_of(new)
+        if adapter is None:
+            raise UnsupportedError(
+                f"no {kind} can be made of this tensor", key=key, found=spec, remedy='load it with arrays="numpy"'
+            )
+        destination = None if adapter.functional else values_of(adapter, new)[0].destination
+        if destination is not None:
+            reader.read_into(key, destination)
+        return adapter.assign(new, {VARIABLE_VALUE: reader.read(key) if destination is None else destination})
+    array: Any = None
+    if mapped:
+        with suppress(UnsupportedError):
+            array = reader.map(key)
+    array = reader.read(key) if array is None else array
+    if name != VARIABLE_VALUE and array.dtype == np.uint8 and hasattr(ml_dtypes, name):
+        return array.view(getattr(ml_dtypes, name)).reshape(array.shape)
+    return array if array.ndim or not spec.dtype.is_bytes else array[()]
+
+
+def _foreign(reader: ForeignReader, rename: Callable[[str], str | None], make: Callable[[str, str], Any]) -> Any:
+    """The contents of a file of another library, with arrays in the place of tensors in the file."""
+    reader.rename(rename)
+    arrays: dict[int, Any] = {}
+    made: dict[int, Any] = {}
+    pending = [(reader.root, False)]
+    while pending:
+        item, is_ready = pending.pop()
+        value = item.value if item.has_value else {}
+        if isinstance(value, Stored):
+            if id(value) not in arrays:
+                arrays[id(value)] = make(item.key, value.local)
+            made[id(item)] = arrays[id(value)]
+        elif item.opaque is not None and item.is_unread:
+            error = refusal(item.opaque).with_context(key=item.key, file=reader.prefix)
+            error.remedy = f"leave it out, with ignore={item.key!r}"
+            raise error
+        elif not isinstance(value, (Mapping, list, tuple)):
+            made[id(item)] = value
+        elif not is_ready:
+            pending += [(item, True), *((each, False) for each in item.members)]
+        else:
+            members = [made[id(each)] for each in item.members]
+            if isinstance(value, Mapping):
+                made[id(item)] = dict(zip(value, members, strict=True))
+            else:
+                made[id(item)] = members if isinstance(value, list) else tuple(members)
+    return made[id(reader.root)]
+
+
+class _Objects:
+    """Makes a tree from an object graph.
+
+    Args:
+        graph: The graph.
+        reader: The open checkpoint.
+        make: Makes an array of a tensor, by key and local name.
+    """
+
+    def __init__(self, graph: ObjectGraph, reader: BundleReader, make: Callable[[str, str], Any]) -> None:
+        self._nodes = graph.nodes
+        self._reader = reader
+        self._make = make
+        self._made: dict[int, Any] = {}
+
+    def tree(self) -> Any:
+        """The tree of node 0.
+
+        Raises:
+            CorruptCheckpointError: A tuple is below itself, or a value is of another type than the graph says.
+        """
+        pending = [(0, False)]
+        while pending:
+            number, is_ready = pending.pop()
+            node = self._nodes[number]
+            if is_ready:
+                self._fill(number, node)
+            elif number not in self._made:
+                below = [edge.node for edge in node.children]
+                if below or not node.values:
+                    self._made[number] = self._container(node)
+                    pending += [(number, True), *((each, False) for each in reversed(below))]
+                else:
+                    self._made[number] = self._leaf(node)
+        self._add_slots()
+        return self._made[0]
+
+    @staticmethod
+    def _container(node: Node) -> Any:
+        """An empty container, which is filled later. A tuple takes the place of its list then."""
+        if node.python == "list" or _is_tuple(node):
+            return []
+        return OrderedDict() if node.python == "OrderedDict" else {}
+
+    def _fill(self, number: int, node: Node) -> None:
+        container = self._made[number]
+        if isinstance(container, list):
+            by_name = {edge.name: edge.node for edge in node.children}
+            members = [self._made[by_name[str(place)]] for place in range(len(by_name)) if str(place) in by_name]
+            if not _is_tuple(node):
+                container += members
+                return
+            if any(member is container for member in members):
+                raise CorruptCheckpointError("a tuple is a member of itself", file=self._reader.prefix)
+            self._made[number] = _tuple(node, members)
+            return
+        for edge in node.children:
+            child = self._made[edge.node]
+            if edge.name == ATTRIBUTES and isinstance(container, OrderedDict) and isinstance(child, dict):
+                vars(container).update(child)
+            else:
+                container[edge.name] = child
+        for value in node.values:
+            container.setdefault(unescape(value.name), self._make(value.key, unescape(value.name)))
+
+    def _leaf(self, node: Node) -> Any:
+        names = {unescape(value.name): value for value in node.values}
+        if node.python == PLAIN_PART:
+            try:
+                return unpack({name: self._reader.read(value.key) for name, value in names.items()})
+            except MilepostError as error:
+                raise error.with_context(key=node.values[0].key, file=self._reader.prefix) from error.__cause__
+        if len(names) > 1:
+            return {name: self._make(value.key, name) for name, value in names.items()}
+        ((name, value),) = names.items()
+        return self._plain(node.python, value) if node.python in PLAIN_TYPES else self._make(value.key, name)
+
+    def _plain(self, python: str, value: SavedValue) -> Any:
+        try:
+            return from_saved(self._reader.read(value.key), python, None)
+        except MilepostError as error:
+            raise error.with_context(key=value.key, file=self._reader.prefix) from error.__cause__
+
+    def _add_slots(self) -> None:
+        for number, node in enumerate(self._nodes):
+            holder = self._made.get(number)
+            for slot in node.slots:
+                if isinstance(holder, dict) and self._nodes[slot.slot].values:
+                    values = self._nodes[slot.variable].values
+                    variable = values[0].key.partition("/.ATTRIBUTES/")[0] if values else str(slot.variable)
+                    by_name = holder.setdefault(SLOTS, {}).setdefault(slot.name, {})
+                    by_name[variable] = self._leaf(self._nodes[slot.slot])
+
+
+@functools.lru_cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    is_name = name.isidentifier() and not keyword.iskeyword(name)
+    return namedtuple(name if is_name else "NamedTuple", fields, rename=True)
+
+
+def _is_tuple(node: Node) -> bool:
+    return node.python == "tuple" or node.python.startswith(NAMED_TUPLE)
+
+
+def _tuple(node: Node, members: list[Any]) -> tuple[Any, ...]:
+    """A tuple. Of a named tuple whose class the program does not have, one of a new class with the same fields."""
+    if node.python == "tuple":
+        return tuple(members)
+    fields = [edge.name for edge in node.children if not edge.name.isdecimal()]
+    kind = named_tuple_called(node.python, fields)
+    if kind is None:
+        kind = _named_tuple(node.python.rpartition(":")[2].rpartition(".")[2], tuple(fields))
+    return make_tuple(kind, members) if len(fields) == len(members) else tuple(members)

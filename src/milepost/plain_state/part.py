@@ -1,0 +1,46 @@
+"""A part of a tree of values that is saved as plain state: one node of the object graph, with the tensors that `pack` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from milepost.graph.adapter import Adapter, Value, register
+from milepost.plain_state.encoding import pack
+from milepost.tensor import DType, TensorSpec
+
+PLAIN_PART: Final = "milepost.plain_state"
+"""The name of the type in the object graph. So a list or dict with such a part is still one of which all members are known."""
+
+
+class PlainPart:
+    """A part of a tree.
+
+    Args:
+        value: What `milepost.plain_state.encoding.pack` takes.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class PlainPartAdapter(Adapter):
+    """`PlainPart`. A tree is loaded as a whole, so nothing is restored into one."""
+
+    leaf = True
+    array_type = PLAIN_PART
+
+    def handles(self, kind: type) -> bool:
+        return kind is PlainPart
+
+    def values(self, obj: PlainPart) -> Sequence[Value]:
+        return [Value(name, DType.of(array), array.shape, array) for name, array in pack(obj.value).items()]
+
+    def is_new_array(self, obj: Any) -> bool:
+        return True
+
+    def new_array(self, spec: TensorSpec) -> None:
+        return None
+
+
+register(PlainPartAdapter())

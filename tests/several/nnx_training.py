@@ -165,7 +165,7 @@ def train(run: Run, layout: Layout, rank: int, launch: int, port: int, journal: 
     jax.config.update("jax_num_cpu_devices", layout.devices)
     if layout.size > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(f"127.0.0.1:{port}", layout.size, rank, heartbeat_timeout_seconds=10)
+        jax.distributed.initialize(f"127.0.0.1:{port}", layout.size, rank, heartbeat_timeout_seconds=40)
     go_on(Training(run, layout, rank, launch), journal)
     if layout.size > 1:
         jax.distributed.shutdown()

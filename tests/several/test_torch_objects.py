@@ -151,6 +151,48 @@ results["sharded after the restore"] = torch.equal(plain.model[0].weight.full_te
 plain.optimizer = momentum(plain.model)
 attempt("optimizer after that", lambda: bool(plain.read(at("trained"), options=opts()).assert_consumed()))
 """
+_ORDERS = """
+import warnings
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+def parallel(model):
+    return parallelize_module(model, mesh, {"0": ColwiseParallel(output_layouts=Replicate())})
+
+def goes_on(restored):
+    return [train(restored.model, restored.optimizer) for _ in range(2)]
+
+usual = Checkpoint(model=sharded(6))
+usual.optimizer = momentum(usual.model)
+usual.read(at("trained"), options=opts())
+results["usual"] = goes_on(usual)
+for name, spread in ({"fully_shard": lambda model: fully_shard(model, mesh=mesh), "parallelize_module": parallel}).items():
+    restored = Checkpoint(model=net(7))
+    status = restored.read(at("trained"), options=opts())
+    spread(restored.model)
+    attempt(f"{name} model", lambda: bool(status.assert_existing_objects_matched()))
+    restored.optimizer = momentum(restored.model)
+    attempt(f"{name} optimizer", lambda: bool(status.assert_consumed()))
+    results[f"{name} goes on"] = goes_on(restored)
+
+with torch.device("meta"):
+    restored = Checkpoint(model=fully_shard(net(8), mesh=mesh))
+status = restored.read(at("trained"), options=opts())
+restored.optimizer = momentum(restored.model)
+attempt("meta optimizer", lambda: bool(status.assert_consumed()))
+results["meta goes on"] = goes_on(restored)
+
+restored = Checkpoint(model=net(9))
+status = restored.read(at("trained"), options=opts())
+with torch.no_grad():
+    restored.model[0].weight.zero_()
+fully_shard(restored.model, mesh=mesh)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    restored.optimizer = momentum(restored.model)
+results["changed"] = [str(each.message) for each in caught if issubclass(each.category, milepost.UnrestoredWarning)]
+results["changed slots"] = [len(restored.optimizer.state.get(each, ())) for each in restored.model.parameters()]
+attempt("changed consumed", lambda: bool(status.assert_consumed()))
+"""
 _REPLICATED = """
 torch.manual_seed(0)
 norm = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
@@ -203,7 +245,7 @@ def directory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def two(directory):
     """What each of two processes has found."""
-    program = _BEGIN + f"OPTIMIZERS = {OPTIMIZERS!r}\n" + _GATHERED + _VALUES + _OPTIMIZERS + _REPLICATED
+    program = _BEGIN + f"OPTIMIZERS = {OPTIMIZERS!r}\n" + _GATHERED + _VALUES + _OPTIMIZERS + _ORDERS + _REPLICATED
     return run(program, 2, directory, TORCH)
 
 
@@ -305,6 +347,29 @@ def test_a_restored_model_may_be_sharded(two):
     for each in two:
         assert each["sharded after the restore"] is True
         assert each["optimizer after that"] is True
+
+
+@pytest.mark.parametrize("order", ["fully_shard", "parallelize_module"])
+def test_a_model_may_be_spread_between_its_restore_and_its_optimizer(two, order):
+    for each in two:
+        assert (each[f"{order} model"], each[f"{order} optimizer"]) == (True, True)
+        assert each[f"{order} goes on"] == pytest.approx(each["usual"], rel=1e-6)
+
+
+def test_a_model_on_the_meta_device_is_restored_before_its_optimizer(two):
+    for each in two:
+        assert each["meta optimizer"] is True
+        assert each["meta goes on"] == each["usual"]
+
+
+def test_state_of_parameters_that_have_changed_before_they_were_spread_is_left_out_with_a_warning(two):
+    assert two[0]["changed slots"] == [0, 1, 1, 1]
+    (message,) = two[0]["changed"]
+    assert "Restore after fully_shard() or parallelize_module()" in message
+    assert "model/0/weight/.OPTIMIZER_SLOT/optimizer/momentum_buffer" in message
+    assert "model/0/bias" not in message
+    assert two[0]["changed consumed"].startswith("UnmatchedError")
+    assert "deferred: model/0/weight/.OPTIMIZER_SLOT/optimizer/momentum_buffer" in two[0]["changed consumed"]
 
 
 def test_buffers_that_are_broadcast_are_those_of_process_0(two, directory):

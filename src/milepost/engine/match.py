@@ -10,7 +10,7 @@ Source of the rules: TensorFlow 2.21, observed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -106,6 +106,7 @@ class Matcher:
         bound: The live objects that are bound to nodes by earlier parts of the restore.
         skip_slots: Whether to leave out slot variables.
         member: The number of this process, and how many restore together.
+        kept: By node, names of values that were not saved for this process, and that are not missing either.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Matcher:
         *,
         skip_slots: bool,
         member: tuple[int, int] = (0, 1),
+        kept: Mapping[int, frozenset[str]] | None = None,
     ) -> None:
         self._reader = reader
         self._nodes: Final = graph.nodes
@@ -127,6 +129,7 @@ class Matcher:
         self._arrays = SavedArrays(graph.nodes, self.specs)
         self._skip_slots = skip_slots
         self._member = member
+        self._kept = kept or {}
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
         for owner, node in enumerate(graph.nodes):
@@ -277,7 +280,7 @@ class Matcher:
                 pairs.append((value, key))
         if pairs:
             match.takes.append(Take(node, obj, adapter, pairs))
-        if missing:
+        if missing and not self._kept.get(node, frozenset()).issuperset(missing):
             match.missing[node] = missing
         for name in adapter.hints & keys.keys():
             key = keys.pop(name)

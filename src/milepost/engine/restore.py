@@ -22,6 +22,7 @@ from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import SlotKey, defer, deferred_on, stop_waiting, supersede, withdraw
 from milepost.engine import unasked
 from milepost.engine.collector import collection_paused
+from milepost.engine.converted import follow_converted
 from milepost.engine.deliver import cast, check, deliver, live_spec
 from milepost.engine.growth import came_later
 from milepost.engine.identity import (
@@ -41,7 +42,7 @@ from milepost.engine.together.own_values import graph_of_process
 from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import SAVE_COUNTER, UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
-from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
+from milepost.errors import MilepostError, MismatchError, StorageError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.description import counted
 from milepost.graph.keys import Subtrees, tensor_key, unescape
@@ -93,7 +94,7 @@ class Restoration(WatchedRestore):
         self._translated = translated
         self._rounds = rounds
         member = (0, 1) if rounds is None else (rounds.rank, rounds.size)
-        graph = graph_of_process(graph, reader.prefix, *member)
+        graph, kept = graph_of_process(graph, reader.prefix, *member)
         self._never_saved = never_saved
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
@@ -103,7 +104,9 @@ class Restoration(WatchedRestore):
         self._unused: dict[int, frozenset[str]] = {}
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
-        self._matcher = Matcher(reader, graph, self.uid, self._bound, skip_slots=self._skip_slots, member=member)
+        self._matcher = Matcher(
+            reader, graph, self.uid, self._bound, skip_slots=self._skip_slots, member=member, kept=kept
+        )
 
     @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
@@ -157,6 +160,7 @@ class Restoration(WatchedRestore):
                 UnrestoredWarning,
             )
             return child
+        replaced = self._follow_converted() if self._has_slots_below(node) else []
         match = self._matcher.match(node, child)
         if superseded:
             match.undo()
@@ -168,7 +172,36 @@ class Restoration(WatchedRestore):
         successor = self._run(match).get(id(child), child)
         if self.partial_expected:
             self.reader.release(for_good=False)  # The files were opened again for this object.
+        elif replaced:
+            self._warn_of_replaced(node, replaced)
         return successor
+
+    def _follow_converted(self) -> list[int]:
+        return follow_converted(self.reader, self.graph.nodes, self._bound)
+
+    def _has_slots_below(self, node: int) -> bool:
+        """Whether a node or one below it is an optimizer with saved slot variables."""
+        if self._skip_slots or not self._matcher.slot_nodes:
+            return False
+        nodes, seen = [node], {node}
+        for number in nodes:
+            if self.graph.nodes[number].slots:
+                return True
+            below = {edge.node for edge in self.graph.nodes[number].children} - seen
+            seen |= below
+            nodes += below
+        return False
+
+    def _warn_of_replaced(self, optimizer: int, replaced: Sequence[int]) -> None:
+        """Warns of slot variables for which an optimizer has other variables than those that were restored."""
+        slots = {variable: slot for variable, _, slot in self.graph.nodes[optimizer].slots if variable in replaced}
+        if slots:
+            warn(
+                f"{self.reader.prefix}: an optimizer was made for other parameters than were restored, so it does not get its saved "
+                f"state for them: DTensors with other values are in their place. Restore after fully_shard() or parallelize_module(), or "
+                f"change no values before you make the optimizer:{unasked.listed([self.first_key(each) for each in slots.values()])}",
+                UnrestoredWarning,
+            )
 
     def matched_nothing(self) -> bool:
         """Whether no live object except the root was matched."""
@@ -182,6 +215,7 @@ class Restoration(WatchedRestore):
     @places_in_use()
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
         """Live values that are not in the checkpoint, and that no later restore has assigned."""
+        self._follow_converted()
         return [
             entry
             for entry in self._account_of_live(root, attached, only_unrestored=True)
@@ -323,6 +357,8 @@ class Restoration(WatchedRestore):
         """A report of every saved value, and of every live value reachable from ``root`` now."""
         look_again_below(root, attached)
         self._follow_exchanges()
+        with suppress(StorageError):  # without the files, a converted object counts as another one
+            self._follow_converted()
         entries = [*self._account_of_saved(self._deferred_nodes()), *self._account_of_live(root, attached)]
         return sorted_report(self.reader.prefix, entries)
 

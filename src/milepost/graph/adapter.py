@@ -87,6 +87,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
     - if anything is deferred, what has come since: a walk, and the lines of a deferred restore
     - each object that was restored: ``exchanged``, ``slot``
+    - each object that was restored: ``converted``
     - each object: ``has_slots``
     - the first four lines of a save
     - each object: ``values``
@@ -94,7 +95,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot`` in the place of
     ``make_slot``, where one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and ``new_array`` wherever
     milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its values, in a save of several
-    processes.
+    processes; ``converted`` for each object that was restored, before an optimizer that comes later.
 
     Example:
         >>> import milepost, numpy as np

@@ -28,6 +28,7 @@ from milepost.adapters.torch.accounts import (
 )
 from milepost.adapters.torch.data_parallel import broadcast_buffers, put_shards_back
 from milepost.adapters.torch.hooks import watch_module
+from milepost.adapters.torch.local_shards import is_dtensor
 from milepost.adapters.torch.private import UninitializedTensorMixin
 from milepost.adapters.torch.refused import has_sharded, sharded_omission
 from milepost.adapters.torch.unsaved import Unsaved
@@ -89,6 +90,9 @@ class ModuleAdapter(Adapter):
 
     def exchanged(self, obj: Any) -> Collection[str]:
         return [name for name, _ in unwrapped(obj)._buffers.items()]  # in a scripted module, this is not a dict
+
+    def converted(self, obj: Any) -> Collection[str]:
+        return [name for name, each in unwrapped(obj)._parameters.items() if each is not None and is_dtensor(each)]
 
     def on_restored(self, obj: Any) -> None:
         module = unwrapped(obj)

@@ -13,16 +13,30 @@ A process sees of the saved graph what it is to take, under the names that live 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from milepost.errors import MismatchError, UnrestoredWarning, warn
-from milepost.graph.keys import ATTRIBUTES, OwnName
+from milepost.graph.keys import ATTRIBUTES, OwnName, unescape
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 
 _RANDOM = "random"
 
 
-def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> ObjectGraph:
+class OwnGraph(NamedTuple):
+    """The object graph as one process takes it.
+
+    Attributes:
+        graph: The saved graph without the values of other processes. Where another number of processes has saved, values that
+            may not be taken have their names still; see `refuse_another_number`.
+        kept: The names of values, by node, of which this process keeps its own, because fewer processes have saved theirs.
+    """
+
+    graph: ObjectGraph
+    kept: Mapping[int, frozenset[str]]
+
+
+def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> OwnGraph:
     """The object graph as one process takes it.
 
     Args:
@@ -32,11 +46,11 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
         size: How many processes restore.
 
     Returns:
-        The graph without the values of other processes. Where another number of processes has saved, values that
-        may not be taken have their names still; see `refuse_another_number`.
+        The graph, and what the process keeps.
     """
     nodes: list[Node] | None = None
     without: list[str] = []
+    kept_own: dict[int, frozenset[str]] = {}
     for number, node in enumerate(graph.nodes):
         if not any(value.skipped_by_tensorflow and OwnName.parse(value.name) is not None for value in node.values):
             continue
@@ -49,6 +63,7 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
                 kept.append(value._replace(name=own.name))
             elif own.rank == 0 and rank >= own.size:
                 without.append(value.key.partition(ATTRIBUTES)[0])
+                kept_own[number] = kept_own.get(number, frozenset()) | {unescape(own.name)}
         if nodes is None:
             nodes = list(graph.nodes)
         nodes[number] = node._replace(values=tuple(kept))
@@ -58,7 +73,7 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
             + ", ".join(dict.fromkeys(without)),
             UnrestoredWarning,
         )
-    return graph if nodes is None else ObjectGraph(tuple(nodes))
+    return OwnGraph(graph if nodes is None else ObjectGraph(tuple(nodes)), kept_own)
 
 
 def refuse_another_number(saved: Sequence[SavedValue], rank: int, size: int) -> None:

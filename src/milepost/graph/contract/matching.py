@@ -51,3 +51,11 @@ class Matching:
         A report counts the present child as restored.
         """
         return ()
+
+    def converted(self, obj: Any) -> Collection[str]:
+        """Names of children that a framework may have made of restored ones since, with the same values, such as DTensors.
+
+        Such a child counts as the restored one if it holds the saved values, so that an optimizer that is made for it gets its
+        slot variables.
+        """
+        return ()

@@ -1,0 +1,84 @@
+"""Follows restored objects that a framework has converted since, as `fully_shard` makes DTensors of parameters.
+
+A converted object is another object with the same values. Nothing tells it from an object that the program has put there for
+another reason, so it counts as the restored one only if it holds the saved values. Each process compares the boxes that it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from milepost.bundle import Boxes, BundleReader
+from milepost.engine.identity import Bindings
+from milepost.graph.adapter import adapter_of, values_of
+from milepost.graph.keys import unescape
+from milepost.graph.object_graph import Node, SavedValue
+from milepost.graph.traversal import live_children
+from milepost.tensor import ShardedArray, TensorSlice
+
+
+def follow_converted(reader: BundleReader, nodes: Sequence[Node], bound: Bindings) -> list[int]:
+    """Binds converted objects in the place of those that they were made of.
+
+    Args:
+        reader: The open checkpoint.
+        nodes: Its object graph.
+        bound: Which live object matches which node; it is changed.
+
+    Returns:
+        The nodes for which there is another object now, with other values.
+
+    Raises:
+        StorageError: The files can no longer be read.
+    """
+    others = []
+    for node in bound:
+        obj = bound[node]
+        adapter = adapter_of(obj)
+        if adapter is None or "converted" not in adapter.overrides:
+            continue
+        names = adapter.converted(obj)
+        children: Mapping[str, Any] = dict(live_children(adapter, obj)) if names else {}
+        for name, child in nodes[node].children:
+            present = children.get(name) if name in names else None
+            if present is None or child not in bound or bound[child] is present:
+                continue
+            if _holds(present, nodes[child].values, reader):
+                bound[child] = present
+            else:
+                others.append(child)
+    return others
+
+
+def _holds(obj: Any, saved: Sequence[SavedValue], reader: BundleReader) -> bool:
+    """Whether an object holds the saved values, as far as this process has them."""
+    adapter = adapter_of(obj)
+    keys = {unescape(value.name): value.key for value in saved}
+    values = () if adapter is None else values_of(adapter, obj)
+    if not values or any(value.name not in keys for value in values):
+        return False
+    for value in values:
+        spec = reader.spec(keys[value.name])
+        if (spec.dtype, spec.shape) != (value.dtype, value.shape):
+            return False
+        array = value.read()
+        if isinstance(array, ShardedArray):
+            boxes = Boxes(reader, keys[value.name])
+            parts = [(shard.array, boxes.read(_box(shard.start, shard.array.shape))) for shard in array.shards]
+        else:
+            parts = [(array, reader.read(keys[value.name]))]
+        if any(not np.array_equal(_bits(here), _bits(there)) for here, there in parts):
+            return False
+    return True
+
+
+def _box(start: Sequence[int], shape: Sequence[int]) -> TensorSlice:
+    return TensorSlice(tuple(zip(start, shape, strict=True)))
+
+
+def _bits(array: Any) -> Any:
+    """The bytes of the elements, so that elements which are no numbers equal themselves."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

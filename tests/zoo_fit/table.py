@@ -1,6 +1,7 @@
 """Writes the table of runs that go on: ``python -m tests.zoo_fit.table > docs/keras_fit_coverage.md``.
 
-With names of files, the table is written from what `tests.zoo_fit.child` printed into them with ``--everywhere``.
+With names of files, the published page gets the rows that `tests.zoo_fit.child` printed into them with ``--everywhere``. All other
+rows stay.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.zoo_fit.trainers import TRAINERS
 
 PARTLY = " in part"
 """Follows the verdict of a row that was not tried everywhere."""
+PAGE = Path(__file__).parents[2] / "docs" / "keras_fit_coverage.md"
 _LONGEST = 300
 _HEAD = """# Runs of `fit()` that are interrupted and go on
 
@@ -46,6 +48,8 @@ this page.
 _PARTLY = """
 - **equal in part**: nothing differs at the places that were tried, which are fewer: at least three resumes in a row about
   the end of an epoch, or one kind of interruption at one call."""
+_SAID = {"inexact": "inexact, said", "DIFFERS": "**DIFFERS**", "refused late": "**refused late**"}
+_VERDICTS = {said.strip("*"): verdict for verdict, said in _SAID.items()}
 _SECTIONS = {
     "data": """## Kinds of data
 
@@ -76,6 +80,22 @@ with the others. A run that is taken up is interrupted again at the second call,
 }
 
 
+def published(page: str) -> Results:
+    """The results that a page shows."""
+    notes = dict(re.findall(r"^(\d+)\. (.*)$", page, re.MULTILINE))
+    results: Results = {trainer: {} for trainer in TRAINERS}
+    for section, heading in _SECTIONS.items():
+        _, _, text = page.partition(heading)
+        for line in text.partition("\n## ")[0].splitlines():
+            name, *verdicts = [cell.strip() for cell in line.strip("|").split(" | ")]
+            for trainer, verdict in zip(TRAINERS, verdicts, strict=False):
+                words, _, note = verdict.strip("* ").partition(" [")
+                result = {"verdict": _VERDICTS.get(words.strip("* "), words.removesuffix(PARTLY).strip("* "))}
+                result |= {"why": notes[note.rstrip("]")]} if note else {}
+                results[trainer][f"{section}: {name}"] = result | {"everywhere": not words.endswith(PARTLY)}
+    return results
+
+
 def table(results: Results) -> str:
     """The page, in Markdown."""
     packages = {name: version(name) for name in ("keras", "tensorflow", "jax", "torch", "tf_keras")}
@@ -93,8 +113,9 @@ def cells(row: Row, results: Results, notes: Notes) -> Iterator[str]:
     """What became of a row, for each trainer."""
     for trainer in TRAINERS:
         result = results[trainer][str(row)]
-        said = {"inexact": "inexact, said", "DIFFERS": "**DIFFERS**", "refused late": "**refused late**"}
-        verdict = str(said.get(result["verdict"], result["verdict"])) + ("" if _is_tried_everywhere(result) else PARTLY)
+        verdict = str(_SAID.get(result["verdict"], result["verdict"])) + (
+            "" if _is_tried_everywhere(result) else PARTLY
+        )
         yield f"{verdict} {notes.reference(brief(result['why']))}" if result.get("why") else verdict
 
 
@@ -115,5 +136,10 @@ def _line(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    files = [Path(name).read_text() for name in sys.argv[1:]]
-    print(table(by_trainer("".join(files)) if files else run_all(everywhere=True)), end="")
+    if sys.argv[1:]:
+        merged = published(PAGE.read_text())
+        for trainer, found in by_trainer("".join(Path(name).read_text() for name in sys.argv[1:])).items():
+            merged[trainer] |= found
+        PAGE.write_text(table(merged))
+    else:
+        print(table(run_all(everywhere=True)), end="")

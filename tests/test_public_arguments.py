@@ -9,12 +9,20 @@ import pytest
 import milepost
 import milepost.adapters
 import milepost.coordination
+import milepost.retention
 import milepost.storage
 import milepost.testing
 import milepost.testing.specimen
 import milepost.testing.storage_suite
 
-MODULES = ["milepost", "milepost.adapters", "milepost.coordination", "milepost.storage", "milepost.testing"]
+MODULES = [
+    "milepost",
+    "milepost.adapters",
+    "milepost.coordination",
+    "milepost.retention",
+    "milepost.storage",
+    "milepost.testing",
+]
 WITH_FRAMEWORKS = ["milepost.jax", "milepost.keras", "milepost.tf_keras"]
 SUITES = [milepost.testing.specimen.Specimen, milepost.testing.storage_suite.Bench]
 MADE_BY_RESTORES = {"CheckpointLoadStatus", "NameBasedStatus"}

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial as _partial
 from typing import Any
 from typing import Final as _Final
@@ -24,23 +25,29 @@ from milepost.checkpoint.checkpoint import set_root as _set_root
 from milepost.checkpoint.checkpoint import view_of as _view_of
 from milepost.engine.load import storage_of as _storage_of
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.report import Outcome
 from milepost.engine.status import CheckpointLoadStatus as _CheckpointLoadStatus
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
+from milepost.engine.status import unmatched as _unmatched
 from milepost.engine.translation import Names as _Names
 from milepost.engine.translation import Rename as _Rename
 from milepost.errors import MilepostError as _MilepostError
+from milepost.errors import UnsupportedError
 from milepost.errors import UntrackableError as _UntrackableError
 from milepost.graph.adapter import adapter_of as _adapter_of
 from milepost.graph.containers import NoDependency as _NoDependency
 from milepost.graph.description import kind_of as _kind_of
 from milepost.graph.description import of_file as _of_file
 from milepost.graph.frameworks import imported as _imported
+from milepost.graph.keys import escape as _escape
 from milepost.graph.traversal import walk as _walk
 from milepost.graph.trees.leaves import with_leaves as _with_leaves
 from milepost.graph.trees.places import Tree as _Tree
 from milepost.graph.trees.places import kind_of_place as _kind_of_place
 from milepost.graph.trees.structure import is_container as _is_container
 from milepost.manager import CheckpointManager as _CheckpointManager
+from milepost.manager.by_step import ByStep as _ByStep
+from milepost.retention import Policy
 from milepost.storage import Storage as _Storage
 from milepost.storage.paths import plain_path as _plain_path
 
@@ -236,7 +243,7 @@ def _has_counter(path: str, storage: _Storage) -> bool:
         return False  # the restore raises it, on all processes
 
 
-class TreeManager:
+class TreeManager(_ByStep):
     """Keeps a series of checkpoints of a tree in a directory: numbers them, lists them in a state file, and deletes old ones.
 
     Files and rules are those of `milepost.CheckpointManager`.
@@ -248,9 +255,16 @@ class TreeManager:
             period.
         checkpoint_name: The first part of the files' names.
         options: How to save and restore. With ``CheckpointOptions(enable_async=True)``, saves are asynchronous.
+        keep: Which checkpoints to keep beside the newest ``max_to_keep``: policies of `milepost.retention`, such as
+            ``Best(3, by="loss", mode="min") | EverySteps(10_000)``. With ``max_to_keep=None`` it decides alone. The newest and all
+            pinned checkpoints are always kept.
+        every_steps: Steps. `should_save` is true at each multiple.
+        every_seconds: Seconds. `should_save` is true when so many have passed since the last save.
+        on_sigterm: Whether to catch SIGTERM, as for `milepost.CheckpointManager`.
 
     Raises:
-        ValueError: ``max_to_keep`` is not positive.
+        ValueError: ``max_to_keep`` or an interval is not positive.
+        UnsupportedError: An argument has a type or value that is not accepted.
         StateFileError: The state file of the directory is malformed.
         StorageError: The directory cannot be read.
 
@@ -263,6 +277,17 @@ class TreeManager:
         ...     path = manager.save(state)
         >>> [each.rpartition("/")[2] for each in manager.checkpoints]
         ['ckpt-8', 'ckpt-9', 'ckpt-10']
+
+        With the training step as the number, and the best checkpoint kept beside the newest:
+
+        >>> from milepost.retention import Best
+        >>> keep = Best(1, by="loss", mode="min")
+        >>> with TreeManager(tempfile.mkdtemp(), max_to_keep=1, keep=keep, every_steps=100) as manager:
+        ...     for step in range(1, 501):
+        ...         if manager.should_save(step):
+        ...             path = manager.save({"step": step}, step, metrics={"loss": abs(step - 250)})
+        >>> manager.steps, manager.best_step(), manager.latest_step
+        ([200, 500], 200, 500)
     """
 
     def __init__(
@@ -273,15 +298,37 @@ class TreeManager:
         checkpoint_name: str = "ckpt",
         *,
         options: CheckpointOptions | None = None,
+        keep: Policy | None = None,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        on_sigterm: bool = False,
     ) -> None:
         self._checkpoint = _TreeCheckpoint()
         self._manager = _CheckpointManager(
-            self._checkpoint, directory, max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, options=options
+            self._checkpoint,
+            directory,
+            max_to_keep,
+            keep_checkpoint_every_n_hours,
+            checkpoint_name,
+            options=options,
+            keep=keep,
+            every_steps=every_steps,
+            every_seconds=every_seconds,
+            on_sigterm=on_sigterm,
         )
+
+    @property
+    def _series(self) -> _CheckpointManager[Any]:
+        return self._manager
 
     def __repr__(self) -> str:
         manager = self.__dict__.get("_manager")
         return _of_file(self, None) if manager is None else repr(manager).replace(_kind_of(manager), _kind_of(self), 1)
+
+    @property
+    def directory(self) -> str:
+        """The directory, as given."""
+        return self._manager.directory
 
     @property
     def checkpoints(self) -> list[str]:
@@ -305,12 +352,21 @@ class TreeManager:
         """Adds to the state file all checkpoints of this series in the directory, as `CheckpointManager.adopt_checkpoints` does."""
         return self._manager.adopt_checkpoints()
 
-    def save(self, tree: Any, checkpoint_number: int | None = None) -> str:
+    def save(
+        self,
+        tree: Any,
+        checkpoint_number: int | None = None,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        metadata: Any = None,
+    ) -> str:
         """Saves a tree under the next number, and deletes old checkpoints.
 
         Args:
             tree: As for `milepost.jax.save`.
             checkpoint_number: The number to use instead of the next one, for example the training step.
+            metrics: Numbers by name, or dicts of them, as for `milepost.CheckpointManager.save`.
+            metadata: Anything that JSON can hold.
 
         Returns:
             The path of the checkpoint.
@@ -319,16 +375,120 @@ class TreeManager:
             CheckpointExistsError: The directory has checkpoints of this name, and this manager has restored none of
                 them.
             UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
+            UnsupportedError: Metrics are no numbers, or JSON cannot hold the metadata.
             StorageError: The files cannot be written. Existing files are unchanged.
         """
         with _exclusive(self._checkpoint):
             self._checkpoint.hold(tree)
             try:
-                path = self._manager.save(checkpoint_number)
+                path = self._manager.save(checkpoint_number, metrics=metrics, metadata=metadata)
                 assert path is not None, "there is no interval"
                 return path
             finally:
                 self._checkpoint.release()
+
+    def save_items(
+        self,
+        items: Mapping[str, Any],
+        checkpoint_number: int | None = None,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        metadata: Any = None,
+    ) -> str:
+        """Saves several named items in one checkpoint: all of them become visible at once, or none.
+
+        Args:
+            items: The items by name. Each is a tree, as for `milepost.jax.save`, or an object with state, such as an iterator over
+                data.
+            checkpoint_number: As for `save`, like all others.
+            metrics: Numbers by name.
+            metadata: Anything that JSON can hold.
+
+        Returns:
+            The path of the checkpoint.
+
+        Raises:
+            UnsupportedError: The items are no mapping of names. Other errors are those of `save`.
+
+        Example:
+            >>> import jax.numpy as jnp, tempfile
+            >>> manager = TreeManager(tempfile.mkdtemp())
+            >>> items = {"state": {"w": jnp.ones(3)}, "position": {"batch": 7}}
+            >>> path = manager.save_items(items, 100, metadata={"layers": 2})
+            >>> restored, status = manager.restore_items(100, {"position": {"batch": 0}})
+            >>> restored, manager.metadata(100)
+            ({'position': {'batch': 7}}, {'layers': 2})
+        """
+        return self.save(_named(items), checkpoint_number, metrics=metrics, metadata=metadata)
+
+    def restore(self, step: int | None, tree: _TreeT) -> tuple[_TreeT, LoadStatus]:
+        """Makes a new tree with the values of the checkpoint with a number.
+
+        Args:
+            step: The number of the checkpoint. With None, the newest good one is restored.
+            tree: As for `milepost.jax.restore`.
+
+        Returns:
+            The new tree and a status, as from `milepost.jax.restore`.
+
+        Raises:
+            CheckpointNotFoundError: There is no such checkpoint. With None: no checkpoint at all.
+            CorruptCheckpointError: The checkpoint is damaged.
+            MismatchError: A saved value has a different shape or element type than the tree.
+
+        Example:
+            >>> import jax.numpy as jnp, tempfile
+            >>> manager = TreeManager(tempfile.mkdtemp())
+            >>> paths = [manager.save({"w": jnp.full(2, step)}, step) for step in (10, 20)]
+            >>> tree, status = manager.restore(10, {"w": jnp.zeros(2, int)})
+            >>> tree["w"].tolist()
+            [10, 10]
+        """
+        with _exclusive(self._checkpoint):
+            self._checkpoint.hold(_with_own_objects(tree))
+            status: LoadStatus | None = None
+            try:
+                status = self._manager.restore(step)
+                return self._checkpoint.held, status
+            finally:
+                self._checkpoint.release(status)
+
+    def restore_items(
+        self, step: int | None, items: Mapping[str, Any], *, partial: bool = False
+    ) -> tuple[dict[str, Any], LoadStatus]:
+        """Restores some of the items that `save_items` has saved. The others are not read.
+
+        Args:
+            step: The number of the checkpoint. With None, the newest good one is restored.
+            items: The items by name, each as for `milepost.jax.restore`.
+            partial: Whether an item may have saved values that its tree has no place for. If not, such values are an error.
+
+        Returns:
+            The new items by name, and a status. Its report has the values of the other items too, as not restored.
+
+        Raises:
+            CheckpointNotFoundError: There is no such checkpoint. With None: no checkpoint at all.
+            CorruptCheckpointError: The checkpoint is damaged.
+            MismatchError: A saved value has a different shape or element type than the item.
+            UnmatchedError: An item, or a value of it, was not saved, or a saved value of it was not restored.
+
+        Example:
+            See `save_items`.
+        """
+        tree, status = self.restore(step, _named(items))
+        names = tuple(f"{_escape(name)}/" for name in items)
+        entries = [each for each in status.report() if each.key.startswith(names)]
+        outcomes = (Outcome.MISSING,) if partial else (Outcome.MISSING, Outcome.UNEXPECTED, Outcome.DEFERRED)
+        offending = [each for each in entries if each.outcome in outcomes and not each.skipped_by_tensorflow]
+        status.expect_partial().stop_waiting()
+        if offending:
+            raise _unmatched(
+                "items and checkpoint do not match",
+                offending,
+                status.report(),
+                "compare the names; for saved values that are not to be restored, pass partial=True",
+            )
+        return tree, status
 
     def restore_latest(self, tree: _TreeT) -> tuple[_TreeT, LoadStatus]:
         """Makes a new tree with the values of the newest good checkpoint.
@@ -359,3 +519,13 @@ class TreeManager:
     def sync(self) -> None:
         """Waits for the asynchronous save in progress, if any, and raises its error."""
         self._manager.sync()
+
+
+def _named(items: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(items, Mapping) or not items or not all(isinstance(name, str) for name in items):
+        raise UnsupportedError(
+            "items are a dict of names and trees",
+            expected="a dict with at least one item, such as {'state': state, 'data': iterator}",
+            found=f"{items!r:.80} of type {type(items).__name__}",
+        )
+    return dict(items)

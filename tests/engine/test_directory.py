@@ -367,5 +367,7 @@ class TestFiles:
 
         (path,) = series(tmp_path, 1)
         remove_checkpoint(path, storage=Recording())
+        assert calls.pop(0) == "sync"  # of the note by which the next manager would complete the removal
         assert calls[:2] == ["checkpoint", "sync"]
+        assert "-removal-" in calls.pop(-2)
         assert calls[2:] == ["ckpt-1.index", "sync", "ckpt-1.data-00000-of-00001", "sync", "ckpt-1.meta"]

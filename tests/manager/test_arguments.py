@@ -57,9 +57,9 @@ def test_exchanged_arguments_are_recognised(tmp_path):
         CheckpointManager(str(tmp_path), new(), 3)
 
 
-@pytest.mark.parametrize("name", ["restore", "restor"])
+@pytest.mark.parametrize("name", ["restore_latest", "restor"])
 def test_a_method_that_a_manager_has_not_is_told_by_name(tmp_path, name):
-    with pytest.raises(AttributeError, match=r"restore_or_initialize\(\), or checkpoint.restore\(path\)"):
+    with pytest.raises(AttributeError, match=r"restore_or_initialize\(\), or restore\(step\)"):
         getattr(CheckpointManager(new(), tmp_path, 3), name)
 
 

@@ -466,6 +466,7 @@ class TestRetention:
         calls.clear()
         manager.save()
         assert ".milepost-" in calls.pop()  # what announced the save, now that it is on the list
+        assert calls.pop().endswith("-removal-0000000000000000.tmp")  # what told processes that pin of the removal
         assert calls == [
             "sync",
             "rename ckpt-2.data-00000-of-00001",

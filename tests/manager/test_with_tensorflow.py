@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import time
 import warnings
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, MilepostWarning, Variable, latest_checkpoint
+from milepost.retention import Best
 
 tf: Any = pytest.importorskip("tensorflow")
 needs_last_checkpoint_step = pytest.mark.skipif(
@@ -194,3 +196,49 @@ class TestTakingTurns:
         theirs = tf.train.CheckpointManager(checkpoint, str(tmp_path), 1)
         assert theirs.restore_or_initialize() == f"{tmp_path}/ckpt-3"
         assert float(checkpoint.v) == 1
+
+
+class TestWhatTensorFlowDoesNotKnow:
+    def test_metrics_policies_and_pins_do_not_hide_a_checkpoint(self, tmp_path: Path) -> None:
+        """TensorFlow reads the state file and restores every checkpoint whole; its reader has the metadata as text."""
+        checkpoint: Any = Checkpoint(v=Variable(np.float32(0)))
+        keep = Best(1, by="loss", mode="min")
+        manager = CheckpointManager(checkpoint, str(tmp_path), 2, keep=keep)
+        for step, loss in [(1, 0.1), (2, 0.5), (3, 0.4), (4, 0.3)]:
+            checkpoint.v.assign(np.float32(step))
+            manager.save(step, metrics={"loss": loss}, metadata={"step": step})
+        manager.pin(3)
+        checkpoint.v.assign(np.float32(5))
+        manager.save(5)
+        assert manager.steps == [1, 3, 4, 5]
+        state = tf.train.get_checkpoint_state(str(tmp_path))
+        assert list(state.all_model_checkpoint_paths) == [f"{tmp_path}/ckpt-{step}" for step in manager.steps]
+        assert tf.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/ckpt-5"
+        for step in manager.steps:
+            theirs = tf.train.Checkpoint(v=tf.Variable(0.0))
+            theirs.restore(f"{tmp_path}/ckpt-{step}").assert_consumed()
+            assert float(theirs.v) == step
+        text = tf.train.load_checkpoint(f"{tmp_path}/ckpt-1").get_tensor("_MILEPOST_METADATA")
+        assert json.loads(text) == {"metrics": {"loss": 0.1}, "metadata": {"step": 1}}
+        assert [name for name, _ in tf.train.list_variables(f"{tmp_path}/ckpt-1")] == [
+            "_CHECKPOINTABLE_OBJECT_GRAPH",
+            "_MILEPOST_METADATA",
+            "save_counter/.ATTRIBUTES/VARIABLE_VALUE",
+            "v/.ATTRIBUTES/VARIABLE_VALUE",
+        ]
+
+    def test_tensorflow_goes_on_and_milepost_after_it(self, tmp_path: Path) -> None:
+        """What TensorFlow saves has no metrics, and is never the best; what it deletes is gone."""
+        checkpoint = Checkpoint(v=Variable(np.float32(0)))
+        manager = CheckpointManager(checkpoint, str(tmp_path), 1, keep=Best(1, by="loss", mode="min"))
+        for step, loss in [(1, 0.1), (2, 0.5), (3, 0.4)]:
+            manager.save(step, metrics={"loss": loss})
+        theirs = tf.train.Checkpoint(v=tf.Variable(7.0))
+        other = tf.train.CheckpointManager(theirs, str(tmp_path), max_to_keep=2)
+        theirs.restore(other.latest_checkpoint)
+        other.save()
+        again = CheckpointManager(checkpoint, str(tmp_path), 1, keep=Best(1, by="loss", mode="min"))
+        assert (again.steps, again.best_step(), again.metrics(4)) == ([3, 4], 3, None)
+        again.restore()
+        again.save(5, metrics={"loss": float("nan")})
+        assert again.steps == [3, 5]

@@ -28,10 +28,11 @@ from milepost.callbacks.others import OtherCallbacks
 from milepost.callbacks.resumable import make_feed
 from milepost.callbacks.running import RunningFit, move_to_the_end
 from milepost.callbacks.runs import SavedRun
-from milepost.callbacks.triggers import TerminationSignal, Triggers
+from milepost.callbacks.triggers import EpochTriggers
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.manager import CheckpointManager
+from milepost.manager.termination import TerminationSignal
 from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
@@ -66,7 +67,7 @@ class FitCheckpoints(SavedRun):
         if learning_rate not in CHOICES:
             raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
         self._directory = plain_path(directory)
-        self._triggers = Triggers(every_epochs, every_steps, every_seconds)
+        self._triggers = EpochTriggers(every_epochs, every_steps, every_seconds)
         self._signal = TerminationSignal() if on_sigterm else None
         self._best = None if monitor is None else Best(monitor, mode)
         self._keep_best = keep_best

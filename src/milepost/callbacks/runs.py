@@ -20,13 +20,14 @@ from milepost.callbacks.history import give_back_history, history_of, number
 from milepost.callbacks.others import CallbackStates, OtherCallbacks
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach
-from milepost.callbacks.triggers import TerminationSignal, Triggers
+from milepost.callbacks.triggers import EpochTriggers
 from milepost.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import UnsupportedError, warn
 from milepost.graph import Variable
 from milepost.graph.adapter import adapter_of
 from milepost.manager import CheckpointManager
+from milepost.manager.termination import TerminationSignal
 
 Finished = tuple[int, dict[str, Any]]
 """An epoch that is over, and its logs."""
@@ -41,7 +42,7 @@ class SavedRun(Generation):
     _directory: str
     _options: CheckpointOptions
     _objects: Mapping[str, Any]
-    _triggers: Triggers
+    _triggers: EpochTriggers
     _signal: TerminationSignal | None
     _best: Best | None
     _keep_best: int

@@ -1,18 +1,12 @@
-"""When to save: after a number of epochs, batches or seconds, and before the process ends."""
+"""When a run of ``fit()`` is saved: after a number of epochs, batches or seconds."""
 
 from __future__ import annotations
 
-import signal
-import threading
-import time
-from collections.abc import Callable
-from typing import Any
-
-from milepost.errors import warn
+from milepost.manager.triggers import Triggers
 
 
-class Triggers:
-    """Decides whether a save is due.
+class EpochTriggers(Triggers):
+    """Decides whether a save is due. Batches are counted from the last save.
 
     Args:
         every_epochs: Epochs, or None.
@@ -24,13 +18,10 @@ class Triggers:
     """
 
     def __init__(self, every_epochs: int | None, every_steps: int | None, every_seconds: float | None) -> None:
-        given = {"every_epochs": every_epochs, "every_steps": every_steps, "every_seconds": every_seconds}
-        for name, value in given.items():
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} must be positive or None, not {value}")
+        super().__init__(every_steps, every_seconds)
+        if every_epochs is not None and every_epochs <= 0:
+            raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
         self.every_epochs = every_epochs
-        self.every_steps = every_steps
-        self.every_seconds = every_seconds
         self.saved(0)
 
     @property
@@ -38,59 +29,15 @@ class Triggers:
         """Whether saves may be due in the middle of an epoch."""
         return self.every_steps is not None or self.every_seconds is not None
 
-    def saved(self, step: int) -> None:
-        """Records that everything up to batch ``step`` is saved."""
-        self._last_step = step
-        self._last_time = time.monotonic()
+    def by_step(self, step: int) -> bool:
+        return self.every_steps is not None and step - (self.last_step or 0) >= self.every_steps
 
     def after_batch(self, step: int) -> bool:
         """Whether a save is due after this number of batches of the whole run."""
-        if self.every_steps is not None and step - self._last_step >= self.every_steps:
-            return True
-        return self.every_seconds is not None and time.monotonic() - self._last_time >= self.every_seconds
+        return self.by_step(step) or self.by_clock()
 
     def after_epoch(self, epochs: int, step: int) -> bool:
         """Whether a save is due after this number of epochs."""
         if self.every_epochs is not None and epochs % self.every_epochs == 0:
             return True
         return self.after_batch(step)
-
-
-class TerminationSignal:
-    """Records SIGTERM instead of ending the process, between `install` and `remove`."""
-
-    def __init__(self) -> None:
-        self.received = False
-        self._installed = False
-        self._previous: Any = None
-
-    def install(self, is_running: Callable[[], bool] = lambda: True) -> None:
-        """Begins to catch the signal. Python allows this only in the main thread.
-
-        Args:
-            is_running: Whether ``fit()`` is still running. If not, the previous handler gets the signal.
-        """
-        self.received = False
-        self._is_running = is_running
-        if self._installed:
-            return
-        if threading.current_thread() is not threading.main_thread():
-            warn("on_sigterm has no effect, because fit() does not run in the main thread")
-            return
-        self._previous = signal.signal(signal.SIGTERM, self._handle)
-        self._installed = True
-
-    def remove(self) -> None:
-        """Restores the previous handler."""
-        if self._installed:
-            self._installed = False
-            if signal.getsignal(signal.SIGTERM) != self._handle:  # another handler was installed since
-                return
-            # None stands for a handler that was not installed from Python, and cannot be put back.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
-
-    def _handle(self, number: int, frame: Any) -> None:
-        if self.received or not self._is_running():  # a second signal, or one after fit() has ended with an exception
-            self.remove()
-            signal.raise_signal(number)
-        self.received = True

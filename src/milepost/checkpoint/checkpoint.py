@@ -21,6 +21,7 @@ from milepost.engine.identity import last_restore
 from milepost.engine.leftovers import sweep_quietly
 from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.removal import finish_removals
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.series import list_announced
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
@@ -449,6 +450,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             if save.leads and not guard.is_own(storage, save.prefix):
                 directory = os.path.dirname(save.prefix)
                 list_announced(storage, directory)
+                finish_removals(storage, directory)
                 get_checkpoint_state(directory, storage=storage)  # raises an error if the state file is malformed
                 sweep_quietly(storage, directory)
             save.committed = guard.on_commit(storage, save.prefix)
@@ -494,6 +496,11 @@ def exclusive(checkpoint: Checkpoint) -> AbstractContextManager[None]:
         MilepostError: The running save has failed.
     """
     return checkpoint._private.writer.exclusive()
+
+
+def is_saving(checkpoint: Checkpoint) -> bool:
+    """Whether an asynchronous save is in progress."""
+    return checkpoint._private.writer.is_running
 
 
 def write_numbered(checkpoint: Checkpoint, save: ListedSave) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from milepost.bundle import BundleReader
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
+from milepost.engine.metadata import Metadata, read_metadata
 from milepost.engine.saved_model import checkpoint_of
 from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
@@ -111,6 +112,33 @@ class CheckpointReader:
             {}
         """
         return self._bundle.objects if isinstance(self._bundle, ForeignReader) else {}
+
+    def metrics(self) -> dict[str, Any] | None:
+        """The metrics that a manager has saved with the checkpoint, by name; None if there are none.
+
+        Raises:
+            CorruptCheckpointError: They are damaged.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> checkpoint = milepost.Checkpoint(v=milepost.Variable(1.0))
+            >>> manager = milepost.CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=3)
+            >>> reader = CheckpointReader(manager.save(metrics={"loss": 0.5}, metadata={"run": "a"}))
+            >>> reader.metrics(), reader.metadata()
+            ({'loss': 0.5}, {'run': 'a'})
+        """
+        return self._saved_with().metrics
+
+    def metadata(self) -> Any:
+        """The metadata that a manager has saved with the checkpoint, as JSON gives it; None if there is none.
+
+        Raises:
+            CorruptCheckpointError: It is damaged.
+        """
+        return self._saved_with().metadata
+
+    def _saved_with(self) -> Metadata:
+        return Metadata() if self.foreign else read_metadata(self._bundle)
 
     def has_tensor(self, key: str) -> bool:
         """Whether the checkpoint has a tensor under this full key, as in the maps above. A short name is none."""

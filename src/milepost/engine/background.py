@@ -48,6 +48,12 @@ class BackgroundWriter:
                 self.wait()
             yield
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a job is running in this process."""
+        job = self._job
+        return job is not None and job.process == os.getpid() and job.thread.is_alive()
+
     def submit(self, work: Callable[[], object]) -> None:
         """Starts a job when the previous one has ended. If the previous job failed, its error is raised instead.
 

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from milepost.bundle import index_path
 from milepost.bundle.names import v1_shards
 from milepost.engine.leftovers import data_files, data_files_of
+from milepost.engine.pins import is_noted, is_pinned, notes, pinned_error, removal
 from milepost.engine.series import known_checkpoints
-from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike, record_state
+from milepost.engine.state_file import STATE_FILE, PathLike, record_state
+from milepost.engine.temporary import Temporary, new_token
 from milepost.errors import warn
 from milepost.storage import Storage
 from milepost.storage.checked import checked
@@ -28,7 +30,8 @@ def remove_checkpoint(
     """Removes the files of a checkpoint, its index before its data, and its entry in the state file.
 
     If it was the latest checkpoint, the newest of the others becomes the latest. If the state file names no other checkpoint,
-    the state file is removed too. If there is no such checkpoint, a `MilepostWarning` says so.
+    the state file is removed too. If there is no such checkpoint, a `MilepostWarning` says so. If the process is killed meanwhile,
+    the next `CheckpointManager` of the directory completes the removal.
 
     Args:
         checkpoint_prefix: The prefix. The characters ``*``, ``?`` and ``[`` in it have no special meaning.
@@ -42,6 +45,7 @@ def remove_checkpoint(
     Raises:
         StateFileError: The state file of the directory is malformed. Nothing was removed.
         StorageError: A file cannot be removed.
+        UnsupportedError: The checkpoint is pinned. Nothing was removed.
 
     Example:
         >>> import milepost, os, tempfile
@@ -54,14 +58,70 @@ def remove_checkpoint(
     """
     storage = checked(storage)
     prefix = plain_path(checkpoint_prefix)
-    directory = os.path.dirname(prefix)
-    state = known_checkpoints(storage, directory)
-    if state is not None and prefix in state.newest_first():
-        _take_off_the_list(storage, directory, state, prefix)
-    found = remove_files(storage, prefix, checkpoint_format_version, meta_graph_suffix)
+    if checkpoint_format_version == 1 or not is_left(storage, prefix):
+        take_off_the_list(storage, os.path.dirname(prefix), prefix)
+        found = remove_files(storage, prefix, checkpoint_format_version, meta_graph_suffix)
+    else:
+        found = remove_for_good(storage, prefix)
+        _remove_graph(storage, prefix, meta_graph_suffix)
     if not found:
         warn(f"there is no checkpoint {prefix}, so none was removed")
     return found
+
+
+def remove_for_good(storage: Storage, prefix: str, directory: str | None = None) -> bool:
+    """Removes a checkpoint from the list and then its files. If the process dies meanwhile, the next manager goes on.
+
+    Args:
+        storage: Where the checkpoint is.
+        prefix: The checkpoint.
+        directory: The directory of the state file that lists it; by default that of its files.
+
+    Returns:
+        Whether a file was removed.
+
+    Raises:
+        StateFileError: The state file of the directory is malformed. Nothing was removed.
+        StorageError: A file cannot be removed.
+        UnsupportedError: The checkpoint is pinned. Nothing was removed.
+    """
+    directory = os.path.dirname(prefix) if directory is None else directory
+    known_checkpoints(storage, directory)  # raises an error if the state file is malformed
+    with removal(storage, [prefix], complete=True) as free:
+        if not free:
+            raise pinned_error(prefix)
+        take_off_the_list(storage, directory, prefix)
+        return bool(remove_bundles(storage, free))
+
+
+def finish_removals(storage: Storage, directory: str, listed_in: str | None = None) -> None:
+    """Completes the removals that dead processes had begun. The next sweep of leftovers removes data without an index.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory of the checkpoints.
+        listed_in: The directory of the state file that lists them; by default the same.
+
+    Raises:
+        StateFileError: The state file of the directory is malformed.
+        StorageError: A file cannot be removed.
+    """
+    listed_in = directory if listed_in is None else listed_in
+    for note in notes(storage, directory):
+        if storage.in_use(note.path):
+            continue
+        index = index_path(note.prefix)
+        if not (storage.is_file(index) and is_pinned(storage, note.prefix)):
+            if is_noted(storage, note):
+                take_off_the_list(storage, listed_in, note.prefix)
+                storage.remove(index)
+                storage.sync_directory(directory)
+            if not storage.is_file(index):  # the process died while it removed this, or before it could write the list
+                take_off_the_list(storage, listed_in, note.prefix)
+                for shards in data_files(storage, note.prefix):
+                    storage.create(Temporary.claim(note.prefix, new_token(), shards).path).close()
+                storage.sync_directory(directory)
+        storage.remove(note.path)
 
 
 def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suffix: str = "meta") -> bool:
@@ -75,9 +135,13 @@ def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suf
         found = bool(files)
     else:
         found = bool(remove_bundles(storage, [prefix]))
+    _remove_graph(storage, prefix, meta_graph_suffix)
+    return found
+
+
+def _remove_graph(storage: Storage, prefix: str, meta_graph_suffix: str) -> None:
     unsharded = re.sub(r"-[\d?]+-of-\d+$", "", prefix)
     storage.remove(f"{unsharded}.{meta_graph_suffix}")
-    return found
 
 
 def is_left(storage: Storage, prefix: str) -> bool:
@@ -85,7 +149,16 @@ def is_left(storage: Storage, prefix: str) -> bool:
     return storage.is_file(index_path(prefix)) or bool(data_files(storage, prefix))
 
 
-def _take_off_the_list(storage: Storage, directory: str, state: CheckpointState, prefix: str) -> None:
+def take_off_the_list(storage: Storage, directory: str, prefix: str) -> None:
+    """Removes the entry of a checkpoint from the state file of a directory. If no other is left, the state file is removed.
+
+    Raises:
+        StateFileError: The state file is malformed.
+        StorageError: It cannot be written.
+    """
+    state = known_checkpoints(storage, directory)
+    if state is None or prefix not in state.newest_first():
+        return
     paths, times = state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
     left = [number for number, path in enumerate(paths) if path != prefix]
     latest = state.model_checkpoint_path if state.model_checkpoint_path != prefix else paths[left[-1]] if left else None

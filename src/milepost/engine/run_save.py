@@ -40,6 +40,7 @@ class Save:
         storage: That storage.
         leads: Whether this process decides: it saves alone, or it is process 0 of several.
         is_committed: Whether the checkpoint is there.
+        metadata: What to save with it, as `milepost.engine.metadata.encode` gives it. Of several processes, that of process 0.
 
     Raises:
         UnsupportedError: The prefix is a URL or begins with ``~``, and the storage is that of this machine.
@@ -53,6 +54,7 @@ class Save:
         self._rounds = rounds_of(options, f"save {prefix}")
         self.leads = self._rounds is None or self._rounds.leads
         self.is_committed = False
+        self.metadata: bytes | None = None
         self._plan: SavePlan | SharePlan | None = None
         self._arrays: Sequence[Array | PiecewiseArray] = ()
 
@@ -139,10 +141,19 @@ class Save:
         """Writes and commits the files."""
         if self._rounds is not None:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
-            save_as_first(self._rounds, self._plan, self._arrays, self.storage, self.prefix, self.options, announcement)
+            save_as_first(
+                self._rounds,
+                self._plan,
+                self._arrays,
+                self.storage,
+                self.prefix,
+                self.options,
+                announcement,
+                self.metadata,
+            )
             return
         assert isinstance(self._plan, SavePlan), "read() comes before run()"
-        execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, announcement)
+        execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, announcement, self.metadata)
 
     def _was_committed(self) -> list[Exception]:
         """Called on the other processes once process 0 has committed; returns what failed."""

@@ -21,7 +21,7 @@ from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
-from milepost.graph.keys import OBJECT_GRAPH, OwnName, escape, tensor_key
+from milepost.graph.keys import METADATA, OBJECT_GRAPH, OwnName, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
@@ -280,8 +280,18 @@ def execute_save(
     prefix: str,
     options: CheckpointOptions,
     announcement: Announcement | None = None,
+    metadata: bytes | None = None,
 ) -> None:
     """Writes and commits a planned save. When this returns, the checkpoint survives a power cut.
+
+    Args:
+        plan: The plan.
+        arrays: The array, or the part of one, of each of its writes.
+        storage: Where to write.
+        prefix: Path of the files, without their endings.
+        options: How to save.
+        announcement: As for `milepost.engine.commit.commit_bundle`.
+        metadata: As `milepost.engine.metadata.encode` gives it.
 
     Raises:
         StorageError: The files cannot be written. Existing files are unchanged.
@@ -297,6 +307,8 @@ def execute_save(
             else:
                 writer.add_slice(write.key, write.shape, write.box, array, write.dtype, shard=write.shard)
         writer.add(OBJECT_GRAPH, graph, STRING, shard=plan.shards - 1)
+        if metadata is not None:
+            writer.add(METADATA, np.array(metadata, object), STRING, shard=plan.shards - 1)
 
     commit_bundle(
         storage, prefix, fill, shards=plan.shards, alignment=options.data_alignment, announcement=announcement

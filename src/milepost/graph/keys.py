@@ -33,6 +33,8 @@ _SHOWN: Final = 60
 """The number of characters at either end of such a path that an error shows."""
 OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """Key under which a checkpoint holds its object graph."""
+METADATA: Final = "_MILEPOST_METADATA"
+"""Key under which a checkpoint holds the metrics and the metadata that were saved with it. It is no value of an object."""
 
 
 def escape(name: str) -> str:

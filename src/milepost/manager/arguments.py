@@ -8,6 +8,7 @@ from typing import Any
 from milepost.engine.arguments import wrong
 from milepost.errors import UnsupportedError
 from milepost.manager.whole_numbers import whole_number
+from milepost.retention import Policy
 
 
 def check_arguments(
@@ -38,6 +39,25 @@ def check_arguments(
         raise wrong("checkpoint_name", checkpoint_name, "a name for the files, such as 'ckpt'")
     if init_fn is not None and not callable(init_fn):
         raise wrong("init_fn", init_fn, "a function without arguments, or None")
+
+
+def check_times(keep: Any, every_steps: Any, every_seconds: Any) -> None:
+    """Raises an error for arguments by which no policy and no interval is meant.
+
+    Args:
+        keep: As for `CheckpointManager`, like all others.
+        every_steps: Steps.
+        every_seconds: Seconds.
+
+    Raises:
+        UnsupportedError: An argument has a type that is not accepted. The error names it.
+    """
+    if keep is not None and not isinstance(keep, Policy):
+        raise wrong("keep", keep, "a policy of milepost.retention, such as Best(3, by='loss', mode='min')")
+    if every_steps is not None and (isinstance(every_steps, bool) or not _is_whole(every_steps)):
+        raise wrong("every_steps", every_steps, "a whole number of steps from 1 on, or None")
+    if every_seconds is not None and (isinstance(every_seconds, (bool, str, bytes)) or not _is_number(every_seconds)):
+        raise wrong("every_seconds", every_seconds, "a number of seconds, or None")
 
 
 def _is_whole(value: Any) -> bool:

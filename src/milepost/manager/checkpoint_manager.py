@@ -4,26 +4,31 @@ The order of a save: the new checkpoint becomes durable; the state file that lis
 are removed, index before data; the state file no longer lists them. So after a crash at any point, the state file lists
 a good checkpoint, and every checkpoint that should have been removed. A process may be killed when a checkpoint is
 saved but not listed yet. Each save is announced beforehand (`milepost.engine.announcement`), so the next manager lists
-that checkpoint.
+that checkpoint. A pin is a file of its own (`milepost.engine.pins`), which every removal looks for.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
+from milepost.bundle import index_path
 from milepost.checkpoint import Checkpoint
 from milepost.checkpoint.checkpoint import exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
 from milepost.engine.load import storage_of
+from milepost.engine.metadata import Metadata, encode
 from milepost.engine.options import CheckpointOptions, resolved
-from milepost.engine.removal import is_left, remove_bundles
+from milepost.engine.pins import pinned_in, removal
+from milepost.engine.removal import finish_removals, is_left, remove_bundles
 from milepost.engine.run_save import ListedSave
 from milepost.engine.saved_model import is_saved_model
-from milepost.engine.series import list_announced, numbered
+from milepost.engine.series import list_announced, numbered, split_number
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
 from milepost.engine.status import LoadStatus
 from milepost.engine.together import error_of, facts_of, first_decides, is_first
@@ -40,10 +45,16 @@ from milepost.errors import (
 from milepost.forks import ForkableLock
 from milepost.graph.description import counted, of_file, shortened
 from milepost.graph.remedies import forgotten_init
-from milepost.manager.arguments import check_arguments
+from milepost.manager.agreement import Agreed
+from milepost.manager.arguments import check_arguments, check_times
+from milepost.manager.by_step import ByStep
 from milepost.manager.listing import Listing
+from milepost.manager.saved_metadata import SavedMetadata
+from milepost.manager.termination import TerminationSignal
+from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
-from milepost.retention import RetentionPolicy
+from milepost.retention import ManagedCheckpoint, Policy
+from milepost.retention.rules import RetentionPolicy
 from milepost.storage import Storage, anchored
 from milepost.storage.paths import check_local, plain_path
 
@@ -59,7 +70,7 @@ else:
     CheckpointT = TypeVar("CheckpointT")
 
 
-class CheckpointManager(Generic[CheckpointT]):
+class CheckpointManager(ByStep, Generic[CheckpointT]):
     """Keeps a series of checkpoints in a directory: numbers them, lists them in a state file, and deletes old ones.
 
     Arguments, files and rules are those of ``tf.train.CheckpointManager``, and each of the two can continue the other's
@@ -86,12 +97,20 @@ class CheckpointManager(Generic[CheckpointT]):
         init_fn: A function that `restore_or_initialize` calls if there is no checkpoint.
         last_checkpoint_step: The step of the last save. It has no effect without ``checkpoint_interval``.
         options: Options for all saves and restores for which no others are given. They also say where the directory is.
+        keep: Which checkpoints to keep beside the newest ``max_to_keep``: policies of `milepost.retention`, such as
+            ``Best(3, by="loss", mode="min") | EverySteps(10_000)``. With ``max_to_keep=None`` it decides alone. The newest and all
+            pinned checkpoints are always kept.
+        every_steps: Steps. `should_save` is true at each multiple.
+        every_seconds: Seconds. `should_save` is true when so many have passed since the last save.
+        on_sigterm: Whether to catch SIGTERM, from now until `close` or the end of the ``with`` block. `should_save` and
+            `reached_preemption` are true then. A second signal gets the previous handler, which by default ends the process.
+            Works only in the main thread.
         verify: How to verify a checkpoint of an earlier run before it is used. ``"checksums"`` reads all data,
             ``"files"`` reads the index and the sizes of the data files, ``"none"`` only looks whether the checkpoint
             exists.
 
     Raises:
-        ValueError: ``max_to_keep`` is not positive, or ``checkpoint_interval`` is given without ``step_counter``.
+        ValueError: ``max_to_keep`` or an interval is not positive, or ``checkpoint_interval`` is given without ``step_counter``.
         UnsupportedError: An argument has a type or value that is not accepted.
         UntrackableError: ``checkpoint`` is not a `Checkpoint`.
         StateFileError: The state file of the directory is malformed.
@@ -109,6 +128,15 @@ class CheckpointManager(Generic[CheckpointT]):
         True
         >>> manager.latest_checkpoint == directory + "/ckpt-3"
         True
+
+        The best checkpoints are kept beside the newest:
+
+        >>> from milepost.retention import Best
+        >>> manager = CheckpointManager(checkpoint, tempfile.mkdtemp(), 1, keep=Best(2, by="loss", mode="min"))
+        >>> for step, loss in enumerate([0.9, 0.2, 0.5, 0.4, 0.7]):
+        ...     path = manager.save(step, metrics={"loss": loss})
+        >>> manager.steps, manager.best_step()
+        ([1, 3, 4], 1)
     """
 
     def __init__(
@@ -125,6 +153,10 @@ class CheckpointManager(Generic[CheckpointT]):
         *,
         options: CheckpointOptions | None = None,
         verify: Verification = "checksums",
+        keep: Policy | None = None,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        on_sigterm: bool = False,
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval needs a step_counter: pass the variable that counts training steps")
@@ -141,7 +173,9 @@ class CheckpointManager(Generic[CheckpointT]):
                 else "pass milepost.Checkpoint(name=object, ...) with the objects to save",
             )
         check_arguments(max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, checkpoint_interval, init_fn)
-        self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours)
+        check_times(keep, every_steps, every_seconds)
+        self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours, keep)
+        self._triggers = Triggers(every_steps, every_seconds)
         self._checkpoint = checkpoint
         self._directory = plain_path(directory)
         check_local(plain_path(checkpoint_name))
@@ -155,23 +189,37 @@ class CheckpointManager(Generic[CheckpointT]):
         self._storage: Storage = anchored(storage_of(resolved(options)), self._directory)
         self._verify = verify
         self._lock = ForkableLock()
-        self._listing = Listing(self._storage, self._directory, self._prefix)
+        self._listing = Listing(self._storage, self._directory, self._prefix, holds_old=keep is not None)
+        self._metadata = SavedMetadata(self._storage)
         self._status: LoadStatus | None = None
         self._latest: str | None = None
         self._must_look = True
         self._restored: str | None = None
         self._skipped: dict[str, MilepostError] = {}
+        self._asked: int | None = None
+        """The step of the last `should_save`."""
+        self._saved_step: int | None = None
+        self._agreed_at: tuple[int, Agreed] | None = None
+        self._signal: TerminationSignal | None = None
         if is_first(self._with(None)):
             self._recover()
         self._listing.load()
         self._warn_of_unlisted()
+        if on_sigterm:
+            alive = weakref.ref(self)
+            self._signal = TerminationSignal()
+            self._signal.install(lambda: alive() is not None, "the program that makes the CheckpointManager")
+
+    @property
+    def _series(self) -> CheckpointManager[Any]:
+        return self
 
     if not TYPE_CHECKING:  # type checkers would take every name for an attribute
 
         def __getattr__(self, name: str) -> Any:
             if not name.startswith("__") and "_checkpoint" not in self.__dict__:
                 raise forgotten_init(self)
-            hint = "; use restore_or_initialize(), or checkpoint.restore(path)" if name.startswith("rest") else ""
+            hint = "; use restore_or_initialize(), or restore(step)" if name.startswith("rest") else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
@@ -183,7 +231,8 @@ class CheckpointManager(Generic[CheckpointT]):
         facts = [counted(len(managed), "checkpoint")]
         if managed:
             facts.append(f"the last {shortened(os.path.basename(managed[-1].prefix))}")
-        facts.append("keeps all" if policy.max_to_keep is None else f"keeps {policy.max_to_keep}")
+        kept = [str(each) for each in (policy.max_to_keep, policy.keep) if each is not None]
+        facts.append(f"keeps {' and '.join(kept) or 'all'}")
         if self._skipped:
             restored = f"restored {shortened(os.path.basename(self._restored))}, " if self._restored else ""
             facts.append(f"{restored}skipped {len(self._skipped)}")
@@ -240,7 +289,13 @@ class CheckpointManager(Generic[CheckpointT]):
 
     @as_written
     def save(
-        self, checkpoint_number: Any = None, check_interval: bool = True, options: CheckpointOptions | None = None
+        self,
+        checkpoint_number: Any = None,
+        check_interval: bool = True,
+        options: CheckpointOptions | None = None,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        metadata: Any = None,
     ) -> str | None:
         """Saves a checkpoint, lists it in the state file, and deletes old checkpoints.
 
@@ -252,6 +307,9 @@ class CheckpointManager(Generic[CheckpointT]):
             check_interval: Whether to do nothing if the ``checkpoint_interval`` has not passed. It has no effect
                 without one. A manager with an interval never saves twice at the same step.
             options: How to save; by default the manager's options.
+            metrics: Numbers by name, or dicts of them, for `milepost.retention.Best`, `best_step` and `metrics`. Arrays and tensors
+                of one element are accepted. Of several processes, those of process 0 are saved.
+            metadata: Anything that JSON can hold, for `metadata`. Of several processes, that of process 0 is saved.
 
         Returns:
             The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved. An
@@ -261,6 +319,7 @@ class CheckpointManager(Generic[CheckpointT]):
             CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of
                 them.
             UntrackableError: An object cannot be saved as it is held.
+            UnsupportedError: Metrics are no numbers, or JSON cannot hold the metadata.
             CoordinationError: Of several processes one failed, did not answer, or holds other objects or values. Nothing was
                 saved on any of them.
             StorageError: The files cannot be written. Existing files are unchanged.
@@ -272,9 +331,15 @@ class CheckpointManager(Generic[CheckpointT]):
         ):
             return None
         with exclusive(self._checkpoint):
-            return self._save(checkpoint_number, check_interval, options)
+            return self._save(checkpoint_number, check_interval, options, lambda: encode(metrics, metadata))
 
-    def _save(self, checkpoint_number: Any, check_interval: bool, options: CheckpointOptions | None) -> str | None:
+    def _save(
+        self,
+        checkpoint_number: Any,
+        check_interval: bool,
+        options: CheckpointOptions | None,
+        encoded: Callable[[], bytes | None],
+    ) -> str | None:
         step = None
         if self._checkpoint_interval is not None:
             step = whole_number(self._step_counter)
@@ -293,8 +358,12 @@ class CheckpointManager(Generic[CheckpointT]):
                     remedy="pass 0 or more, or leave checkpoint_number out to number by save_counter",
                 )
             prefix = f"{self._prefix}-{number}"
-            save = ListedSave(prefix, self._with(options), lambda _, prefix, durable: self._publish(prefix, durable))
+            save = new = ListedSave(
+                prefix, self._with(options), lambda _, prefix, durable: self._publish(prefix, durable, new.metadata)
+            )
             save.listed_elsewhere = lambda: self._follow(prefix)
+            with save.together():
+                save.metadata = encoded() if save.leads else None
             write_numbered(self._checkpoint, save)
         except BaseException:
             if save is not None and save.is_committed:
@@ -303,7 +372,57 @@ class CheckpointManager(Generic[CheckpointT]):
                 counter.assign_sub(1)
             raise
         self._last_checkpoint_step = step
+        self._note_saved(number if checkpoint_number is not None or self._asked is None else self._asked)
         return prefix
+
+    @as_written
+    def restore(self, step: Any = None) -> LoadStatus:
+        """Restores the checkpoint with a number.
+
+        Args:
+            step: The number of the checkpoint: an integer, or a variable that holds one. It need not be managed. By default the
+                newest good one is restored, as by `restore_or_initialize`, but ``init_fn`` is not called.
+
+        Returns:
+            A status with assertions and a full report.
+
+        Raises:
+            CheckpointNotFoundError: There is no such checkpoint. Without a step: no checkpoint at all.
+            CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
+            MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> checkpoint = milepost.Checkpoint(value=milepost.Variable(0))
+            >>> manager = milepost.CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=5)
+            >>> for step in (10, 20, 30):
+            ...     value = checkpoint.value.assign(step)
+            ...     path = manager.save(step)
+            >>> status = manager.restore(20).assert_consumed()
+            >>> int(checkpoint.value)
+            20
+        """
+        if step is None:
+            if self._restore_newest() is None:
+                raise CheckpointNotFoundError(
+                    "there is no checkpoint to restore",
+                    file=self._directory,
+                    expected=f"a state file that lists checkpoints named {os.path.basename(self._prefix)}-<number>",
+                    remedy="call restore_or_initialize() if the first run begins without one",
+                )
+            assert self._status is not None, "a checkpoint was restored"
+            return self._status
+        prefix = self._path_of(step)
+        self._checkpoint.sync()
+        try:
+            status = self._status = self._checkpoint.restore(prefix, self._with(None))
+        except CheckpointNotFoundError as error:
+            if self._storage.is_file(index_path(prefix)):
+                raise  # a data file is missing
+            raise self._no_such(prefix) from error
+        self._restored, self._skipped = prefix, {}
+        self._note_restored(prefix)
+        return status
 
     @as_written
     def restore_or_initialize(self) -> str | None:
@@ -320,6 +439,13 @@ class CheckpointManager(Generic[CheckpointT]):
             CorruptCheckpointError: The state file lists checkpoints, and all of them are damaged or missing.
             MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
         """
+        prefix = self._restore_newest()
+        if prefix is None and self._init_fn is not None:
+            self._init_fn()
+        return prefix
+
+    def _restore_newest(self) -> str | None:
+        """Restores the newest good checkpoint, and returns its path. None if there are no checkpoints."""
         self._checkpoint.sync()
         problems: dict[str, MilepostError] = {}
         refused: set[str] = set()
@@ -361,12 +487,8 @@ class CheckpointManager(Generic[CheckpointT]):
         if prefix is not None:
             with self._lock:
                 self._latest, self._must_look = prefix, False
-            if self._checkpoint_interval is not None:
-                self._last_checkpoint_step = whole_number(self._step_counter)
-            return prefix
-        if self._init_fn is not None:
-            self._init_fn()
-        return None
+            self._note_restored(prefix)
+        return prefix
 
     def adopt_checkpoints(self) -> list[str]:
         """Adds to the state file all checkpoints of this series in the directory, for example those that were copied there.
@@ -426,7 +548,9 @@ class CheckpointManager(Generic[CheckpointT]):
         """Completes or removes what killed and crashed saves left behind."""
         try:
             list_announced(self._storage, self._directory)
-            sweep_leftovers(self._storage, self._directory)
+            finish_removals(self._storage, self._listing.home, self._directory)
+            for directory in dict.fromkeys((self._directory, self._listing.home)):
+                sweep_leftovers(self._storage, directory)
         except StorageError as error:
             warn(f"leftovers of crashed saves could not be removed: {error}")
 
@@ -457,9 +581,48 @@ class CheckpointManager(Generic[CheckpointT]):
         options.storage = options.storage or self._storage
         return options
 
-    def _publish(self, prefix: str, durable: bool) -> None:
+    def _note_restored(self, prefix: str) -> None:
+        """Counts intervals from the checkpoint that was restored."""
+        if self._checkpoint_interval is not None:
+            self._last_checkpoint_step = whole_number(self._step_counter)
+        if self._step_counter is not None:
+            self._note_saved(whole_number(self._step_counter))
+        elif self._listing.is_own(prefix):
+            self._note_saved((split_number(prefix) or ("", 0))[1])
+
+    def _note_saved(self, step: int) -> None:
+        self._saved_step = step
+        self._triggers.saved(step)
+
+    def _path_of(self, step: Any) -> str:
+        number = whole_number(step)
+        if number < 0:
+            raise UnsupportedError("the number of a checkpoint cannot be negative", expected="0 or more", found=number)
+        return f"{self._prefix}-{number}"
+
+    def _saved_with(self, step: Any) -> Metadata:
+        prefix = self._path_of(step)
+        try:
+            return self._metadata.of(prefix)
+        except CheckpointNotFoundError as error:
+            raise self._no_such(prefix) from error
+
+    def _facts(self, *, metrics: bool) -> tuple[ManagedCheckpoint, ...]:
+        """The managed checkpoints, with what policies must know of them."""
+        pinned = pinned_in(self._storage, self._listing.home)
+        return tuple(
+            dataclasses.replace(
+                each,
+                metrics=self._metadata.metrics_of(each.prefix) if metrics else None,
+                pinned=each.prefix in pinned,
+            )
+            for each in self._listing.managed
+        )
+
+    def _publish(self, prefix: str, durable: bool, metadata: bytes | None) -> None:
         """Lists a checkpoint that has been saved, and deletes old ones."""
         with self._lock:
+            self._metadata.remember(prefix, metadata)
             self._listing.add(prefix)
             self._latest, self._must_look = prefix, False
             self._listing.record(prefix)
@@ -467,28 +630,37 @@ class CheckpointManager(Generic[CheckpointT]):
                 return  # after a power cut, only the older ones may be left
             try:
                 self._delete_old(prefix)
-            except StorageError as error:
+            except Exception as error:  # a policy of the program may raise anything
                 warn(f"{prefix} is saved, but older checkpoints could not be removed: {error}")
 
     def _follow(self, path: str) -> None:
         """Takes over what process 0 has listed and deleted."""
         with self._lock:
+            self._metadata.forget(path)
             self._listing.load()
             self._latest, self._must_look = path, False
 
     def _delete_old(self, latest: str) -> None:
-        decision = self._policy.apply(self._listing.managed, self._listing.last_preserved)
-        if len(decision.keep) == len(self._listing.managed):
+        policy, listing = self._policy, self._listing
+        if policy.keeps_all or (policy.max_to_keep is not None and len(listing.managed) <= policy.max_to_keep):
             return
-        self._listing.last_preserved = decision.last_preserved
-        self._listing.managed = (*decision.delete, *decision.keep)
-        doomed = [each.prefix for each in decision.delete if self._listing.is_own(each.prefix)]
-        try:
-            remove_bundles(self._storage, doomed)
-        finally:
-            self._listing.drop({prefix for prefix in doomed if not is_left(self._storage, prefix)})
-        self._listing.drop({each.prefix for each in decision.delete})
-        self._listing.record(latest)
+        decision = policy.apply(self._facts(metrics=policy.uses_metrics), listing.last_preserved)
+        if len(decision.keep) == len(listing.managed):
+            return
+        listing.last_preserved = decision.last_preserved
+        listing.drop({each.prefix for each in decision.preserve})
+        doomed = [each.prefix for each in decision.delete if listing.is_own(each.prefix)]
+        with removal(self._storage, doomed) as free:
+            try:
+                remove_bundles(self._storage, free)
+            finally:
+                gone = {prefix for prefix in free if not is_left(self._storage, prefix)}
+                listing.drop(gone)
+                for prefix in gone:
+                    self._metadata.forget(prefix)
+            pinned = set(doomed).difference(free)
+            listing.drop({each.prefix for each in decision.delete}.difference(pinned))
+            listing.record(latest)
 
     def _none_is_good(self, problems: list[MilepostError]) -> MilepostError:
         all_missing = all(isinstance(problem, CheckpointNotFoundError) for problem in problems)

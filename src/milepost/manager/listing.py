@@ -14,10 +14,13 @@ import weakref
 from typing import Final
 
 from milepost.bundle import index_path
+from milepost.engine.pins import pinned_in
+from milepost.engine.removal import remove_for_good
 from milepost.engine.series import is_below, is_inside, is_of_series, known_checkpoints, numbered, place_of
 from milepost.engine.state_file import CheckpointState, read_state_file, record_state
 from milepost.errors import CheckpointNotFoundError, warn
-from milepost.retention import ManagedCheckpoint, recover
+from milepost.retention import ManagedCheckpoint
+from milepost.retention.rules import recover
 from milepost.storage import Storage
 
 _MOST_LISTED: Final = 3
@@ -30,6 +33,7 @@ class Listing:
         storage: Where the directory is.
         directory: The directory.
         stem: The prefix of the checkpoints of the series, without number.
+        holds_old: Whether a checkpoint stays managed that is older than the last preserved one, because a policy may keep it.
 
     Attributes:
         managed: The checkpoints that this manager has listed, oldest first.
@@ -38,10 +42,11 @@ class Listing:
 
     _living: Final[weakref.WeakSet[Listing]] = weakref.WeakSet()
 
-    def __init__(self, storage: Storage, directory: str, stem: str) -> None:
+    def __init__(self, storage: Storage, directory: str, stem: str, *, holds_old: bool = False) -> None:
         self._storage = storage
         self._directory = directory
         self._stem = stem
+        self._holds_old = holds_old
         self.managed: tuple[ManagedCheckpoint, ...] = ()
         self.last_preserved = 0.0
         self._candidates: tuple[str, ...] = ()
@@ -67,7 +72,10 @@ class Listing:
         outside = self._sort_out(state)
         of_series = set(self._candidates)
         own = [each for each in self._timed(state) if each.prefix in of_series]
-        recovered = recover(own, state.last_preserved_timestamp, now)
+        pinned = pinned_in(self._storage, self.home)
+        recovered = recover(
+            own, state.last_preserved_timestamp, now, lambda prefix: self._holds_old or prefix in pinned
+        )
         if recovered.clock_went_back:
             warn(
                 f"the clock is {recovered.clock_went_back:.0f} seconds behind the time of the last preserved checkpoint in "
@@ -81,6 +89,12 @@ class Listing:
                 f"{os.path.basename(self._stem)}-<number> there: {names}; they can be restored but are never removed"
             )
 
+    def reload(self) -> None:
+        """Forgets what was read and reads it again; errors are those of `load`."""
+        self.managed, self._written = (), None
+        self._candidates = self._others_listed = ()
+        self.load()
+
     def restorable(self) -> CheckpointState | None:
         """The checkpoints to restore from: those of this series or, if there are none, other listed ones.
 
@@ -91,10 +105,24 @@ class Listing:
             paths = tuple(prefix for prefix in self._others_listed if not self._is_managed_by_another(prefix))
         return CheckpointState(paths[0], tuple(reversed(paths))) if paths else None
 
+    @property
+    def home(self) -> str:
+        """The directory of the files of the series."""
+        return os.path.dirname(self._stem)
+
     def is_own(self, prefix: str) -> bool:
         """Whether a checkpoint is of this series and in its directory."""
-        home = os.path.dirname(self._stem)
-        return is_of_series(prefix, self._stem) and is_inside(self._storage, home, prefix)
+        return is_of_series(prefix, self._stem) and is_inside(self._storage, self.home, prefix)
+
+    def remove(self, prefix: str) -> bool:
+        """Removes a checkpoint for good, with its entry. Result and errors are those of `remove_for_good`."""
+        try:
+            return remove_for_good(self._storage, prefix, self._directory)
+        finally:
+            if not self._storage.is_file(index_path(prefix)):
+                self.drop({prefix})
+            self._written = None  # the state file has changed
+            self._candidates = tuple(each for each in self._candidates if each != prefix)
 
     def refresh(self) -> CheckpointState | None:
         """`restorable`, from the state file as it is now. What is managed does not change."""

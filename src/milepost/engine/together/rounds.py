@@ -69,12 +69,20 @@ class Session:
         self._lock = threading.Lock()
         self._number = 0
         self._posted: dict[int, list[str]] = {}
+        self._operations: weakref.WeakSet[Rounds] = weakref.WeakSet()
 
-    def next_number(self) -> int:
-        """The number of the next operation."""
+    def begin(self, operation: Rounds) -> int:
+        """Gives an operation its number."""
         with self._lock:
             self._number += 1
+            self._operations.add(operation)
             return self._number
+
+    def first_running(self, besides: Rounds) -> int:
+        """The number of the first operation that this process has not ended; of the given one, if there is no earlier one."""
+        with self._lock:
+            running = [each.number for each in self._operations if not each.is_over and each is not besides]
+        return min([*running, besides.number])
 
     def posted(self, number: int, topic: str) -> None:
         """Notes what is to be cleared, some time after the operation."""
@@ -82,7 +90,7 @@ class Session:
             self._posted.setdefault(number, []).append(topic)
 
     def clear_before(self, number: int) -> None:
-        """Removes what operations before this one have posted. All processes have taken part in this one, so none needs it."""
+        """Removes what operations before this one have posted. All processes have ended them, so none needs it."""
         with self._lock:
             topics = [topic for each in self._posted if each < number for topic in self._posted[each]]
             for each in [each for each in self._posted if each < number]:
@@ -116,6 +124,7 @@ class Rounds:
         rank: The number of this process.
         size: How many there are.
         leads: Whether this is process 0, which decides.
+        number: The number of the operation.
     """
 
     def __init__(self, session: Session, what: str, timeout: float) -> None:
@@ -126,9 +135,9 @@ class Rounds:
         self.leads = self.rank == 0
         self._what = what
         self._timeout = timeout
-        self._number = session.next_number()
         self._step = 0
         self._ended = False
+        self.number = session.begin(self)
         self._reported: dict[str, Any] | None = None
         """What another process has told of its failure, which is told to all."""
         self._beats = 0
@@ -175,7 +184,8 @@ class Rounds:
 
     def report(self, message: Message) -> None:
         """Reports to process 0, on another process. `hear` comes next."""
-        self._post(self._topic(), message._replace(facts={**message.facts, "what": self._what}))
+        facts = {**message.facts, "what": self._what, "running": self._session.first_running(self)}
+        self._post(self._topic(), message._replace(facts=facts))
 
     def hear(self) -> Message:
         """Waits for what process 0 has decided, on another process."""
@@ -207,8 +217,10 @@ class Rounds:
         found = self._wait(self._topic(), list(range(1, self.size)))
         reports = [Message.decode(found[rank]) for rank in range(1, self.size)]
         if self._step == 0:
+            # a save in the background may still need what an earlier operation has posted
+            running = [report.facts.get("running", 0) for report in reports]
             with suppress(Exception):  # the messages are small, and stay
-                self._session.clear_before(self._number)
+                self._session.clear_before(min([self._session.first_running(self), *running]))
         for rank, report in enumerate(reports, 1):
             if _FAILED in report.facts:
                 self._reported = report.facts
@@ -274,7 +286,7 @@ class Rounds:
             thread.join()
 
     def _topic(self) -> str:
-        return f"{self._number}/{self._step}"
+        return f"{self.number}/{self._step}"
 
     def _who(self, rank: int) -> str:
         return f"process {rank} of {self.size}"
@@ -284,15 +296,15 @@ class Rounds:
             self._coordinator.post(topic, message.encode())
         except Exception as error:
             raise self._disconnected(error) from error
-        self._session.posted(self._number, topic)
+        self._session.posted(self.number, topic)
 
     def _beat(self) -> None:
-        topic = f"{self._number}/progress"
+        topic = f"{self.number}/progress"
         self._beats += 1
         with suppress(Exception):  # who cannot be told will miss this process
             self._coordinator.post(topic, str(self._beats).encode())
             if self._beats == 1:
-                self._session.posted(self._number, topic)
+                self._session.posted(self.number, topic)
 
     def _wait(self, topic: str, ranks: list[int]) -> dict[int, bytes]:
         """Waits until each of these processes has posted.
@@ -331,7 +343,7 @@ class Rounds:
 
     def _has_moved(self, rank: int) -> bool:
         """Whether a process has shown progress since this was last asked."""
-        now = self._look(f"{self._number}/progress", rank, 0)
+        now = self._look(f"{self.number}/progress", rank, 0)
         before = self._beats_seen.get(rank)
         self._beats_seen[rank] = now
         return now != before

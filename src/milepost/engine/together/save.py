@@ -34,7 +34,7 @@ from milepost.engine.together.replicas import difference_of, digests, find_diffe
 from milepost.engine.together.rounds import Message, Rounds
 from milepost.errors import AfterCommitError, CheckpointNotFoundError, CoordinationError, MilepostError
 from milepost.graph.adapter import Array
-from milepost.graph.keys import OBJECT_GRAPH
+from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.graph.object_graph import SavedValue
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray
@@ -52,6 +52,7 @@ def save_as_first(
     prefix: str,
     options: CheckpointOptions,
     announcement: Announcement | None,
+    metadata: bytes | None = None,
 ) -> None:
     """Takes the steps of process 0 up to the commit. The caller tells the others how it ended.
 
@@ -82,6 +83,8 @@ def save_as_first(
                 writer.add(key, array, plan.sharded[key].dtype, shard=last)
             graph = with_own(plan.graph, others).serialize()
             writer.add(OBJECT_GRAPH, np.array(graph, object), DType.of("string"), shard=last)
+            if metadata is not None:
+                writer.add(METADATA, np.array(metadata, object), DType.of("string"), shard=last)
             for shard in range(sum(files), shards):
                 writer.write_shard(shard, commit.create(commit.data[shard]))
             parts = [contribution(writer.entries, writer.pieces), *(_entries_of(report) for report in reports)]

@@ -1,0 +1,153 @@
+"""Metrics and metadata that are saved with a checkpoint, in the same commit.
+
+They are one tensor of the checkpoint, a string without dimensions under the key `METADATA`, so it has a checksum, and every
+reader of TensorFlow's format can read it. No object of the program has this key. The text is JSON::
+
+    {"metrics": object of numbers or such objects, or null, "metadata": any JSON}
+
+Numbers that are not finite are written as ``NaN``, ``Infinity`` and ``-Infinity``, as Python does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.json_data import parse_object
+from milepost.graph.keys import METADATA
+
+
+class Metadata(NamedTuple):
+    """What was saved with a checkpoint.
+
+    Attributes:
+        metrics: The metrics, or None if none were given.
+        metadata: The metadata, or None if none was given.
+    """
+
+    metrics: dict[str, Any] | None = None
+    metadata: Any = None
+
+
+def plain_metrics(metrics: Any) -> dict[str, Any] | None:
+    """Metrics as numbers of Python.
+
+    Args:
+        metrics: A mapping of names to numbers, arrays of one element, or such mappings; or None.
+
+    Raises:
+        UnsupportedError: It is none. The error names the metric.
+
+    Example:
+        >>> plain_metrics({"loss": np.float32(0.5), "eval": {"steps": np.array([7])}})
+        {'loss': 0.5, 'eval': {'steps': 7}}
+    """
+    if metrics is None:
+        return None
+    if not isinstance(metrics, Mapping):
+        raise _wrong_metric("metrics", metrics, "a dict of names and numbers")
+    found: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if not isinstance(name, str):
+            raise _wrong_metric("metrics", name, "names that are text")
+        found[name] = plain_metrics(value) if isinstance(value, Mapping) else _number(name, value)
+    return found
+
+
+def encode(metrics: Any, metadata: Any) -> bytes | None:
+    """The text that a checkpoint holds, or None if there is nothing to hold.
+
+    Args:
+        metrics: As for `plain_metrics`.
+        metadata: Anything that `json.dumps` takes, and NumPy's numbers and arrays, which become numbers and lists; or None.
+
+    Raises:
+        UnsupportedError: An argument is not accepted.
+
+    Example:
+        >>> encode({"loss": 0.5}, {"git": "1a2b3c"})
+        b'{"metrics": {"loss": 0.5}, "metadata": {"git": "1a2b3c"}}'
+    """
+    numbers = plain_metrics(metrics)
+    if numbers is None and metadata is None:
+        return None
+    try:
+        return json.dumps({"metrics": numbers, "metadata": metadata}, default=_plain).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedError(
+            f"metadata must be data that JSON can hold: {error}",
+            key="metadata",
+            expected="numbers, text, True, False, None, and lists and dicts of them, with text as the keys of dicts",
+            found=f"{metadata!r:.200}",
+            remedy="convert the value to text or numbers; objects and arrays that a restore should bring back belong in the checkpoint",
+        ) from None
+
+
+def decode(text: bytes) -> Metadata:
+    """Undoes `encode`.
+
+    Raises:
+        CorruptCheckpointError: The text is not in the form that milepost writes.
+        UnsupportedError: It is too large.
+    """
+    found = parse_object(text, "the metadata of the checkpoint")
+    metrics = found.get("metrics")
+    if metrics is not None and not isinstance(metrics, dict):
+        raise CorruptCheckpointError("metrics are a JSON object", found=f"{metrics!r:.80}")
+    return Metadata(metrics, found.get("metadata"))
+
+
+def read_metadata(reader: BundleReader) -> Metadata:
+    """What was saved with an open checkpoint.
+
+    Raises:
+        CorruptCheckpointError: It is damaged, or not in the form that milepost writes.
+        UnsupportedError: It is too large.
+    """
+    if METADATA not in reader:
+        return Metadata()
+    try:
+        if reader.spec(METADATA).shape != () or not reader.spec(METADATA).dtype.is_bytes:
+            raise CorruptCheckpointError(
+                "metadata is a string without dimensions", expected="string[]", found=str(reader.spec(METADATA))
+            )
+        return decode(reader.read(METADATA).item())
+    except MilepostError as error:
+        raise error.with_context(key=METADATA, file=reader.prefix) from None
+
+
+def _number(name: str, value: Any) -> float | int:
+    if isinstance(value, (bool, int, float)):
+        return value
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 and value.dtype.kind in "biu":
+            return int(value.item())
+        return float(value.item() if isinstance(value, np.ndarray) else value)
+    except Exception:  # a tensor of a framework may raise anything
+        raise _wrong_metric(name, value, "a number, or an array or tensor of one element") from None
+
+
+def _plain(value: Any) -> Any:
+    """What `json.dumps` is to write for an object that it does not know."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"an object of type {type(value).__module__}.{type(value).__qualname__} is not JSON")
+
+
+def _wrong_metric(name: Any, value: Any, expected: str) -> UnsupportedError:
+    return UnsupportedError(
+        "metrics are numbers",
+        key=str(name),
+        expected=expected,
+        found=f"{value!r:.80} of type {type(value).__name__}",
+        remedy="pass a number as the metric, and anything else as metadata=",
+    )

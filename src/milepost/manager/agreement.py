@@ -1,0 +1,50 @@
+"""What several processes find out together: whether a save is due, and whether one of them is about to be ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.together import Message, rounds_of
+
+
+class Agreed(NamedTuple):
+    """What all processes know of a step.
+
+    Attributes:
+        preempted: Whether one of them has received the signal.
+        by_clock: Whether a save is due by the clock of process 0.
+    """
+
+    preempted: bool
+    by_clock: bool
+
+
+def agree(options: CheckpointOptions, what: str, preempted: bool, by_clock: Callable[[], bool]) -> Agreed:
+    """Has all processes know the same. A process that is alone knows it by itself.
+
+    Args:
+        options: As for `milepost.engine.together.rounds_of`.
+        what: What is asked, in words; all processes must ask the same.
+        preempted: Whether this process has received the signal.
+        by_clock: Whether a save is due by the clock; called on process 0.
+
+    Raises:
+        CoordinationError: A process did not answer, or asks something else.
+    """
+    rounds = rounds_of(options, what)
+    if rounds is None:
+        return Agreed(preempted, by_clock())
+    try:
+        decision = rounds.exchange(
+            Message({"preempted": preempted}),
+            lambda reports: Message(
+                {"agreed": [any(report.facts["preempted"] for report in reports), by_clock()]},
+            ),
+        )
+    except BaseException as error:
+        rounds.fail(error)
+        raise
+    rounds.end()
+    return Agreed(*decision.facts["agreed"])

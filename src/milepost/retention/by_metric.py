@@ -1,0 +1,105 @@
+"""Policies that keep checkpoints by the metrics that were saved with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from milepost.retention.managed import ManagedCheckpoint
+from milepost.retention.policy import Policy, check_count, wrong_argument
+
+Mode = Literal["min", "max"]
+By = str | Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Best(Policy):
+    """Keeps the checkpoints with the best values of a metric.
+
+    A checkpoint without the metric, or whose value is not a finite number, is never among the best. Of equal values, the one that
+    was saved first is better.
+
+    Args:
+        n: How many.
+        by: The name of the metric, as it was passed to ``save(metrics=...)``, or a function of all metrics that returns a number.
+        mode: ``"min"`` if lower values are better, ``"max"`` if higher ones are.
+
+    Raises:
+        UnsupportedError: An argument has a type or value that is not accepted.
+
+    Example:
+        >>> saved = [ManagedCheckpoint(f"ckpt-{n}", n, {"loss": loss}) for n, loss in enumerate([0.5, 0.1, float("nan"), 0.3])]
+        >>> [saved[place].step for place in Best(2, by="loss", mode="min").kept(saved)]
+        [1, 3]
+    """
+
+    n: int
+    by: By
+    mode: Mode
+
+    def __post_init__(self) -> None:
+        check_count(self, "n", self.n)
+        check_ranking(self, self.by, self.mode)
+
+    def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
+        name = self.by if isinstance(self.by, str) else getattr(self.by, "__name__", "the function")
+        found = {}
+        for rank, place in enumerate(ranked(checkpoints, self.by, self.mode)[: self.n], start=1):
+            which = "the best" if rank == 1 else f"best {rank} of {self.n}"
+            found[place] = f"{which} by {name}: {_value(checkpoints[place], self.by):.6g}"
+        return found
+
+
+@dataclass(frozen=True)
+class Unmeasured(Policy):
+    """Keeps the checkpoints that have no finite value of a metric, such as those that were saved before the first evaluation.
+
+    Args:
+        by: As for `Best`.
+
+    Raises:
+        UnsupportedError: ``by`` is neither a name nor a function.
+
+    Example:
+        >>> saved = [ManagedCheckpoint("ckpt-1", 1.0), ManagedCheckpoint("ckpt-2", 2.0, {"loss": 0.5})]
+        >>> Unmeasured("loss").kept(saved)
+        {0: 'without loss'}
+    """
+
+    by: By
+
+    def __post_init__(self) -> None:
+        check_ranking(self, self.by, "min")
+
+    def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
+        reason = f"without {self.by}" if isinstance(self.by, str) else "without the metric"
+        return {place: reason for place, each in enumerate(checkpoints) if _value(each, self.by) is None}
+
+
+def check_ranking(policy: Policy, by: Any, mode: Any) -> None:
+    """Raises an error unless these say by what to rank."""
+    if not isinstance(by, str) and not callable(by):
+        raise wrong_argument(policy, "by", by, "the name of a metric, or a function of the metrics")
+    if mode not in ("min", "max"):
+        raise wrong_argument(policy, "mode", mode, "'min' if lower values are better, or 'max'")
+
+
+def ranked(checkpoints: Sequence[ManagedCheckpoint], by: By, mode: Mode) -> list[int]:
+    """The positions of the checkpoints that have a finite value, the best first, and of equal ones the oldest first."""
+    sign = 1.0 if mode == "min" else -1.0
+    values = {place: _value(each, by) for place, each in enumerate(checkpoints)}
+    measured = {place: sign * value for place, value in values.items() if value is not None}
+    return sorted(measured, key=lambda place: (measured[place], place))
+
+
+def _value(checkpoint: ManagedCheckpoint, by: By) -> float | None:
+    """The value of a metric, or None if there is none, or none that can be compared."""
+    if checkpoint.metrics is None:
+        return None
+    try:
+        value = float(checkpoint.metrics[by] if isinstance(by, str) else by(checkpoint.metrics))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None

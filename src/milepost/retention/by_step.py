@@ -1,0 +1,88 @@
+"""Policies that keep checkpoints by their numbers, which are training steps if the program saves with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from milepost.retention.managed import ManagedCheckpoint
+from milepost.retention.policy import Policy, check_count, wrong_argument
+
+
+@dataclass(frozen=True)
+class EverySteps(Policy):
+    """Keeps the checkpoints whose number is a multiple of ``n``.
+
+    A checkpoint's number is the training step if the program passes that to ``save()``. Otherwise saves are counted, and this
+    keeps every n-th.
+
+    Args:
+        n: Steps between two checkpoints that are kept.
+        exact: Whether only multiples of ``n`` are kept. If not, the checkpoint with the lowest number from each multiple on is
+            kept, so that one is kept for each ``n`` steps whatever the steps are at which the program saves.
+
+    Raises:
+        UnsupportedError: ``n`` is not a whole number from 1 on.
+
+    Example:
+        >>> saved = [ManagedCheckpoint(f"ckpt-{step}", float(step)) for step in (990, 1005, 1020, 1995, 2000)]
+        >>> [saved[place].step for place in EverySteps(1000).kept(saved)]
+        [2000]
+        >>> [saved[place].step for place in EverySteps(1000, exact=False).kept(saved)]
+        [1005, 2000]
+    """
+
+    n: int
+    exact: bool = True
+    uses_metrics = False
+
+    def __post_init__(self) -> None:
+        check_count(self, "n", self.n)
+
+    def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
+        if self.exact:
+            reason = f"a multiple of {self.n}"
+            return {
+                place: reason for place, each in enumerate(checkpoints) if each.step >= 0 and each.step % self.n == 0
+            }
+        first: dict[int, int] = {}
+        for place, each in enumerate(checkpoints):
+            multiple = each.step // self.n * self.n
+            if multiple > 0 or each.step == 0:
+                held = first.get(multiple)
+                if held is None or each.step < checkpoints[held].step:
+                    first[multiple] = place
+        return {place: f"the first from {multiple} on" for multiple, place in sorted(first.items())}
+
+
+@dataclass(frozen=True)
+class Steps(Policy):
+    """Keeps the checkpoints with these numbers.
+
+    Args:
+        steps: The numbers.
+
+    Raises:
+        UnsupportedError: They are not whole numbers.
+
+    Example:
+        >>> saved = [ManagedCheckpoint(f"ckpt-{step}", float(step)) for step in (1, 10, 100)]
+        >>> [saved[place].step for place in Steps([10, 20]).kept(saved)]
+        [10]
+    """
+
+    steps: Iterable[int]
+    uses_metrics = False
+
+    def __post_init__(self) -> None:
+        try:
+            steps = frozenset(self.steps)
+        except TypeError:
+            raise wrong_argument(self, "steps", self.steps, "a list of whole numbers") from None
+        if any(isinstance(each, bool) or not isinstance(each, int) for each in steps):
+            raise wrong_argument(self, "steps", self.steps, "a list of whole numbers")
+        object.__setattr__(self, "steps", steps)
+
+    def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
+        wanted = frozenset(self.steps)
+        return {place: "one of the steps to keep" for place, each in enumerate(checkpoints) if each.step in wanted}

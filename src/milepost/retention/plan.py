@@ -1,0 +1,57 @@
+"""What a manager would delete, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of one checkpoint.
+
+    Attributes:
+        step: Its number.
+        path: Its path.
+        kept: Whether its files stay.
+        reasons: Why it is kept, or why it is deleted.
+    """
+
+    step: int
+    path: str
+    kept: bool
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.path)}: {'keep' if self.kept else 'delete'}: {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What becomes of the checkpoints of a manager, oldest first. If it is printed, it has one line for each.
+
+    Attributes:
+        verdicts: One for each checkpoint.
+    """
+
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def kept(self) -> list[int]:
+        """The numbers of the checkpoints that stay."""
+        return [each.step for each in self.verdicts if each.kept]
+
+    @property
+    def deleted(self) -> list[int]:
+        """The numbers of the checkpoints that would be deleted."""
+        return [each.step for each in self.verdicts if not each.kept]
+
+    def __iter__(self) -> Iterator[Verdict]:
+        return iter(self.verdicts)
+
+    def __len__(self) -> int:
+        return len(self.verdicts)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.verdicts))

@@ -1,0 +1,183 @@
+"""The rules of a manager: those of TensorFlow's ``CheckpointManager``, and what else is kept.
+
+The newest ``max_to_keep`` of the managed checkpoints stay, and so do those that are pinned or that a policy keeps. Of the
+others, oldest first, one is preserved if it was saved at least ``keep_checkpoint_every_n_hours`` after the last preserved one.
+The others are deleted. A preserved checkpoint is kept and no longer managed, so that the list does not grow.
+
+Invariant: the newest checkpoint is always kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from milepost.retention.by_age import Newest
+from milepost.retention.managed import ManagedCheckpoint
+from milepost.retention.plan import RetentionPlan, Verdict
+from milepost.retention.policy import Policy
+
+_SECONDS_PER_HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision of a policy about a list of checkpoints. Each checkpoint is in exactly one of the first three lists.
+
+    Attributes:
+        keep: Checkpoints that stay managed, oldest first.
+        preserve: Checkpoints that are no longer managed, and whose files stay.
+        delete: Checkpoints that are no longer managed, and whose files are deleted.
+        last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
+    """
+
+    keep: tuple[ManagedCheckpoint, ...]
+    preserve: tuple[ManagedCheckpoint, ...]
+    delete: tuple[ManagedCheckpoint, ...]
+    last_preserved: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """How many checkpoints to keep, which else to keep, and which to preserve.
+
+    Args:
+        max_to_keep: How many of the newest to keep, or None to keep all, unless ``keep`` is given, which then decides.
+        keep_checkpoint_every_n_hours: Hours. One of the others is preserved for each such period; None or 0 preserves
+            none.
+        keep: Which to keep beside the newest.
+
+    Raises:
+        ValueError: ``max_to_keep`` is not positive.
+
+    Example:
+        >>> saved = [ManagedCheckpoint(f"ckpt-{hour}", hour * 3600.0) for hour in range(1, 6)]
+        >>> decision = RetentionPolicy(2, keep_checkpoint_every_n_hours=2).apply(saved, last_preserved=0.0)
+        >>> [each.prefix for each in decision.keep]
+        ['ckpt-4', 'ckpt-5']
+        >>> [each.prefix for each in decision.preserve], [each.prefix for each in decision.delete]
+        (['ckpt-2'], ['ckpt-1', 'ckpt-3'])
+    """
+
+    max_to_keep: int | None
+    keep_checkpoint_every_n_hours: float | None = None
+    keep: Policy | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_to_keep is not None and self.max_to_keep <= 0:
+            raise ValueError(f"max_to_keep must be a positive integer, or None to keep all; it is {self.max_to_keep}")
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing is ever deleted."""
+        return self.max_to_keep is None and self.keep is None
+
+    @property
+    def uses_metrics(self) -> bool:
+        """Whether the metrics of the checkpoints make a difference."""
+        return self.keep is not None and bool(self.keep.uses_metrics)
+
+    def reasons(self, managed: Sequence[ManagedCheckpoint]) -> list[list[str]]:
+        """Why each checkpoint on a list stays managed; an empty list for one that does not.
+
+        Args:
+            managed: The list, oldest first.
+        """
+        if self.keeps_all:
+            return [["all are kept"] for _ in managed]
+        reasons: list[list[str]] = [["pinned"] if each.pinned else [] for each in managed]
+        policies: list[Policy] = [Newest(self.max_to_keep or 1)]
+        if self.keep is not None:
+            policies.append(self.keep)
+        for policy in policies:
+            for place, reason in policy.kept(managed).items():
+                if reason not in reasons[place]:
+                    reasons[place].append(reason)
+        return reasons
+
+    def apply(self, managed: Sequence[ManagedCheckpoint], last_preserved: float) -> Decision:
+        """Decides about every checkpoint on a list.
+
+        Args:
+            managed: The list, oldest first.
+            last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
+        """
+        keep, preserve, delete = [], [], []
+        for checkpoint, reasons in zip(managed, self.reasons(managed), strict=True):
+            if reasons:
+                keep.append(checkpoint)
+            elif self._is_due(checkpoint.timestamp, last_preserved):
+                preserve.append(checkpoint)
+                last_preserved = checkpoint.timestamp
+            else:
+                delete.append(checkpoint)
+        return Decision(tuple(keep), tuple(preserve), tuple(delete), last_preserved)
+
+    def plan(self, managed: Sequence[ManagedCheckpoint], last_preserved: float) -> RetentionPlan:
+        """What `apply` decides, with the reasons. Arguments are those of `apply`."""
+        preserved = set(self.apply(managed, last_preserved).preserve)
+        verdicts = []
+        for checkpoint, reasons in zip(managed, self.reasons(managed), strict=True):
+            is_preserved = checkpoint in preserved
+            kept = bool(reasons) or is_preserved
+            if is_preserved:
+                reasons = [f"preserved, the first of {self.keep_checkpoint_every_n_hours:g} hours; no longer managed"]
+            verdicts.append(Verdict(checkpoint.step, checkpoint.prefix, kept, tuple(reasons or [self._why_not()])))
+        return RetentionPlan(tuple(verdicts))
+
+    def _why_not(self) -> str:
+        newest = self.max_to_keep or 1
+        reasons = ["not pinned", "not the newest" if newest == 1 else f"not among the newest {newest}"]
+        if self.keep is not None:
+            reasons.append(f"not kept by {self.keep!r}")
+        return ", ".join(reasons)
+
+    def _is_due(self, timestamp: float, last_preserved: float) -> bool:
+        hours = self.keep_checkpoint_every_n_hours
+        return bool(hours) and timestamp - (hours or 0.0) * _SECONDS_PER_HOUR >= last_preserved
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The state with which a manager starts.
+
+    Attributes:
+        managed: The list, oldest first.
+        last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
+        clock_went_back: Seconds by which the clock is behind the last preserved checkpoint; 0 if it is not.
+    """
+
+    managed: tuple[ManagedCheckpoint, ...]
+    last_preserved: float
+    clock_went_back: float
+
+
+def recover(
+    recorded: Sequence[ManagedCheckpoint],
+    last_preserved: float,
+    now: float,
+    is_held: Callable[[str], bool] = lambda prefix: False,
+) -> Recovered:
+    """Continues a list that an earlier run recorded.
+
+    Checkpoints that are not newer than the last preserved one are no longer managed, unless they are there for another
+    reason. If the clock was set back, later times count as the present time, so that no checkpoint is deleted because it seems older than it is.
+
+    Args:
+        recorded: The list, oldest first.
+        last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
+        now: The time, in seconds since the epoch.
+        is_held: Whether a checkpoint stays managed however old it is, by its prefix.
+
+    Example:
+        >>> recorded = [ManagedCheckpoint("ckpt-1", 50.0), ManagedCheckpoint("ckpt-2", 60.0)]
+        >>> [each.prefix for each in recover(recorded, last_preserved=50.0, now=70.0).managed]
+        ['ckpt-2']
+    """
+    behind = max(0.0, last_preserved - now)
+    last_preserved = min(last_preserved, now)
+    clamped = {each.prefix: min(each.timestamp, now) for each in recorded}
+    managed = (ManagedCheckpoint(prefix, saved) for prefix, saved in clamped.items())
+    stay = (each for each in managed if each.timestamp > last_preserved or is_held(each.prefix))
+    return Recovered(tuple(stay), last_preserved, behind)

@@ -1,0 +1,96 @@
+"""Managers of several processes: metrics, pins, deletions, and the question whether to save."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.several.programs import FILES, JAX, Programs, run, same
+
+STEPS = """
+from milepost.retention import Best
+weights = np.zeros(50_000)
+checkpoint = Checkpoint(weights=weights)
+together = CheckpointOptions(**options)
+manager = CheckpointManager(checkpoint, directory + "/run", 1, keep=Best(1, by="loss", mode="min"), options=together)
+for step, loss in [(10, 0.5), (20, 0.1), (30, 0.9)]:
+    weights[:] = step
+    attempt(f"save {step}", lambda: manager.save(step, metrics={"loss": loss if rank == 0 else float("nan")}, metadata={"rank": rank}))
+results["kept"] = [manager.steps, manager.best_step(), manager.latest_step, manager.metrics(20), manager.metadata(20)]
+attempt("pin", lambda: manager.pin(20))
+for step in (40, 50):  # with the weights of step 30
+    attempt(f"save {step}", lambda: manager.save(step, metrics={"loss": 0.05}))
+results["pinned"] = [manager.steps, manager.pinned]
+attempt("delete pinned", lambda: manager.delete(20))
+attempt("unpin", lambda: manager.unpin(20))
+attempt("delete", lambda: manager.delete(20))
+attempt("delete again", lambda: manager.delete(20))
+results["deleted"] = [manager.steps, manager.latest_step]
+attempt("wrong metric", lambda: manager.save(60, metrics={"loss": "low"}))
+attempt("restore", lambda: str(manager.restore(40)))
+results["restored"] = float(weights[0])
+attempt("different steps", lambda: manager.restore(40 if rank else 50))
+"""
+
+ASKING = """
+import signal, time
+checkpoint = Checkpoint(weights=np.zeros(200_000))
+manager = CheckpointManager(
+    checkpoint, directory + "/run", 3, every_seconds=0.05, on_sigterm=True, options=CheckpointOptions(enable_async=True, **options)
+)
+results["saved"] = []
+with manager:
+    for step in range(1, 10_000):
+        time.sleep(0.003 * (rank + 1))
+        if manager.should_save(step):
+            manager.save(step, metrics={"loss": 1.0 / step})
+            results["saved"].append(step)
+        if manager.reached_preemption(step):
+            results["ended"] = step
+            break
+        if step == 20:
+            open(f"{directory}/ready-{rank}", "w").close()
+results["steps"] = manager.steps
+"""
+
+
+def test_all_see_what_process_0_has_saved_and_decided(tmp_path):
+    """Its metrics and metadata count; pins and deletions are those of all."""
+    results = run(STEPS, 2, tmp_path)
+    for each in results:
+        for name, text in each.items():
+            each[name] = text.replace("process 0 of 2 failed: ", "") if isinstance(text, str) else text
+    result = same(results)
+    assert result["kept"] == [[20, 30], 20, 30, {"loss": 0.1}, {"rank": 0}]
+    assert result["pinned"] == [[20, 40, 50], [20]]
+    assert "pinned" in result["delete pinned"]
+    assert result["deleted"] == [[40, 50], 50]
+    assert result["delete again"].startswith("CheckpointNotFoundError")
+    assert result["wrong metric"].startswith("UnsupportedError")
+    assert result["restored"] == 30
+    assert sorted(name for name in os.listdir(tmp_path / "run") if name.endswith(".index")) == [
+        "ckpt-40.index",
+        "ckpt-50.index",
+    ]
+    assert result["different steps"].startswith("CoordinationError")
+
+
+@pytest.mark.parametrize("told", [0, 1])
+@pytest.mark.parametrize("connect", [FILES, JAX])
+def test_a_signal_to_one_process_ends_all_at_one_step(tmp_path, connect, told):
+    """With a save of that step; until then the clock of process 0 says when to save, while saves run in the background."""
+    if connect is JAX:
+        pytest.importorskip("jax")
+    programs = Programs(ASKING, 2, tmp_path, connect)
+    until = time.monotonic() + 120
+    while len(list(tmp_path.glob("ready-*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    programs.signal(told, signal.SIGTERM)
+    ended = programs.end()
+    assert [each.code for each in ended] == [0, 0], [each.error[-2000:] for each in ended]
+    result = same([each.results for each in ended])
+    assert result["saved"][-1] == result["ended"] == result["steps"][-1]
+    assert len(result["saved"]) > 2

@@ -13,7 +13,9 @@ what it restores.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from milepost.callbacks.arguments import refuse_arguments, refuse_other_data
@@ -30,6 +32,7 @@ from milepost.callbacks.running import RunningFit, move_to_the_end
 from milepost.callbacks.runs import SavedRun
 from milepost.callbacks.triggers import EpochTriggers
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.together import first_decides
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.manager import CheckpointManager
 from milepost.manager.termination import TerminationSignal
@@ -117,7 +120,7 @@ class FitCheckpoints(SavedRun):
             batch_size: The number of rows in a batch. It has no effect on data that yields batches.
             shuffle: Whether to shuffle the rows of arrays, or the batches of a ``PyDataset``, in each pass. It has no
                 effect on other data.
-            seed: The seed of the shuffling; by default each run has a new one. It is saved.
+            seed: The seed of the shuffling; by default each run has a new one, the same on all its processes. It is saved.
             class_weight: The weight of each class. It becomes a sample weight, as in ``fit()``.
 
         Returns:
@@ -130,7 +133,10 @@ class FitCheckpoints(SavedRun):
         self._data, readable = make_feed(
             (x, y, sample_weight), batch_size, shuffle, seed, self._trainer(), class_weight
         )
-        self._is_shuffled = shuffle and isinstance(getattr(self._data, "source", None), IndexedSource)
+        source = getattr(self._data, "source", None)
+        self._is_shuffled = shuffle and isinstance(source, IndexedSource)
+        if isinstance(source, IndexedSource) and source.needs_seed:
+            source.draw(first_decides(self._options, "draw the seed of the shuffling", partial(secrets.randbits, 63)))
         self._returned = self._readable(readable)
         return self._returned
 

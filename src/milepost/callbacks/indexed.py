@@ -33,6 +33,15 @@ class IndexedSource(Source):
         self._number = 0
         self._index = 0
 
+    @property
+    def needs_seed(self) -> bool:
+        """Whether the data is shuffled, and the program has given no seed."""
+        return self._shuffle and self._given is None
+
+    def draw(self, seed: int) -> None:
+        """Sets the seed of a new run. A resumed run takes the saved one all the same."""
+        self._seed = seed
+
     @abc.abstractmethod
     def batch(self, number: int, index: int) -> Any:
         """Makes one batch."""

@@ -70,10 +70,10 @@ class Stop(keras.callbacks.Callback):
         if self.model.optimizer.iterations == 11:
             raise KeyboardInterrupt
 
-def fit(seed, name, *others):
+def fit(seed, name, *others, order=7):
     model = build(seed)
     checkpoints = milepost.keras.CheckpointCallback(f"{directory}/{name}", every_steps=1, options=together)
-    data = checkpoints.resumable(x, y, batch_size=4)  # process 0 draws the seed
+    data = checkpoints.resumable(x, y, batch_size=4, seed=order)
     model.fit(data, epochs=4, verbose=0, callbacks=[checkpoints, *others])
     return state(model)
 
@@ -82,6 +82,7 @@ try:
     fit(3, "disturbed", Stop())
 except KeyboardInterrupt:
     results["resumed"] = fit(4, "disturbed")
+results["drawn"] = fit(5, "drawn", order=None)
 """
 )
 RESTORES = (
@@ -121,6 +122,10 @@ def test_the_model_is_divided(saved):
 def test_an_optimizer_that_makes_its_variables_later_gets_them(saved):
     for each in saved:
         assert each["late losses"] == each["losses"]
+
+
+def test_all_processes_shuffle_alike_where_the_program_gives_no_seed(saved):
+    assert same([len(each["drawn"]) for each in saved])
 
 
 def test_fit_goes_on_bit_for_bit(saved):

@@ -205,7 +205,7 @@ class Rounds:
             CoordinationError: One did not answer, or does something else.
         """
         found = self._wait(self._topic(), list(range(1, self.size)))
-        reports = [Message.decode(found[rank]) for rank in range(1, self.size)]
+        reports = [Message.decode(found.pop(rank)) for rank in range(1, self.size)]  # no message is in memory twice
         if self._step == 0:
             with suppress(Exception):  # the messages are small, and stay
                 self._session.clear_before(self._number)

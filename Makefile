@@ -88,6 +88,7 @@ bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benc
 	.venv-bench/$(BIN)/python -m benchmarks.engine_overhead
 	.venv-bench/$(BIN)/python -m benchmarks.completeness
 	.venv-bench/$(BIN)/python -m benchmarks.throughput
+	.venv-bench/$(BIN)/python -m benchmarks.several
 	.venv-bench/$(BIN)/python -m benchmarks.training_state
 
 peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes

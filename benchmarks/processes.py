@@ -1,32 +1,124 @@
 """What a save of very many processes takes of each, and of process 0: ``python -m benchmarks.processes [PROCESSES] [TENSORS]``.
 
-The processes are simulated, one after the other: each has the real plan, the real writer, and files in memory, so what is
-measured is work, not disks or networks. Times are those of the processor. Every tensor is spread over all processes by rows.
+The other processes are simulated, one after the other: each has the real plan, the real messages, the real writer, and files in
+memory. Then process 0 takes the real steps with their messages. So what is measured is work, not disks or networks. Times are
+those of the processor. Every tensor is spread over all processes by rows, and takes 1 KiB of each.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import re
 import statistics
 import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
-from milepost.bundle import BundleReader, BundleWriter, data_path, index_path, open_whole
-from milepost.bundle.merging import contribution, merged_index
+from milepost.bundle import data_path, index_path, open_whole
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
-from milepost.engine.together.part import fill
-from milepost.engine.together.plan import SharePlan, plan_share
+from milepost.engine.temporary import Temporary
+from milepost.engine.together import Message, Rounds, plan_share, save_as_first, save_as_other
+from milepost.engine.together.rounds import Session
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.storage import MemoryStorage
-from milepost.tensor import DType, Shard, ShardedArray
+from milepost.tensor import DType, Shard, ShardedArray, TensorSlice
 
-_ROWS = 128
+_ROWS = 32
 _COLUMNS = 8
 _PREFIX = "run/ckpt-1"
+_TOKEN = "0123456789abcdef"
+"""That of the claim which the simulated processes see."""
+_WHAT = f"save {_PREFIX}"
+
+
+class Exchange:
+    """The messages of all processes, and how many bytes of them process 0 has received and sent, by round.
+
+    Args:
+        size: How many processes there are.
+    """
+
+    library = "a simulation"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.posted: dict[tuple[str, int], bytes] = {}
+        self.received: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
+
+
+class Other:
+    """The coordinator of a simulated process: it hears what process 0 will decide, before process 0 does."""
+
+    library = Exchange.library
+
+    def __init__(self, exchange: Exchange, rank: int, storage: MemoryStorage) -> None:
+        self.rank = rank
+        self.size = exchange.size
+        self._exchange = exchange
+        self._storage = storage
+
+    def post(self, topic: str, message: bytes) -> None:
+        self._exchange.posted[topic, self.rank] = message
+
+    def wait(self, topic: str, rank: int, timeout: float) -> bytes | None:
+        if topic.endswith("/0"):
+            return Message({"token": _TOKEN, "shards": self.size + 1, "files": [(1, self.size)]}).encode()
+        data = data_path(_PREFIX, self.rank, self.size + 1)
+        self._storage.rename(Temporary(data, _TOKEN).path, f"{data}.part")  # its process would remove it now
+        return Message({"problems": []}).encode()
+
+    def clear(self, topic: str) -> None:
+        pass
+
+
+class First:
+    """The coordinator of process 0, which gets what the others have posted, and notes when.
+
+    Args:
+        exchange: The messages.
+        on_claim: Called with the token when process 0 tells it.
+    """
+
+    library = Exchange.library
+    rank = 0
+
+    def __init__(self, exchange: Exchange, on_claim: Callable[[str], None]) -> None:
+        self.size = exchange.size
+        self._exchange = exchange
+        self._on_claim = on_claim
+        self.skipped = 0.0
+        """Seconds of ``on_claim``, which are no work of process 0."""
+        self.received: dict[str, float] = {}
+        self.sent: dict[str, float] = {}
+        """When process 0 has received the last message of a round, and sent its own."""
+
+    def post(self, topic: str, message: bytes) -> None:
+        self._exchange.sent[topic] = len(message)
+        self.sent[topic] = self._now()
+        if topic.endswith("/0"):
+            begun = time.process_time()
+            self._on_claim(Message.decode(message).facts["token"])
+            self.skipped += time.process_time() - begun
+
+    def wait(self, topic: str, rank: int, timeout: float) -> bytes | None:
+        message = self._exchange.posted.pop((topic, rank), None)
+        if message is not None:
+            self._exchange.received[topic] += len(message)
+            self.received[topic] = self._now()
+        return message
+
+    def clear(self, topic: str) -> None:
+        pass
+
+    def _now(self) -> float:
+        return time.process_time() - self.skipped
 
 
 def state(rank: int, processes: int, tensors: int) -> State:
@@ -41,22 +133,57 @@ def state(rank: int, processes: int, tensors: int) -> State:
     return State(ObjectGraph((root, *leaves)), writes, [array] * tensors)
 
 
-def write(rank: int, processes: int, tensors: int, storage: MemoryStorage) -> tuple[SharePlan, bytes]:
-    """Has one process plan and write; returns its plan, and what it adds to the index."""
-    options = CheckpointOptions()
-    plan, arrays = plan_share(state(rank, processes, tensors), Member(rank, processes), options)
-    writer = BundleWriter(shards=processes, alignment=options.data_alignment)
-    fill(writer, plan, arrays, rank)
-    with storage.create(data_path(_PREFIX, rank, processes)) as file:
-        writer.write_shard(rank, file)
-    return plan, contribution(writer.entries, writer.pieces)
+def save_others(exchange: Exchange, tensors: int, storage: MemoryStorage) -> list[float]:
+    """Has all processes but the first plan, report and write; returns the seconds that each took."""
+    times = []
+    with storage.create(Temporary.claim(_PREFIX, _TOKEN, exchange.size + 1).path):
+        pass
+    for rank in range(1, exchange.size):
+        rounds = Rounds(Session(Other(exchange, rank, storage)), _WHAT, timeout=300)
+        held = state(rank, exchange.size, tensors)
+        begun = time.process_time()
+        plan, arrays = plan_share(held, Member(rank, exchange.size), CheckpointOptions())
+        save_as_other(rounds, plan, arrays, storage, _PREFIX, CheckpointOptions())
+        times.append(time.process_time() - begun)
+    storage.remove(Temporary.claim(_PREFIX, _TOKEN, exchange.size + 1).path)
+    return times
 
 
-def check(reader: BundleReader, processes: int) -> None:
-    """Makes sure that a tensor is what the processes have written together."""
-    key = reader.keys()[0]
-    expected = np.repeat(np.arange(processes, dtype=np.float32), _ROWS)
-    assert np.array_equal(reader.read(key)[:, 0], expected), key
+def save_first(exchange: Exchange, tensors: int, storage: MemoryStorage) -> tuple[float, float, float]:
+    """Has process 0 save with the others; returns the seconds until it has decided, until it has all reports, and from then on."""
+
+    def give_names(token: str) -> None:
+        for rank in range(1, exchange.size):
+            data = data_path(_PREFIX, rank, exchange.size + 1)
+            storage.rename(f"{data}.part", Temporary(data, token).path)
+
+    plan, arrays = plan_share(state(0, exchange.size, tensors), Member(0, exchange.size), CheckpointOptions())
+    first = First(exchange, give_names)
+    rounds = Rounds(Session(first), _WHAT, timeout=300)
+    begun = time.process_time()
+    save_as_first(rounds, plan, arrays, storage, _PREFIX, CheckpointOptions(), None)
+    rounds.conclude(Message({"problems": []}))
+    ended = time.process_time() - first.skipped
+    decided, collected = first.sent["1/0"], first.received["1/1"]
+    return decided - begun, collected - decided, ended - collected
+
+
+def read_as_last(processes: int, storage: MemoryStorage) -> tuple[float, int]:
+    """Has the last process open the checkpoint and read its rows of every tensor; returns the seconds, and the number of tensors."""
+    rank = processes - 1
+    box = TensorSlice(((_ROWS * rank, _ROWS), (0, -1)))
+    begun = time.process_time()
+    with open_whole(storage, _PREFIX) as reader:
+        keys = [key for key in reader.keys() if key.startswith("model")]  # noqa: SIM118 - a reader is no mapping
+        for key in keys:
+            assert np.all(reader.read(key, box) == rank), key
+    return time.process_time() - begun, len(keys)
+
+
+def memory(which: str) -> int:
+    """Bytes of memory of this program, of which ``VmRSS`` is what it has, and ``VmHWM`` the most it had."""
+    found = re.search(rf"{which}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) << 10 if found else 0
 
 
 def main() -> None:
@@ -65,31 +192,39 @@ def main() -> None:
     parser.add_argument("processes", nargs="?", type=int, default=1024)
     parser.add_argument("tensors", nargs="?", type=int, default=1000)
     given = parser.parse_args()
-    storage = MemoryStorage()
+    storage, exchange = MemoryStorage(), Exchange(given.processes)
     storage.make_directory("run")
-    parts, times = [], []
-    for rank in range(given.processes):
-        begun = time.process_time()
-        plan, part = write(rank, given.processes, given.tensors, storage)
-        times.append(time.process_time() - begun)
-        parts.append(part)
-    begun = time.process_time()
-    index = merged_index(parts, [key.encode() for key in plan.sharded], given.processes)
-    merging = time.process_time() - begun
-    with storage.create(index_path(_PREFIX)) as file:
-        file.write(0, [index])
-    begun = time.process_time()
-    with open_whole(storage, _PREFIX) as reader:
-        check(reader, given.processes)
-    reading = time.process_time() - begun
-    pieces = given.processes * given.tensors
+    times = save_others(exchange, given.tensors, storage)
+    before = memory("VmRSS")
+    with suppress(OSError):  # elsewhere than on Linux
+        Path("/proc/self/clear_refs").write_text("5")
+    compared, collected, merged = save_first(exchange, given.tensors, storage)
+    grown = memory("VmHWM") - before + exchange.received.total()
+    index = len(storage.open(index_path(_PREFIX)).read(0, storage.open(index_path(_PREFIX)).size))
+    reading, tensors = read_as_last(given.processes, storage)
+    pieces, others = given.processes * given.tensors, given.processes - 1
+    whole = compared + collected + merged
     print(f"{given.processes} processes, {given.tensors} tensors, {pieces} pieces")
-    print(f"each process plans and writes: {statistics.median(times) * 1e3:.0f} ms (most {max(times) * 1e3:.0f} ms)")
-    print(f"each process reports: {len(parts[-1]) / 1e3:.0f} kB")
-    print(f"process 0 merges the index: {merging:.2f} s, {merging / pieces * 1e6:.1f} us a piece")
-    print(f"the index: {len(index) / 1e6:.1f} MB, {len(index) / pieces:.0f} bytes a piece")
-    print(f"a reader opens it and reads a tensor of {given.processes} pieces: {reading:.2f} s")
-    print(f"memory of this program: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    print(
+        f"each process plans, writes and reports: {statistics.median(times) * 1e3:.0f} ms (most {max(times) * 1e3:.0f} ms)"
+    )
+    print(
+        f"process 0 from the first message to the commit: {whole:.2f} s, {whole / pieces * 1e6:.1f} us a piece, of which"
+    )
+    print(f"  to collect and compare summaries: {compared:.2f} s")
+    print(f"  to write its own part and collect reports: {collected:.2f} s")
+    print(f"  to merge the index and commit: {merged:.2f} s")
+    print(f"process 0 needs for it, messages included: {grown / 1e6:.0f} MB, {grown / pieces:.0f} bytes a piece")
+    print(
+        f"messages: {exchange.received.total() / 1e6:.1f} MB in {2 * others} to process 0, {len(exchange.sent)} from it to all"
+    )
+    for number, (topic, received) in enumerate(exchange.received.items(), 1):
+        size, answer = received / others, exchange.sent[topic]
+        print(f"  round {number}: each of {others} processes sends {size:.0f} bytes")
+        if topic in exchange.sent:
+            print(f"  round {number}: process 0 answers with {answer} bytes, which all read")
+    print(f"the index: {index / 1e6:.1f} MB, {index / pieces:.1f} bytes a piece")
+    print(f"a process opens it and reads its part of {tensors} tensors: {reading:.2f} s")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ import pytest
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system lists no open files in /proc")
+needs_clear_refs = pytest.mark.skipif(
+    not os.path.exists("/proc/self/clear_refs"), reason="this system does not tell the most memory that a process had"
+)
 
 
 def open_descriptors() -> list[str]:

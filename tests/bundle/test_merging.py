@@ -50,6 +50,36 @@ def test_pieces_of_all_make_up_a_tensor():
         reader.verify()
 
 
+def test_the_index_is_that_of_one_writer_of_the_same_files():
+    shapes = {"w": (600, 2), "v": (5,), "b": (3, 600)}
+    boxes = {"w": [f"{row},1:-" for row in range(600)], "v": ["0,2", "2,3"], "b": [f"-:{c},200" for c in (0, 200, 400)]}
+    rows = {key: np.arange(np.prod(shape), dtype=np.float32).reshape(shape) for key, shape in shapes.items()}
+    storage, parts = MemoryStorage(), []
+    one = BundleWriter(shards=3)
+    for shard in (2, 0, 1):  # in another order than that of the boxes
+        several = BundleWriter(shards=3)
+        for key, shape in shapes.items():
+            for number, text in enumerate(boxes[key]):
+                if number % 3 == shard:
+                    box = TensorSlice.parse(text)
+                    for writer in (one, several):
+                        writer.add_slice(key, shape, box, rows[key][box.resolve(shape)], shard=shard)
+        for writer in (one, several):
+            writer.add(f"own{shard}", np.full(2, shard), shard=shard)
+            with storage.create(f"{id(writer)}-{shard}") as file:
+                writer.write_shard(shard, file)
+        parts.append(contribution(several.entries, several.pieces))
+    # TensorFlow and milepost list the pieces of a tensor in the order in which they were added
+    assert merged_index(parts, [b"w", b"v", b"b"], 3) == one.index()
+
+
+def test_what_comes_after_the_part_of_a_process_is_ignored():
+    storage = MemoryStorage()
+    parts = [written(storage, shard, 2, {f"key{shard}": np.ones(2)}) + b"more" for shard in range(2)]
+    with opened(storage, parts) as reader:
+        assert reader.keys() == ["key0", "key1"]
+
+
 def test_a_process_that_writes_nothing_adds_nothing():
     storage = MemoryStorage()
     parts = [written(storage, 0, 2, {"a": np.ones(2)}), written(storage, 1, 2, {})]
@@ -76,3 +106,20 @@ def test_a_tensor_that_two_wrote_is_refused():
     parts = [written(storage, shard, 2, {"a": np.ones(2)}) for shard in range(2)]
     with pytest.raises(CoordinationError, match=r"(?s)two processes have written one tensor.*key: a"):
         merged_index(parts, [], 2)
+
+
+def test_a_piece_that_two_wrote_is_refused():
+    storage = MemoryStorage()
+    parts = [written(storage, shard, 2, {}, [("w", (4,), "0,2", np.ones(2))]) for shard in range(2)]
+    with pytest.raises(CoordinationError, match=r"(?s)two processes have written one tensor.*key: w"):
+        merged_index(parts, [b"w"], 2)
+
+
+def test_a_tensor_that_one_wrote_whole_and_another_in_pieces_is_refused():
+    storage = MemoryStorage()
+    parts = [
+        written(storage, 0, 2, {"w": np.ones(4)}),
+        written(storage, 1, 2, {}, [("w", (4,), box, np.ones(2)) for box in ("0,2", "2,2")]),
+    ]
+    with pytest.raises(CoordinationError, match=r"(?s)two processes have written one tensor.*key: w"):
+        merged_index(parts, [b"w"], 2)

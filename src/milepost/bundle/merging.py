@@ -2,18 +2,21 @@
 
 ::
 
-    contribution := length entries parts             what one process writes
-    length       := 8 bytes, little-endian           of entries
-    entries      := pairs of  key, entry             of whole tensors, and under their slice keys of pieces
-    parts        := pairs of  key, part              of tensors of which the process has written pieces
-    part         := count size length head slices*
-    count, size  := 8 bytes, little-endian           elements of these pieces, and of the whole tensor
-    head         := the fields ``dtype`` and ``shape`` of an entry; its length comes before, in 8 bytes
-    slices       := the field ``slices`` of an entry, with its tag, once for each piece
-    pairs        := n (length of key)^n (length of value)^n key^n value^n        n in 8 bytes, lengths in 4, little-endian
+    contribution := wholes tensors                   what one process writes
+    wholes       := column of keys, column of entries
+    tensors      := column of keys, of heads, of sizes, of pieces: of tensors of which the process has written pieces
+    head         := the fields ``dtype`` and ``shape`` of an entry, after the elements of the whole tensor, in 8 bytes
+    sizes        := {elements  length of end  length of entry  length of slice}      of each piece, in 8, 4, 4 and 4 bytes
+    pieces       := {end entry slice}                of each piece
+    end          := what the slice key of the piece has after `milepost.bundle.slices.slice_key_start`
+    slice        := the field ``slices`` of the tensor's entry, with its tag
+    column       := n (length)^n (bytes)^n           n in 8 bytes, lengths in 4
 
-A field that is repeated is what its parts are, joined: so the entry of a tensor in pieces is its head, followed by the slices
-from all processes.
+Numbers are little-endian. A field that is repeated is what its parts are, joined: so the entry of a tensor in pieces is its head,
+followed by the slices from all processes.
+
+There may be a million pieces, and process 0 merges them alone. So it does little for each process' part of a tensor, and takes
+the parts of a tensor to pieces all at once.
 """
 
 from __future__ import annotations
@@ -22,21 +25,24 @@ import itertools
 import math
 import struct
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from milepost.bundle.entry import encode
 from milepost.bundle.messages import BundleEntry, BundleHeader
-from milepost.bundle.slices import box_message
+from milepost.bundle.slices import KEY_START, box_message, slice_key, slice_key_start
 from milepost.bundle.writer import HEADER_KEY, VERSION
 from milepost.errors import CoordinationError
 from milepost.table import TableWriter
 from milepost.tensor import TensorSlice, TensorSpec
 
 _COUNT: Final = struct.Struct("<Q")
-_PART: Final = struct.Struct("<QQQ")
+_FIELDS: Final = 3
+"""Columns of what a process has written of a tensor; also, fields of a piece."""
+_SIZES: Final = np.dtype([("elements", "<u8"), ("lengths", "<u4", 3)])
 
 
 def contribution(
@@ -48,107 +54,129 @@ def contribution(
         entries: The entries of what it has written.
         pieces: For each tensor of which it has written pieces, under its key, the boxes.
     """
-    parts = {}
-    for key, (spec, boxes) in pieces.items():
-        count = sum(math.prod(box.shape(spec.shape)) for box in boxes)
-        head = encode(spec.dtype, spec.shape)
-        slices = BundleEntry(slices=map(box_message, boxes)).SerializeToString()
-        parts[key] = _PART.pack(count, spec.size, len(head)) + head + slices
-    first = _pairs(entries)
-    return _COUNT.pack(len(first)) + first + _pairs(parts)
+    wholes = {key: entry for key, entry in entries.items() if not key.startswith(KEY_START)}
+    parts = [_part(key, spec, boxes, entries) for key, (spec, boxes) in pieces.items()]
+    columns: list[Sequence[bytes]] = [[*wholes], [*wholes.values()], [*pieces]]
+    columns += [[part[number] for part in parts] for number in range(_FIELDS)]
+    return b"".join(map(_column, columns))
 
 
 def merged_index(contributions: Sequence[bytes], sharded: Collection[bytes], shards: int) -> bytes:
     """The index of a checkpoint.
 
     Args:
-        contributions: What each process adds.
+        contributions: What each process adds. What comes after it in the bytes is ignored.
         sharded: The keys of the tensors that the processes hold together.
         shards: The number of data files.
 
     Raises:
         CoordinationError: Two processes have written the same, or all together have not written all of a tensor.
     """
-    rows: dict[bytes, bytes] = {}
-    joined = _JoinedParts()
+    wholes: dict[bytes, bytes] = {}
+    parts: dict[bytes, list[bytes]] = defaultdict(list)
     for each in contributions:
-        end = _COUNT.size + _COUNT.unpack_from(each)[0]
-        keys, values = _parse_pairs(memoryview(each)[_COUNT.size : end])
-        before = len(rows)
-        rows.update(zip(keys, values, strict=True))
-        if len(rows) < before + len(keys):
-            raise _twice(contributions, keys)
-        joined.add(*_parse_pairs(memoryview(each)[end:]))
-    rows.update(joined.entries())
-    missing = [key for key in sharded if key not in rows]
+        keys, position = _parse_column(each, 0)
+        entries, position = _parse_column(each, position)
+        before = len(wholes)
+        wholes.update(zip(keys, entries, strict=True))
+        if len(wholes) < before + len(keys):
+            raise _twice(_repeated(contributions))
+        keys, position = _parse_column(each, position)
+        heads, position = _parse_column(each, position)
+        sizes, position = _parse_column(each, position)
+        pieces, _ = _parse_column(each, position)
+        for key, head, size, piece in zip(keys, heads, sizes, pieces, strict=True):
+            parts[key] += (head, size, piece)
+    missing = [key for key in sharded if key not in wholes and key not in parts]
     if missing:
         raise _incomplete(min(missing), "an entry", "nothing")
     header = BundleHeader(num_shards=shards, endianness=int(sys.byteorder == "big"))
     header.version.producer = VERSION
     index = TableWriter()
     index.add(HEADER_KEY, header.SerializeToString())
-    for key in sorted(rows):
-        index.add(key, rows[key])
+    for key in sorted(parts):
+        if key in wholes:
+            raise _twice(key)
+        tensor = _joined(key, parts.pop(key))
+        wholes[key] = tensor.entry
+        start = slice_key_start(key)
+        index.add_all((start + end, tensor.pieces[end]) for end in sorted(tensor.pieces))
+    index.add_all((key, wholes[key]) for key in sorted(wholes))
     return index.finish()
 
 
-class _JoinedParts:
-    """The entries of the tensors that several processes have written, as far as their parts are known."""
+class _Tensor(NamedTuple):
+    """A tensor in pieces: its entry, and those of its pieces by the ends of their slice keys."""
 
-    def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}
-        self._sizes: dict[bytes, int] = {}
-        self._joined: dict[bytes, list[bytes]] = {}
-
-    def add(self, keys: Sequence[bytes], parts: Sequence[bytes]) -> None:
-        """Adds the parts of one process."""
-        for key, part in zip(keys, parts, strict=True):
-            count, size, length = _PART.unpack_from(part)
-            end = _PART.size + length
-            if key in self._counts:
-                self._counts[key] += count
-                self._joined[key].append(part[end:])
-            else:
-                self._counts[key], self._sizes[key] = count, size
-                self._joined[key] = [part[_PART.size :]]
-
-    def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """The entries.
-
-        Raises:
-            CoordinationError: A tensor is not complete.
-        """
-        for key, parts in self._joined.items():
-            if self._counts[key] != self._sizes[key]:
-                raise _incomplete(key, f"{self._sizes[key]} elements", f"{self._counts[key]} elements")
-            yield key, b"".join(parts)
+    entry: bytes
+    pieces: Mapping[bytes, bytes]
 
 
-def _pairs(pairs: Mapping[bytes, bytes]) -> bytes:
-    lengths = np.array([*map(len, pairs), *map(len, pairs.values())], "<u4").tobytes()
-    return b"".join((_COUNT.pack(len(pairs)), lengths, *pairs, *pairs.values()))
+def _part(
+    key: bytes, spec: TensorSpec, boxes: Sequence[TensorSlice], entries: Mapping[bytes, bytes]
+) -> tuple[bytes, bytes, bytes]:
+    """Head, sizes and pieces of what one process has written of a tensor."""
+    start = len(slice_key_start(key))
+    sizes = np.empty(len(boxes), _SIZES)
+    pieces: list[bytes] = []
+    for number, box in enumerate(boxes):
+        full = slice_key(key, box)
+        piece = full[start:], entries[full], BundleEntry(slices=[box_message(box)]).SerializeToString()
+        sizes[number] = math.prod(box.shape(spec.shape)), tuple(map(len, piece))
+        pieces += piece
+    return _COUNT.pack(spec.size) + encode(spec.dtype, spec.shape), sizes.tobytes(), b"".join(pieces)
 
 
-def _parse_pairs(data: memoryview) -> tuple[list[bytes], list[bytes]]:
-    (count,) = _COUNT.unpack_from(data)
-    lengths = np.frombuffer(data, "<u4", 2 * count, _COUNT.size)
-    start = _COUNT.size + lengths.nbytes
+def _joined(key: bytes, parts: Sequence[bytes]) -> _Tensor:
+    """A tensor, from the head, sizes and pieces of each process that has written some.
+
+    Raises:
+        CoordinationError: It is not complete, or two processes have written a piece.
+    """
+    head = parts[0]
+    sizes = np.frombuffer(b"".join(parts[1::_FIELDS]), _SIZES)
+    found = _cut(b"".join(parts[2::_FIELDS]), sizes["lengths"].reshape(-1))
+    pieces = dict(zip(found[0::_FIELDS], found[1::_FIELDS], strict=True))
+    if len(pieces) < len(sizes):
+        raise _twice(key)
+    (expected,), count = _COUNT.unpack_from(head), int(sizes["elements"].sum())
+    if count != expected:
+        raise _incomplete(key, f"{expected} elements", f"{count} elements")
+    return _Tensor(b"".join((head[_COUNT.size :], *found[2::_FIELDS])), pieces)
+
+
+def _column(values: Sequence[bytes]) -> bytes:
+    lengths = np.array([*map(len, values)], "<u4").tobytes()
+    return b"".join((_COUNT.pack(len(values)), lengths, *values))
+
+
+def _parse_column(data: bytes, position: int) -> tuple[list[bytes], int]:
+    """The values of a column, and the position after it."""
+    (count,) = _COUNT.unpack_from(data, position)
+    lengths = np.frombuffer(data, "<u4", count, position + _COUNT.size)
+    start = position + _COUNT.size + lengths.nbytes
+    return _cut(data, lengths, start), start + int(lengths.sum())
+
+
+def _cut(data: bytes, lengths: np.ndarray[Any, Any], start: int = 0) -> list[bytes]:
     ends = (start + np.cumsum(lengths, dtype=np.int64)).tolist()
-    whole = bytes(data)
-    found = [whole[begin:end] for begin, end in itertools.pairwise([start, *ends])]
-    return found[:count], found[count:]
+    return [data[begin:end] for begin, end in itertools.pairwise([start, *ends])]
 
 
-def _twice(contributions: Sequence[bytes], keys: Sequence[bytes]) -> CoordinationError:
+def _repeated(contributions: Sequence[bytes]) -> bytes:
+    """A key that two processes have in their first column."""
     seen: set[bytes] = set()
     for each in contributions:
-        end = _COUNT.size + _COUNT.unpack_from(each)[0]
-        for key in _parse_pairs(memoryview(each)[_COUNT.size : end])[0]:
-            if key in seen:
-                keys = [key]
-            seen.add(key)
+        keys = _parse_column(each, 0)[0]
+        if not seen.isdisjoint(keys):
+            return min(seen.intersection(keys))
+        seen.update(keys)
+    raise AssertionError("no key is repeated")
+
+
+def _twice(key: bytes) -> CoordinationError:
     return CoordinationError(
-        "two processes have written one tensor; nothing was saved", key=keys[0].decode(errors="replace")
+        "two processes have written one tensor; nothing was saved", key=key.decode(errors="replace")
     )
 
 

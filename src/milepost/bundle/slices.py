@@ -48,10 +48,15 @@ def slice_key(name: bytes, box: TensorSlice) -> bytes:
         >>> slice_key(b"x", TensorSlice.parse("0,2:-")).hex(" ")
         '00 78 00 01 01 02 80 82 80 7f'
     """
-    parts = [ordered.encode_num(0), ordered.encode_str(name), ordered.encode_num(len(box.extents))]
+    parts = [slice_key_start(name), ordered.encode_num(len(box.extents))]
     for start, length in box.extents:
         parts += (ordered.encode_snum(start), ordered.encode_snum(length))
     return b"".join(parts)
+
+
+def slice_key_start(name: bytes) -> bytes:
+    """What the keys of all pieces of a tensor begin with, and no other keys. It sorts as the names do."""
+    return ordered.encode_num(0) + ordered.encode_str(name)
 
 
 def parse_slice_key(key: bytes) -> tuple[bytes, TensorSlice]:
@@ -105,6 +110,11 @@ def check_piece(box: TensorSlice, shape: Sequence[int]) -> None:
     Raises:
         MismatchError: The slice reaches outside the shape, or has an extent of length 0, which files cannot hold.
     """
+    if len(box.extents) == len(shape) and all(
+        0 <= start < start + length <= limit or (start, length) == WHOLE
+        for (start, length), limit in zip(box.extents, shape, strict=True)
+    ):
+        return
     box.resolve(shape)
     if any(length < 1 and (start, length) != WHOLE for start, length in box.extents):
         raise MismatchError("a slice with an extent of no length", expected="lengths from 1 on, or '-'", found=box)
@@ -147,8 +157,11 @@ def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[in
     wanted = ranges(box, shape)
     missing = [] if _is_empty(wanted) else [wanted]
     found = []
+    common: Box | None
+    places = ((_place(piece, shape), piece) for piece in stored)
+    near = [(place, piece) for place, piece in places if _meet(place, wanted)]
     # sorted by position, the pieces of a grid leave few boxes uncovered at any time
-    for place, piece in sorted(((ranges(piece, shape), piece) for piece in stored), key=lambda pair: pair[0]):
+    for place, piece in sorted(near, key=lambda pair: pair[0]):
         if not missing:
             break
         common = _intersection(place, wanted)
@@ -165,6 +178,21 @@ def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[in
             found="nothing for " + ":".join(f"{start},{stop - start}" for start, stop in missing[0]),
         )
     return found
+
+
+def _place(piece: TensorSlice, shape: Sequence[int]) -> Box:
+    """As `ranges`, for a piece that was checked."""
+    return tuple(
+        [
+            (start, start + length) if length >= 0 else (0, limit)
+            for (start, length), limit in zip(piece.extents, shape, strict=True)
+        ]
+    )
+
+
+def _meet(a: Box, b: Box) -> bool:
+    """Whether two boxes may have elements in common: few of the pieces of a tensor meet a box."""
+    return all([p < s and r < q for (p, q), (r, s) in zip(a, b, strict=True)])  # noqa: C419 - faster for few dimensions
 
 
 def _is_empty(box: Box) -> bool:

@@ -184,8 +184,7 @@ class BundleWriter:
             entries[key] = encode(spec.dtype, spec.shape, slices=boxes)
         table = TableWriter()
         table.add(HEADER_KEY, header.SerializeToString())
-        for key in sorted(entries):
-            table.add(key, entries[key])
+        table.add_all((key, entries[key]) for key in sorted(entries))
         return table.finish()
 
     def _take(self, shard: int, tensor: Placed) -> None:

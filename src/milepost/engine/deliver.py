@@ -17,6 +17,7 @@ box, which is read when the array of that device is made.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -35,6 +36,7 @@ from milepost.graph.remedies import returned, without_assign
 from milepost.graph.traversal import live_children
 from milepost.graph.trees.places import Place, put, rebuild
 from milepost.graph.variable import shape_fits
+from milepost.tensor import TensorSpec
 from milepost.tensor.spec import format_shape
 
 _STAGING: Final = 24 << 20
@@ -43,6 +45,8 @@ _ASSIGNED: Final = 16 << 20
 """Bytes that it may hold for values that are assigned: so many from the check, and so many that were read again."""
 _IN_BOXES: Final = 1 << 20
 """Bytes above which a tensor is read box by box, if its object accepts that."""
+_BOXES_OF_SEVERAL: Final = 64 << 10
+"""The same, where this process needs some of its boxes only."""
 _MOST_LISTED: Final = 10
 _REFUSING, _SUCCEEDED, _CHANGED = range(3)
 """Objects that may refuse a value; those that get successors; those that change and are not expected to refuse."""
@@ -281,10 +285,7 @@ class _Assigned:
         room, filled = _ASSIGNED, _ASSIGNED
         wanted = [take._replace(values=[pair for pair in take.values if pair[0].destination is None]) for take in takes]
         self._in_boxes = {
-            value
-            for take in wanted
-            for value, key in take.values
-            if value.in_boxes and reader.spec(key).nbytes > _IN_BOXES
+            value for take in wanted for value, key in take.values if _is_read_in_boxes(value, reader.spec(key))
         }
         # Objects that may refuse come first, so that no old values of the others are needed. Then come those that get
         # successors, which changes no object yet.
@@ -292,7 +293,7 @@ class _Assigned:
         ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
         self._order: list[tuple[Take, int, int]] = []
         for rank, take in ranked:
-            size = sum(reader.entry(key).size for value, key in take.values if value not in self._in_boxes)
+            size = sum(_size(reader, key) for value, key in take.values if value not in self._in_boxes)
             if size <= room:
                 room -= size
                 self._order.append((take, rank, _KEPT))
@@ -372,6 +373,20 @@ class _Assigned:
                     fetch.add(key, None)
         fetch.verify()
         return fetch.deliver()[::-1]
+
+
+def _is_read_in_boxes(value: Value, saved: TensorSpec) -> bool:
+    """Whether a saved tensor is read box by box, by an object that takes this value of it."""
+    if not value.in_boxes or value.boxes is None:
+        return value.in_boxes and saved.nbytes > _IN_BOXES
+    needed = sum(math.prod(box.shape(saved.shape)) for box in value.boxes)
+    return saved.nbytes > (_IN_BOXES if needed >= saved.size else _BOXES_OF_SEVERAL)
+
+
+def _size(reader: BundleReader, key: str) -> int:
+    """The bytes of a tensor. The entry of one in pieces does not tell them."""
+    entry = reader.entry(key)
+    return entry.spec.nbytes if entry.slices else entry.size
 
 
 def _rank(take: Take) -> int:

@@ -6,6 +6,7 @@ import errno
 import os
 import posixpath
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Self
 
@@ -102,6 +103,8 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self._files: dict[str, _Content] = {}
+        self._above: Counter[str] = Counter()
+        """How many files are below a directory."""
         self._directories: set[str] = {".", "/"}
         self._lock = ForkableLock()
 
@@ -122,7 +125,8 @@ class MemoryStorage:
             if place in self._files or self._is_directory(place):
                 raise _refused("create", path, errno.EEXIST)
             self._check_parents("create", path)
-            content = self._files[place] = _Content()
+            content = _Content()
+            self._put(place, content)
         return MemoryWriter(path, content)
 
     def rename(self, source: str, target: str) -> None:
@@ -132,14 +136,15 @@ class MemoryStorage:
             if self._is_directory(_place(target)):
                 raise _refused(doing, source, errno.EISDIR)
             self._check_parents(doing, target)
-            content = self._files.pop(_place(source), None)
+            content = self._pop(_place(source))
             if content is None:
                 raise CheckpointNotFoundError(f"cannot {doing}: there is no such file", file=source)
-            self._files[_place(target)] = content
+            self._pop(_place(target))
+            self._put(_place(target), content)
 
     def remove(self, path: str) -> None:
         with self._lock:
-            if self._files.pop(_place(path), None) is None and self._is_directory(_place(path)):
+            if self._pop(_place(path)) is None and self._is_directory(_place(path)):
                 raise _refused("remove", path, errno.EISDIR)
 
     def make_directory(self, path: str) -> None:
@@ -180,7 +185,17 @@ class MemoryStorage:
         return content is not None and content.writers > 0
 
     def _is_directory(self, place: str) -> bool:
-        return place in self._directories or any(place in _parents(file) for file in self._files)
+        return place in self._directories or self._above[place] > 0
+
+    def _put(self, place: str, content: _Content) -> None:
+        self._files[place] = content
+        self._above.update(_parents(place))
+
+    def _pop(self, place: str) -> _Content | None:
+        content = self._files.pop(place, None)
+        if content is not None:
+            self._above.subtract(_parents(place))
+        return content
 
     def _check_parents(self, doing: str, path: str) -> None:
         if any(parent in self._files for parent in _parents(_place(path))):

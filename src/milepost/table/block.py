@@ -25,11 +25,13 @@ Source: LevelDB ``doc/table_format.md`` and ``table/block_builder.cc``; TensorFl
 from __future__ import annotations
 
 import struct
+import sys
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from milepost.coding import snappy, varint
 from milepost.coding.crc32c import masked_crc32c
-from milepost.errors import CorruptCheckpointError
+from milepost.errors import CorruptCheckpointError, MismatchError
 
 TRAILER_SIZE: Final = 5
 FOOTER_SIZE: Final = 48
@@ -45,6 +47,9 @@ _MOST_ENTRIES: Final = 1 << 18
 """The largest number of entries in a block, which are all in memory at once. A block of 256 KiB has at most 65,536."""
 
 _U32: Final = struct.Struct("<I")
+
+Row = tuple[bytes, bytes]
+"""Key and value."""
 
 
 class Handle(NamedTuple):
@@ -92,6 +97,7 @@ class BlockBuilder:
 
     Args:
         restart_interval: The number of entries after which a key is written whole.
+        last_key: The key before the first one; None if there is none.
 
     Attributes:
         is_empty: Whether the block has no entries yet.
@@ -99,51 +105,86 @@ class BlockBuilder:
         last_key: The key of the last entry.
     """
 
-    def __init__(self, restart_interval: int) -> None:
+    def __init__(self, restart_interval: int, last_key: bytes | None = None) -> None:
         self._interval = restart_interval
         self._parts: list[bytes] = []
-        self._restarts = [0]
-        self._since_restart = 0
+        self._restarts: list[int] = []
         self._end = 0
-        self.is_empty = True
-        self.size = 8
-        self.last_key = b""
+        self.last_key = last_key
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._parts
+
+    @property
+    def size(self) -> int:
+        return self._end + 4 * max(len(self._restarts), 1) + 4
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Appends an entry. Its key must be greater than all before it."""
-        shared = 0
-        if self._since_restart < self._interval:
-            shared = _shared_prefix(self.last_key, key)
-        else:
-            self._restarts.append(self._end)
-            self.size += 4
-            self._since_restart = 0
-        self._since_restart += 1
-        unshared = len(key) - shared
-        if shared < 128 and unshared < 128 and len(value) < 128:
-            entry = bytes((shared, unshared, len(value))) + key[shared:] + value
-        else:
-            sizes = varint.encode(shared) + varint.encode(unshared) + varint.encode(len(value))
-            entry = sizes + key[shared:] + value
-        self._parts.append(entry)
-        self._end += len(entry)
-        self.size += len(entry)
-        self.is_empty = False
-        self.last_key = key
+        """Appends an entry; errors are those of `fill`."""
+        self.fill(iter([(key, value)]))
+
+    def fill(self, rows: Iterator[Row], most: int = sys.maxsize) -> Row | None:
+        """Appends entries until the block has ``most`` bytes. This is one loop, because an index may have millions of entries.
+
+        Args:
+            rows: The keys and values. No more of them are taken than are appended or returned.
+            most: Bytes of the block. An entry of twice as many is the first of its block.
+
+        Returns:
+            The entry that must be the first of the next block, if one was found; otherwise None.
+
+        Raises:
+            MismatchError: A key is not greater than the one before it.
+        """
+        parts, restarts, end, last = self._parts, self._restarts, self._end, self.last_key
+        interval, large = self._interval, 2 * most
+        left = most - self.size
+        refused: Row | None = None
+        try:
+            for key, value in rows:
+                if last is not None and key <= last:
+                    raise MismatchError("keys of a table must ascend", key=key, expected=f"more than {last!r}")
+                if len(key) + len(value) >= large and parts:
+                    refused = key, value
+                    break
+                if last is None or not len(parts) % interval:
+                    shared = 0
+                    if parts:
+                        left -= 4
+                    restarts.append(end)
+                else:
+                    shared = _shared_prefix(last, key)
+                unshared = key[shared:]
+                if len(key) < 128 and len(value) < 128:
+                    entry = b"%c%c%c%b%b" % (shared, len(unshared), len(value), unshared, value)
+                else:
+                    sizes = varint.encode(shared) + varint.encode(len(unshared)) + varint.encode(len(value))
+                    entry = b"".join((sizes, unshared, value))
+                parts.append(entry)
+                end += len(entry)
+                left -= len(entry)
+                last = key
+                if left <= 0:
+                    break
+        finally:
+            self._end, self.last_key = end, last
+        return refused
 
     def finish(self) -> bytes:
         """The contents of the block: the entries and the restart offsets."""
-        restarts = struct.pack(f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts))
-        return b"".join(self._parts) + restarts
+        restarts = self._restarts or [0]
+        return b"".join((*self._parts, struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))))
 
 
 def _shared_prefix(a: bytes, b: bytes) -> int:
     """The length of the common prefix of two strings in bytes."""
-    length = min(len(a), len(b))
-    if a[:length] == b[:length]:
-        return length
+    length = len(a)
+    if length != len(b):
+        length = min(length, len(b))
+        a, b = a[:length], b[:length]
     # the highest byte in which two big-endian numbers differ is the first byte in which the strings differ
-    difference = int.from_bytes(a[:length], "big") ^ int.from_bytes(b[:length], "big")
+    difference = int.from_bytes(a, "big") ^ int.from_bytes(b, "big")
     return length - (difference.bit_length() + 7) // 8
 
 

@@ -9,10 +9,11 @@ Source: TensorFlow 2.21, ``tsl/lib/io/table_builder.cc``, observed.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from milepost.errors import MismatchError
-from milepost.table.block import BlockBuilder, Handle, encode_footer, seal
+from milepost.table.block import BlockBuilder, Handle, Row, encode_footer, seal
 
 BLOCK_SIZE: Final = 262144
 RESTART_INTERVAL: Final = 16
@@ -39,28 +40,25 @@ class TableWriter:
         self._index = BlockBuilder(1)
         self._stored: list[bytes] = []
         self._offset = 0
-        self._last_key: bytes | None = None
         self._unindexed: Handle | None = None
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Appends an entry.
+        """Appends an entry; errors are those of `add_all`."""
+        self.add_all([(key, value)])
+
+    def add_all(self, rows: Iterable[Row]) -> None:
+        """Appends entries.
+
+        Args:
+            rows: Their keys and values.
 
         Raises:
-            MismatchError: The key is not greater than the one before it.
+            MismatchError: A key is not greater than the one before it.
         """
-        if self._last_key is not None and key <= self._last_key:
-            raise MismatchError("keys of a table must ascend", key=key, expected=f"more than {self._last_key!r}")
-        if len(key) + len(value) >= 2 * self._block_size and not self._block.is_empty:
-            self._flush()
-        if self._unindexed is not None:
-            # delayed until the next key is known, because the index key lies between the keys of both blocks
-            assert self._last_key is not None
-            self._index.add(_separator(self._last_key, key), self._unindexed.encode())
-            self._unindexed = None
-        self._block.add(key, value)
-        self._last_key = key
-        if self._block.size >= self._block_size:
-            self._flush()
+        left = iter(rows)
+        row = next(left, None)
+        while row is not None:
+            row = self._fill_block(row, left)
 
     def finish(self) -> bytes:
         """The whole table."""
@@ -68,14 +66,26 @@ class TableWriter:
             self._flush()
         metaindex = self._store(BlockBuilder(1).finish())
         if self._unindexed is not None:
-            assert self._last_key is not None
-            self._index.add(_successor(self._last_key), self._unindexed.encode())
+            assert self._block.last_key is not None
+            self._index.add(_successor(self._block.last_key), self._unindexed.encode())
         index = self._store(self._index.finish())
         return b"".join(self._stored) + encode_footer(metaindex, index)
 
+    def _fill_block(self, first: Row, more: Iterator[Row]) -> Row | None:
+        """Appends entries to one block; returns the first one for the next, if there is any."""
+        if self._unindexed is not None:
+            # delayed until the next key is known, because the index key lies between the keys of both blocks
+            assert self._block.last_key is not None
+            self._index.add(_separator(self._block.last_key, first[0]), self._unindexed.encode())
+            self._unindexed = None
+        refused = self._block.fill(itertools.chain([first], more), self._block_size)
+        if refused is not None or self._block.size >= self._block_size:
+            self._flush()
+        return next(more, None) if refused is None else refused
+
     def _flush(self) -> None:
         self._unindexed = self._store(self._block.finish())
-        self._block = BlockBuilder(self._interval)
+        self._block = BlockBuilder(self._interval, self._block.last_key)
 
     def _store(self, contents: bytes) -> Handle:
         stored = seal(contents)

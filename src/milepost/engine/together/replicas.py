@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from milepost.errors import CoordinationError
 
 Replicas = Mapping[str, Mapping[str, int]]
 """For each set of holders, in words: the checksum of each box, by key and box."""
+
+_LISTED: Final = 16
+_SHOWN: Final = 4
+"""How many holders are listed: all of at most so many; the first of more."""
 
 
 class Difference(NamedTuple):
@@ -31,9 +36,19 @@ class Difference(NamedTuple):
     other: int
 
 
-def holders_in_words(holders: Sequence[int]) -> str:
-    """A set of holders, as `Replicas` has it."""
-    return " ".join(map(str, holders))
+@lru_cache(maxsize=1024)
+def holders_in_words(holders: tuple[int, ...]) -> str:
+    """A set of holders, as `Replicas` has it: short also for a set of thousands, and different for each set.
+
+    Example:
+        >>> holders_in_words((0, 2)), holders_in_words(tuple(range(1024)))
+        ('0, 2', '0, 1, 2, 3 and 1020 more [74e26ff3543e6040]')
+    """
+    words = ", ".join(map(str, holders))
+    if len(holders) <= _LISTED:
+        return words
+    digest = hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
+    return f"{', '.join(map(str, holders[:_SHOWN]))} and {len(holders) - _SHOWN} more [{digest}]"
 
 
 def digests(replicas: Replicas) -> dict[str, str]:
@@ -54,8 +69,8 @@ def find_difference(reported: Sequence[Mapping[str, str]]) -> Difference | None:
         reported: What `digests` returned on each process.
 
     Example:
-        >>> find_difference([{"0 2": "a"}, {"1 3": "b"}, {"0 2": "a"}, {"1 3": "c"}])
-        Difference(holders='1 3', first=1, other=3)
+        >>> find_difference([{"0, 2": "a"}, {"1, 3": "b"}, {"0, 2": "a"}, {"1, 3": "c"}])
+        Difference(holders='1, 3', first=1, other=3)
     """
     seen: dict[str, tuple[int, str]] = {}
     for rank, own in enumerate(reported):
@@ -80,7 +95,7 @@ def difference_of(
     boxes = [box for box, crc in first.items() if other.get(box) != crc] or [*first, "a tensor"]
     more = f", and {len(boxes) - 1} more" if boxes[1:] else ""
     facts: dict[str, Any] = {
-        "expected": f"the same elements on the processes {found.holders.replace(' ', ', ')}, which hold the same part of this tensor",
+        "expected": f"the same elements on the processes {found.holders}, which hold the same part of this tensor",
         "found": f"others on process {found.other} than on process {found.first}, in {boxes[0]}{more}",
         "remedy": "look why they differ, and restore a checkpoint; stages of a pipeline and other objects of which each process has "
         "its own need paths of their own",

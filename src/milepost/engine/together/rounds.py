@@ -215,7 +215,7 @@ class Rounds:
             CoordinationError: One did not answer, or does something else.
         """
         found = self._wait(self._topic(), list(range(1, self.size)))
-        reports = [Message.decode(found[rank]) for rank in range(1, self.size)]
+        reports = [Message.decode(found.pop(rank)) for rank in range(1, self.size)]  # no message is in memory twice
         if self._step == 0:
             # a save in the background may still need what an earlier operation has posted
             running = [report.facts.get("running", 0) for report in reports]

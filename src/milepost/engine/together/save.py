@@ -15,6 +15,7 @@ more; if it is too late for that, the checkpoint is saved.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,16 +64,15 @@ def save_as_first(
     summaries = [_summary(plan), *rounds.collect()]
     _compare(rounds, plan, summaries)
     files = [summary.facts["files"] for summary in summaries]
-    firsts = [sum(files[:rank]) for rank in range(rounds.size)]
     others = [(node, SavedValue(*value)) for summary in summaries[1:] for node, value in summary.facts["own"]]
     storage.make_directory(os.path.dirname(prefix))
     with _unless_given_up(prefix), BundleCommit(storage, prefix, sum(files) + 1) as commit:
         shards = len(commit.data)
-        rounds.tell(Message({"token": commit.claim.token, "shards": shards, "firsts": firsts}))
+        rounds.tell(Message({"token": commit.claim.token, "shards": shards, "files": _runs(files)}))
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
-        fill(writer, plan, arrays, firsts[0])
+        fill(writer, plan, arrays, 0)
         with rounds.working(lambda: writer.bytes_written):
-            for shard in range(firsts[0], firsts[0] + files[0]):
+            for shard in range(files[0]):
                 writer.write_shard(shard, commit.create(commit.data[shard]))
             small = [(piece.key, piece.box, piece.data) for piece in plan.small]
             reports = rounds.collect()
@@ -87,7 +87,7 @@ def save_as_first(
                 writer.add(METADATA, np.array(metadata, object), DType.of("string"), shard=last)
             for shard in range(sum(files), shards):
                 writer.write_shard(shard, commit.create(commit.data[shard]))
-            parts = [contribution(writer.entries, writer.pieces), *(_entries_of(report) for report in reports)]
+            parts = [contribution(writer.entries, writer.pieces), *(report.data for report in reports)]
             sharded = [key.encode() for key in plan.sharded]
             commit.publish(merged_index(parts, sharded, shards), announcement)
 
@@ -123,7 +123,8 @@ def save_as_other(
         )
     shards, token = decision.facts["shards"], decision.facts["token"]
     claim = Temporary.claim(prefix, token, shards)
-    with Part(storage, claim, decision.facts["firsts"][rounds.rank], rounds.check) as part:
+    first = _sum_before(rounds.rank, decision.facts["files"])
+    with Part(storage, claim, first, rounds.check) as part:
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
         with rounds.working(lambda: writer.bytes_written):
             entries = part.write(plan, arrays, writer)
@@ -245,15 +246,30 @@ def _some(keys: Sequence[str]) -> str:
     return ", ".join(paths[:_LISTED]) + (f" and {len(paths) - _LISTED} more" if paths[_LISTED:] else "")
 
 
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers that are mostly equal, in few bytes: each with how often it is repeated."""
+    return [(number, len([*run])) for number, run in itertools.groupby(numbers)]
+
+
+def _sum_before(position: int, runs: Sequence[tuple[int, int]]) -> int:
+    """The sum of the numbers before a position.
+
+    Args:
+        position: The position.
+        runs: The numbers, as `_runs` returns them.
+    """
+    total = 0
+    for number, count in runs:
+        total += number * min(count, position)
+        position -= min(count, position)
+    return total
+
+
 def _written(entries: bytes, plan: SharePlan) -> Message:
     """What a process reports when its data files are durable."""
     small = [(piece.key, piece.box, len(piece.data)) for piece in plan.small]
     facts = {"entries": len(entries), "small": small}
     return Message(facts, entries + b"".join(piece.data for piece in plan.small))
-
-
-def _entries_of(report: Message) -> bytes:
-    return report.data[: report.facts["entries"]]
 
 
 def _small_of(report: Message) -> list[tuple[str, Any, bytes]]:

@@ -24,10 +24,11 @@ MEETING_TENSORFLOW = tests/adapters/tensorflow tests/adapters/test_private_names
 	$(patsubst %,tests/interop/test_%.py,estimator keras_resume name_based object_graphs saved_models tensorflow_objects) \
 	tests/manager/test_with_tensorflow.py tests/table/test_tensorflow.py
 MEETING_TORCH = tests/adapters/torch tests/examples/test_guide_torch.py
+MEETING_TRAINERS = tests/trainers
 MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variables.py tests/examples/test_guide_jax.py \
 	tests/examples/test_guide_flax.py
 
-.PHONY: help demo quick test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax \
+.PHONY: help demo quick test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
 	test-core test-files lint lint-systems format bench peers clean
 
 help:  ## what can be made (this list)
@@ -43,7 +44,7 @@ quick: .venv-lint/.made .venv-core/.made  ## style and the fast tests without fr
 		$(or $(ARGS),$(QUICK) $(SLOW:%=--ignore-glob='*/test_%.py'))
 
 # TensorFlow takes seconds to import, once in each worker: two workers on two cores lose least.
-test: test-frameworks test-torch test-jax test-tf215-if-possible  ## every test, against real frameworks, together and by themselves
+test: test-frameworks test-torch test-jax test-trainers test-tf215-if-possible  ## every test, against real frameworks, together and by themselves
 
 test-frameworks: .venv-test/.made  ## every test: TensorFlow 2.21, Keras 3 on each backend, tf_keras
 	.venv-test/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -62,6 +63,9 @@ test-torch: .venv-torch/.made  ## that PyTorch needs no other framework
 
 test-jax: .venv-jax/.made  ## that JAX, Flax and Optax need no other framework
 	.venv-jax/$(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_JAX))
+
+test-trainers: .venv-trainers/.made  ## Lightning, transformers, Accelerate and ignite, and their page
+	.venv-trainers/$(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_TRAINERS))
 
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -103,6 +107,7 @@ clean:  ## remove environments, caches and builds
 .venv-tf215/.made: EXTRAS = test-tf215,fast
 .venv-torch/.made: EXTRAS = test-torch
 .venv-jax/.made: EXTRAS = test-jax
+.venv-trainers/.made: EXTRAS = test-trainers
 # Without awscrt, so that the checksums of a plain installation are tested too.
 .venv-core/.made: EXTRAS = test-core
 .venv-lint/.made: EXTRAS = test-core,dev

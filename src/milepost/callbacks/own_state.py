@@ -8,6 +8,7 @@ of the values that have changed, and of all random generators.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from milepost.callbacks.fingerprints import as_array, fingerprint, size_of
 from milepost.callbacks.reachable import Held, Reachable, is_random
 from milepost.errors import MilepostError, UnsupportedError, warn
 from milepost.graph.adapter import adapter_of
+from milepost.graph.frameworks import imported
 from milepost.plain_state.encoding import from_text, store_inline, to_text
 
 _LARGEST: Final = 1 << 24
@@ -219,6 +221,8 @@ def _made(saved: dict[str, Any]) -> Any:
     if saved["type"] == "Generator" and "py_state" in saved["value"]:
         name = from_text(saved["value"]["py_state"].item(), saved["value"])["bit_generator"]
         generator = np.random.Generator(getattr(np.random, name)())
+    elif saved["type"] == "Generator" and imported("torch") is not None:
+        generator = sys.modules["torch"].Generator()
     elif saved["type"] == "RandomState":
         generator = np.random.RandomState()
     elif saved["type"] == "Random":

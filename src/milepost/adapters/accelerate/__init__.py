@@ -1,0 +1,1 @@
+"""Accelerate: what `milepost.accelerate` needs of it beyond its documented interface."""

@@ -1,0 +1,1 @@
+"""Lightning: what `milepost.lightning` needs of it beyond its documented interface."""

@@ -1,0 +1,253 @@
+"""PyTorch-Ignite: one line makes ``engine.run()`` resumable at any iteration, and a place for the files of its ``Checkpoint``.
+
+::
+
+    trainer = Engine(step)
+    milepost.ignite.attach(trainer, {"model": model, "optimizer": optimizer}, "./run", every_iterations=500, on_sigterm=True)
+    trainer.run(loader, max_epochs=10)
+"""
+
+from __future__ import annotations
+
+import os as _os
+from collections.abc import Callable as _Callable
+from collections.abc import Mapping as _Mapping
+from typing import Any as _Any
+
+from ignite.engine import Engine as _Engine
+from ignite.engine import Events as _Events
+from ignite.engine.deterministic import DeterministicEngine as _DeterministicEngine
+from ignite.handlers.checkpoint import BaseSaveHandler as _BaseSaveHandler
+
+from milepost.adapters.random_state import global_state as _global_state
+from milepost.adapters.random_state import set_global_state as _set_global_state
+from milepost.engine.options import CheckpointOptions
+from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.manager import CheckpointManager
+from milepost.retention import Policy
+from milepost.trainers import gradients as _gradients
+from milepost.trainers import paths as _paths
+from milepost.trainers.loaders import LoaderPosition as _LoaderPosition
+from milepost.trainers.runs import PathLike as _PathLike
+from milepost.trainers.runs import TrainerRun as _TrainerRun
+
+__all__ = ["MilepostSaver", "attach"]
+
+
+def attach(
+    engine: _Any,
+    to_save: _Mapping[str, _Any],
+    directory: _PathLike,
+    *,
+    every_iterations: int | None = None,
+    every_epochs: int | None = 1,
+    every_seconds: float | None = None,
+    max_to_keep: int | None = 3,
+    keep: Policy | None = None,
+    metrics: _Callable[[], _Mapping[str, _Any]] | None = None,
+    gradients: bool = False,
+    on_sigterm: bool = False,
+    options: CheckpointOptions | None = None,
+) -> CheckpointManager:
+    """Makes ``engine.run()`` resumable: it saves the run, and goes on with it in the next process.
+
+    A checkpoint holds the objects, where the engine is, the position in its data, and the random state. So a run that was killed
+    and started again computes what an undisturbed one does, to the last bit. Saves are made when the next batch is about to be
+    read, after all handlers of the iteration and the epoch before.
+
+    Args:
+        engine: The ``Engine`` that trains.
+        to_save: Objects with ``state_dict`` and ``load_state_dict`` by name, as for ``ignite.handlers.Checkpoint``.
+        directory: The directory of the run. Each run has its own.
+        every_iterations: Iterations between two saves, or None.
+        every_epochs: Epochs between two saves, or None.
+        every_seconds: Seconds between two saves, or None.
+        max_to_keep: How many of the newest checkpoints to keep, or None to let ``keep`` decide alone.
+        keep: Which to keep beside them, such as ``milepost.retention.Best(3, by="loss", mode="min")``.
+        metrics: Returns the metrics of a checkpoint at the end of an epoch, such as ``lambda: evaluator.state.metrics``.
+        gradients: Whether to save the gradients of the modules in ``to_save`` too, for loops that accumulate them over several
+            iterations.
+        on_sigterm: Whether SIGTERM saves the run and ends ``run()``.
+        options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
+
+    Returns:
+        A manager of the checkpoints, numbered by the iteration. Its ``reload()`` shows what ``run()`` has saved since.
+
+    Raises:
+        ValueError: An interval is not positive.
+        UnsupportedError: This is no engine, or a ``DeterministicEngine``, which changes its loader.
+    """
+    if not isinstance(engine, _Engine) or isinstance(engine, _DeterministicEngine):
+        raise _UnsupportedError(
+            "attach() makes an ignite Engine resumable",
+            expected="an ignite.engine.Engine",
+            found=f"a {type(engine).__name__}",
+            remedy="use an Engine: with attach() it is exact, and a DeterministicEngine changes the order of the data",
+        )
+    if every_epochs is not None and every_epochs <= 0:
+        raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
+    run = _TrainerRun(
+        directory,
+        ("objects", "iteration"),
+        ("random", "loader"),
+        max_to_keep=max_to_keep,
+        keep=keep,
+        every_steps=every_iterations,
+        every_seconds=every_seconds,
+        on_sigterm=on_sigterm,
+        options=options,
+    )
+    attached = _Attached(run, dict(to_save), every_epochs, metrics, gradients)
+    engine.add_event_handler(_Events.STARTED, attached.begin)
+    engine.add_event_handler(_Events.GET_BATCH_STARTED, attached.before_batch)
+    engine.add_event_handler(_Events.COMPLETED, attached.end)
+    engine.add_event_handler(_Events.TERMINATE, attached.let_go)
+    engine.add_event_handler(_Events.EXCEPTION_RAISED, attached.fail)
+    return run.manager
+
+
+class MilepostSaver(_BaseSaveHandler):  # type: ignore[misc]  # its type is not known
+    """A ``save_handler`` for ``ignite.handlers.Checkpoint``, in the place of its ``DiskSaver``.
+
+    Each file that ignite names becomes a directory of that name with a checkpoint in it: durable when the save returns, whole or
+    not there, and with checksums.
+
+    Args:
+        directory: Where the files are.
+    """
+
+    def __init__(self, directory: _PathLike) -> None:
+        self._directory = _os.fspath(directory)
+
+    def __call__(self, checkpoint: _Mapping[str, _Any], filename: str, metadata: _Any = None) -> None:
+        """Saves a dict. Called by ignite.
+
+        Args:
+            checkpoint: The dict.
+            filename: The name of the file.
+            metadata: Not used.
+        """
+        _paths.write_path(dict(checkpoint), self._path(filename))
+
+    def remove(self, filename: str) -> None:
+        """Removes what was saved. Called by ignite.
+
+        Args:
+            filename: The name of the file.
+        """
+        _paths.remove_path(self._path(filename))
+
+    def load(self, filename: str) -> dict[str, _Any]:
+        """Reads what was saved, for ``ignite.handlers.Checkpoint.load_objects(to_load, checkpoint=...)``.
+
+        Args:
+            filename: The name of the file, such as ``Checkpoint.last_checkpoint``.
+
+        Returns:
+            The dict.
+
+        Raises:
+            CheckpointNotFoundError: There is none. This is a ``FileNotFoundError``.
+            CorruptCheckpointError: It is damaged.
+        """
+        found: dict[str, _Any] = _paths.read_path(self._path(filename))
+        return found
+
+    def _path(self, filename: str) -> str:
+        return _os.path.join(self._directory, filename)
+
+
+class _Attached:
+    """The handlers of one engine."""
+
+    def __init__(
+        self,
+        run: _TrainerRun,
+        objects: dict[str, _Any],
+        every_epochs: int | None,
+        metrics: _Callable[[], _Mapping[str, _Any]] | None,
+        gradients: bool,
+    ) -> None:
+        self._run = run
+        self._objects = objects
+        self._every_epochs = every_epochs
+        self._metrics = metrics
+        self._gradients = gradients
+        self._position: _LoaderPosition | None = None
+        self._saved: dict[str, _Any] | None = None
+        self._first = 0
+
+    def begin(self, engine: _Any) -> None:
+        """Restores the run, before the data is read."""
+        if engine.state.dataloader is None:
+            raise _UnsupportedError(
+                "a run without data has no batches to go on with", expected="engine.run(data, ...)", found="data=None"
+            )
+        self._position = _LoaderPosition(engine.state.dataloader)
+        saved = self._saved = self._run.begin()
+        self._first = engine.state.iteration
+        if saved is None:
+            return
+        for name, state in saved["objects"].items():
+            self._objects[name].load_state_dict(state)
+        for name, value in saved["user"].items():
+            setattr(engine.state, name, value)
+        engine.state.iteration = self._first = saved["iteration"]
+        length = engine.state.epoch_length
+        engine.state.epoch = saved["iteration"] // length if length else 0
+        self._position.load(saved["loader"], saved["random"])
+
+    def before_batch(self, engine: _Any) -> None:
+        """Saves if a save is due, and restores what depends on nothing else before the first batch."""
+        step = engine.state.iteration
+        saved, self._saved = self._saved, None
+        if saved is not None:
+            assert self._position is not None
+            for name, gradients in saved["gradients"].items():
+                _gradients.set_gradients(self._objects[name], gradients)
+            _set_global_state(self._position.arrived() or saved["random"])
+        if step <= self._first:
+            return
+        is_due, must_end = self._run.is_due(step), self._run.must_end(step)
+        length = engine.state.epoch_length
+        is_last = bool(length) and step % length == 0
+        if is_last and self._every_epochs is not None:
+            is_due |= step // length % self._every_epochs == 0
+        if is_due or must_end:
+            self._save(engine, step, is_last)
+        if must_end:
+            engine.terminate(skip_completed=True)
+
+    def end(self, engine: _Any) -> None:
+        """Saves the end of the run."""
+        if engine.state.iteration > self._first:
+            self._save(engine, engine.state.iteration, True)
+        self.let_go(engine)
+
+    def fail(self, engine: _Any, error: BaseException) -> None:
+        """Lets go of the loader and of SIGTERM."""
+        self.let_go(engine)
+        raise error
+
+    def let_go(self, engine: _Any) -> None:
+        """Lets go of the loader and of SIGTERM."""
+        if self._position is not None:
+            self._position.forget()
+            self._position = None
+        self._run.end()
+
+    def _save(self, engine: _Any, step: int, is_last: bool) -> None:
+        metrics = dict(self._metrics()) if is_last and self._metrics is not None else None
+        self._run.save(step, lambda: self._state(engine), metrics)
+
+    def _state(self, engine: _Any) -> dict[str, _Any]:
+        assert self._position is not None
+        modules = {name: each for name, each in self._objects.items() if hasattr(each, "named_parameters")}
+        return {
+            "objects": {name: each.state_dict() for name, each in self._objects.items()},
+            "iteration": engine.state.iteration,
+            "user": {name: getattr(engine.state, name) for name in engine.state_dict_user_keys},
+            "gradients": {name: _gradients.gradients_of(each) for name, each in modules.items() if self._gradients},
+            "random": _global_state(),
+            "loader": self._position.state(),
+        }

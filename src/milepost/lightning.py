@@ -1,0 +1,374 @@
+"""Lightning: a callback that makes ``Trainer.fit()`` resumable at any batch, and a plugin that writes its files.
+
+The callback saves the run, and goes on with it when the program is started again::
+
+    checkpoints = milepost.lightning.CheckpointCallback("./run", every_steps=500, on_sigterm=True)
+    trainer = Trainer(max_epochs=10, callbacks=[checkpoints])
+    trainer.fit(model, loader)
+
+The plugin writes the files of ``ModelCheckpoint`` and ``trainer.save_checkpoint()``, for programs that keep these::
+
+    trainer = Trainer(plugins=[milepost.lightning.MilepostIO()])
+
+While this module is imported, ``load_from_checkpoint()`` reads both. It is used with the package ``lightning``, or with
+``pytorch_lightning`` if the program has imported that and not the other.
+"""
+
+from __future__ import annotations
+
+import copy as _copy
+import os as _os
+import threading as _threading
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
+
+from milepost.adapters.lightning import private as _private
+from milepost.adapters.random_state import global_state as _global_state
+from milepost.adapters.random_state import set_global_state as _set_global_state
+from milepost.engine.options import CheckpointOptions
+from milepost.errors import CheckpointNotFoundError as _CheckpointNotFoundError
+from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.manager import CheckpointManager
+from milepost.retention import Policy
+from milepost.trainers import gradients as _gradients
+from milepost.trainers import paths as _paths
+from milepost.trainers.lightning import dicts as _dicts
+from milepost.trainers.loaders import LoaderPosition as _LoaderPosition
+from milepost.trainers.runs import PathLike as _PathLike
+from milepost.trainers.runs import TrainerRun as _TrainerRun
+
+__all__ = ["CheckpointCallback", "MilepostIO"]
+
+_lightning = _private.package()
+_SHARDED = ("FSDP", "DeepSpeed", "ModelParallel", "XLA")
+
+
+class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc, name-defined]  # its type is not known
+    """Makes ``Trainer.fit()`` resumable: saves the run, and goes on with it in the next process.
+
+    A checkpoint holds all that Lightning saves, and what Lightning leaves out: the position in the data, the random state,
+    gradients that are still being accumulated, the values that ``self.log()`` averages over the epoch, and metrics of
+    torchmetrics. So a run that was killed and started again computes what an undisturbed one does, to the last bit.
+
+    ``fit()`` restores the newest good checkpoint of the directory by itself. Pass it no ``ckpt_path``.
+
+    Batches are counted over the whole run, and number the checkpoints. A save that is due at the last batch of an epoch is made
+    after the validation and all other callbacks of that epoch, and one that is due before a validation, after that validation.
+
+    Args:
+        directory: The directory of the run. Each run has its own.
+        every_steps: Batches between two saves, or None.
+        every_epochs: Epochs between two saves, or None.
+        every_seconds: Seconds between two saves, or None.
+        max_to_keep: How many of the newest checkpoints to keep, or None to let ``keep`` decide alone.
+        keep: Which to keep beside them, such as ``milepost.retention.Best(3, by="val_loss", mode="min")``. The metrics are
+            ``trainer.callback_metrics`` after a validation; without validation, after an epoch.
+        on_sigterm: Whether SIGTERM saves the run and ends ``fit()``. It waits for a validation that is running.
+        options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
+
+    Raises:
+        ValueError: An interval is not positive.
+    """
+
+    def __init__(
+        self,
+        directory: _PathLike,
+        *,
+        every_steps: int | None = None,
+        every_epochs: int | None = 1,
+        every_seconds: float | None = None,
+        max_to_keep: int | None = 3,
+        keep: Policy | None = None,
+        on_sigterm: bool = False,
+        options: CheckpointOptions | None = None,
+    ) -> None:
+        super().__init__()
+        if every_epochs is not None and every_epochs <= 0:
+            raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
+        self._every_epochs = every_epochs
+        self._run = _TrainerRun(
+            directory,
+            (_dicts.RUN, "epochs"),
+            ("random", "loaders"),
+            max_to_keep=max_to_keep,
+            keep=keep,
+            every_steps=every_steps,
+            every_seconds=every_seconds,
+            on_sigterm=on_sigterm,
+            options=options,
+        )
+        self._saved: dict[str, _Any] | None = None
+        self._pending: dict[str, _Any] = {}
+        self._positions: list[_LoaderPosition] = []
+        self._release: _Callable[[], None] = lambda: None
+        self._is_due = self._has_new_metrics = self._terminated = self._is_finished = False
+
+    @property
+    def manager(self) -> CheckpointManager:
+        """The manager of the checkpoints."""
+        return self._run.manager
+
+    @property
+    def best_model_path(self) -> str:
+        """The path of the best checkpoint by the policy ``keep``, for ``ckpt_path="best"``; without one, of the newest."""
+        manager = self.manager
+        try:
+            step = manager.best_step()
+        except _UnsupportedError:  # there is no policy by a metric
+            return manager.latest_checkpoint or ""
+        found = dict(zip(manager.steps, manager.checkpoints, strict=True))
+        return "" if step is None else found[step]
+
+    @property
+    def was_terminated(self) -> bool:
+        """Whether the last ``fit()`` received SIGTERM, saved the run and stopped."""
+        return self._terminated
+
+    def setup(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
+        """Finds out what to resume. Called by Lightning."""
+        if stage != "fit":
+            return
+        self._refuse(trainer)
+        self._terminated = self._is_finished = self._is_due = self._has_new_metrics = False
+        self._pending = {}
+        self._saved = self._run.begin(catch=False)
+        if self._saved is not None:
+            _private.give(trainer, self._saved[_dicts.RUN])
+        self._release = _private.when_loaders_are_made(trainer, self._watch)
+
+    def on_train_start(self, trainer: _Any, pl_module: _Any) -> None:
+        """Restores what Lightning has not. Called by Lightning."""
+        self._run.catch()
+        saved, self._saved = self._saved, None
+        if saved is None:
+            return
+        _private.set_metric_states(pl_module, saved.get("metrics", {}))
+        self._pending = dict(saved.get("logged", {}))
+        if saved.get("gradients"):
+            _gradients.set_gradients(pl_module, saved["gradients"])
+        if saved.get("stopped"):
+            trainer.should_stop = True
+        found = [random for random in [each.arrived() for each in self._positions] if random is not None]
+        _set_global_state(found[-1] if found else saved["random"])
+
+    def on_train_epoch_start(self, trainer: _Any, pl_module: _Any) -> None:
+        """Makes the save that was due at the end of the epoch before. Called by Lightning."""
+        self._pending = {} if self._is_due else self._pending
+        if self._is_due:
+            _private.begin_epoch(trainer)
+            self._save(trainer, ended=True)
+
+    def on_train_batch_start(self, trainer: _Any, pl_module: _Any, batch: _Any, batch_idx: int) -> None:
+        """Ends the time in which Lightning counts the epoch as a restarted one. Called by Lightning."""
+        _private.has_gone_on(trainer)
+
+    def on_train_batch_end(self, trainer: _Any, pl_module: _Any, outputs: _Any, batch: _Any, batch_idx: int) -> None:
+        """Saves if a save is due. Called by Lightning."""
+        if self._pending:
+            _private.add_logged(trainer, self._pending)
+        step = _batches(trainer)
+        self._is_due = self._run.is_due(step)
+        is_last, must_end = _private.is_last_batch(trainer), self._run.must_end(step)
+        self._terminated |= must_end
+        if self._is_due and not is_last and not _private.validates_now(trainer):
+            self._save(trainer)
+            if must_end:
+                _private.end_without_validation(trainer)
+                self._is_finished = True
+        if must_end:
+            trainer.should_stop = True
+
+    def on_validation_end(self, trainer: _Any, pl_module: _Any) -> None:
+        """Saves if a save was due before the validation. Called by Lightning."""
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        self._has_new_metrics = True
+        if self._is_due and not _private.is_last_batch(trainer):
+            self._save(trainer)
+            self._is_finished = self._terminated
+
+    def on_train_epoch_end(self, trainer: _Any, pl_module: _Any) -> None:
+        """Notes whether a save is due once the epoch is over. Called by Lightning."""
+        self._has_new_metrics |= not trainer.fit_loop.epoch_loop.val_loop._has_run
+        epochs = trainer.current_epoch + 1
+        self._is_due |= self._every_epochs is not None and epochs % self._every_epochs == 0
+
+    def on_train_end(self, trainer: _Any, pl_module: _Any) -> None:
+        """Saves the end of the run. Called by Lightning."""
+        self._terminated |= self._run.must_end(_batches(trainer))
+        if not self._is_finished:
+            self._save(trainer, ended=True)
+        self._let_go()
+
+    def on_exception(self, trainer: _Any, pl_module: _Any, exception: BaseException) -> None:
+        """Lets go of signals and loaders. Called by Lightning."""
+        self._let_go()
+
+    def teardown(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
+        """Lets go of signals and loaders. Called by Lightning."""
+        if stage == "fit":
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._release()
+        self._release = lambda: None
+        for each in self._positions:
+            each.forget()
+        self._positions = []
+        self._run.end()
+
+    def _watch(self, loaders: list[_Any]) -> None:
+        """Takes the loaders that an epoch reads, before they are read."""
+        self._positions = [_LoaderPosition(each) for each in loaders]
+        if self._saved is not None:
+            states = self._saved["loaders"]
+            for position, state in zip(self._positions, states, strict=True):
+                position.load(state, self._saved["random"])
+
+    def _save(self, trainer: _Any, *, ended: bool = False) -> None:
+        metrics = {}
+        if self._has_new_metrics:
+            metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self._run.save(_batches(trainer), lambda: self._state(trainer, ended), metrics)
+        self._is_due = self._has_new_metrics = False
+
+    def _state(self, trainer: _Any, ended: bool) -> dict[str, _Any]:
+        module = trainer.lightning_module
+        ahead = 0 if ended else _private.batches_ahead(trainer)
+        return {
+            _dicts.RUN: _private.without_loaders(_private.dumped(trainer)),
+            "epochs": trainer.current_epoch,
+            "metrics": _private.metric_states(module),
+            "logged": {} if ended else {**self._pending, **_private.logged_state(trainer)},
+            "gradients": _gradients.gradients_of(module) if _private.is_accumulating(trainer) else {},
+            "stopped": bool(trainer.should_stop) and not self._terminated,
+            "random": _global_state(),
+            "loaders": [each.state(ahead, ended=ended) for each in self._positions],
+        }
+
+    def _refuse(self, trainer: _Any) -> None:
+        strategy = type(trainer.strategy).__name__
+        if strategy.startswith(_SHARDED):
+            raise _UnsupportedError(
+                "the state of this strategy is spread over processes, and Lightning hands it over in parts",
+                expected="a strategy in which each process has the whole model, such as DDP",
+                found=strategy,
+                remedy="save the model and optimizer with milepost.Checkpoint in a loop of your own, or keep Lightning's checkpoints",
+            )
+
+
+class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-defined]  # its type is not known
+    """Writes and reads the files of ``ModelCheckpoint`` and ``trainer.save_checkpoint()``.
+
+    What Lightning saves under a path becomes a directory of that name with a checkpoint in it: durable when the save returns,
+    whole or not there, and with checksums, which are compared before anything is restored. Files of ``torch.save`` that Lightning
+    has written before are read too.
+
+    Everything in the dict is plain data: numbers, text, containers, arrays and tensors. Another object, such as one among the
+    hyperparameters, is refused by name. Tensors are read into the memory of the CPU unless ``map_location`` names a device.
+
+    Args:
+        asynchronous: Whether a save copies the values and returns, and a thread writes them. The next save, load or the end of
+            ``fit()`` waits for it and raises its error.
+    """
+
+    def __init__(self, asynchronous: bool = False) -> None:
+        super().__init__()
+        self._asynchronous = asynchronous
+        self._thread: _threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def save_checkpoint(self, checkpoint: dict[str, _Any], path: _PathLike, storage_options: _Any = None) -> None:
+        """Saves a dict under a path.
+
+        Args:
+            checkpoint: What Lightning saves.
+            path: Where.
+            storage_options: None.
+
+        Raises:
+            TypeError: ``storage_options`` are given.
+            UnsupportedError: The dict holds something that is no plain data.
+            StorageError: The files cannot be written. What was there is unchanged.
+        """
+        if storage_options is not None:
+            raise TypeError("MilepostIO takes no storage_options: leave them out of save_checkpoint()")
+        self.sync()
+        if not self._asynchronous:
+            _paths.write_path(checkpoint, _os.fspath(path))
+            return
+        copy = _copy.deepcopy(checkpoint)
+        self._thread = _threading.Thread(target=self._write, args=(copy, _os.fspath(path)), name="MilepostIO")
+        self._thread.start()
+
+    def load_checkpoint(
+        self, path: _PathLike, map_location: _Any = None, weights_only: bool | None = None
+    ) -> dict[str, _Any]:
+        """Loads the dict that was saved under a path.
+
+        Args:
+            path: A path that Lightning has saved to, with this plugin or its own, or a checkpoint of `CheckpointCallback`.
+            map_location: A device for the tensors. Functions and dicts have an effect on files of ``torch.save`` only.
+            weights_only: For files of ``torch.save``.
+
+        Raises:
+            CheckpointNotFoundError: There is nothing. This is a ``FileNotFoundError``.
+            CorruptCheckpointError: The checkpoint is damaged.
+        """
+        self.sync()
+        path = _os.fspath(path)
+        found = _read(path, map_location)
+        if found is not None:
+            return found
+        if "://" not in path and not _os.path.isfile(path):
+            raise _CheckpointNotFoundError(
+                "there is no checkpoint", file=path, expected="a path that Lightning has saved to"
+            )
+        loaded: dict[str, _Any] = _private.torch_io().load_checkpoint(path, map_location, weights_only)
+        return loaded
+
+    def remove_checkpoint(self, path: _PathLike) -> None:
+        """Removes what is saved under a path.
+
+        Args:
+            path: The path.
+        """
+        self.sync()
+        _paths.remove_path(_os.fspath(path))
+
+    def teardown(self) -> None:
+        """Waits for the save in progress. Called by Lightning."""
+        self.sync()
+
+    def sync(self) -> None:
+        """Waits for the save in progress, if any, and raises its error."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _write(self, checkpoint: dict[str, _Any], path: str) -> None:
+        try:
+            _paths.write_path(checkpoint, path)
+        except BaseException as error:
+            self._error = error
+
+
+def _batches(trainer: _Any) -> int:
+    """The number of batches of the whole run."""
+    return int(trainer.fit_loop.total_batch_idx) + 1
+
+
+def _read(path: _Any, map_location: _Any) -> dict[str, _Any] | None:
+    """The dict under a path; None if there is no checkpoint of milepost."""
+    if not isinstance(path, (str, _os.PathLike)) or not _paths.is_checkpoint(_os.fspath(path)):
+        return None
+    state = _dicts.read_dict(_os.fspath(path))
+    if isinstance(map_location, str) or hasattr(map_location, "type"):
+        return _dicts.moved(state, lambda tensor: tensor.to(map_location))  # type: ignore[no-any-return]
+    return state
+
+
+_private.load_by(_read)

@@ -1,0 +1,328 @@
+"""Where a ``DataLoader`` of PyTorch is in its pass, and how another one gets there.
+
+A loader without a state of its own is read again from the start of the pass: with the random state that the program had when
+the iterator was made, and when the first batch was asked for, and with what the data set and the samplers held then. Loaders with
+a state (torchdata's ``StatefulDataLoader``) get that instead.
+
+Trainers may read some batches ahead. A batch that was read and not trained is read again in the random state of the first time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.adapters.generators import python_state
+from milepost.adapters.iterators.pytorch import is_loader, stop_workers
+from milepost.adapters.random_state import global_state, set_global_state
+from milepost.callbacks.own_state import OwnState
+from milepost.callbacks.sources import state_of
+from milepost.errors import MismatchError
+from milepost.graph.frameworks import imported
+
+_END: Final = object()
+_METHOD: Final = "_get_iterator"
+"""The method of a loader that makes an iterator."""
+_MOST_AHEAD: Final = 8
+"""Batches that a trainer may have read ahead."""
+
+
+class LoaderPosition:
+    """The position of a loader. It notices every iterator that the loader makes.
+
+    Args:
+        loader: A ``DataLoader``, also one that Accelerate has prepared, or another iterable with a state.
+
+    Raises:
+        UnsupportedError: The data cannot be read twice, as it holds an iterator.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = getattr(loader, "base_dataloader", loader)
+        self._is_watched = is_loader(self._loader)
+        self._stateful = None if self._is_watched else state_of(self._loader)
+        self._begun: dict[str, Any] | None = None
+        self._fetches: deque[dict[str, Any]] = deque(maxlen=_MOST_AHEAD)
+        self._count = 0
+        self._is_over = False
+        self._next: dict[str, Any] | None = None
+        self._random: dict[str, Any] | None = None
+        if self._is_watched:
+            stop_workers(self._loader)
+            if vars(self._loader).get(
+                "_initial_iter_for_state_dict"
+            ):  # made by torchdata's loader before it was watched
+                self._loader.load_state_dict({})
+            self._own = OwnState(self._loader, trusted=True)
+            vars(self._loader)[_METHOD] = _Stand(self)
+
+    def state(self, ahead: int = 0, *, ended: bool = False) -> dict[str, Any]:
+        """The position, as plain data.
+
+        Args:
+            ahead: How many batches the trainer has read and not trained.
+            ended: Whether the trainer asks for a new iterator next.
+        """
+        if self._stateful is not None:
+            return {"kind": "state", "state": self._stateful[0]()}
+        if not self._is_watched:
+            return {"kind": "none"}
+        if ended or self._begun is None:
+            return {"kind": "between", "held": self._own.now(), "seeds": _seeds(self._loader)}
+        fetches = list(self._fetches)[-ahead:] if ahead else []
+        is_whole = not ahead and self._count == self._begun["length"]
+        state = {"kind": "within", **self._begun, "batches": self._count - ahead, "ahead": fetches}
+        return {**state, "whole": self._own.now() if is_whole else None}
+
+    def load(self, state: dict[str, Any], random: dict[str, Any]) -> None:
+        """Makes the next iterator of the loader go on where the saved one was.
+
+        Args:
+            state: What `state` returned.
+            random: The random state of the program at that time.
+
+        Raises:
+            MismatchError: The loader has another number of batches than the saved one, or another kind of state.
+        """
+        kind = "state" if self._stateful is not None else "watched" if self._is_watched else "none"
+        saved = {"within": "watched", "between": "watched"}.get(state["kind"], state["kind"])
+        if kind != saved:
+            raise _other_loader(f"a loader of the kind {saved!r}", f"a {type(self._loader).__name__}")
+        for sampler, seed in zip(_seeded(self._loader), state.get("seeds", ()), strict=False):
+            sampler.initial_seed = seed
+        if self._stateful is not None:
+            self._stateful[1](state["state"])
+        elif state["kind"] == "between":
+            self._own.put(state["held"])
+            self._next, self._random = None, random
+        elif state["kind"] == "within":
+            if state["length"] != _length(self._loader):
+                raise _other_loader(f"{state['length']} batches", f"{_length(self._loader)} batches")
+            self._next, self._random = state, random
+
+    @property
+    def fetched(self) -> int:
+        """How many batches of the pass were read."""
+        return self._count
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether an iterator has said that its pass is over."""
+        return self._is_over
+
+    def arrived(self) -> dict[str, Any] | None:
+        """The random state with which training goes on; None if it is the saved one. Call it once the iterator is made."""
+        found, self._random = self._random, None
+        return found
+
+    def forget(self) -> None:
+        """Lets the loader go on as if it were new."""
+        if self._is_watched:
+            vars(self._loader).pop(_METHOD, None)
+
+    def new_iterator(self) -> Iterator[Any]:
+        """What the loader's own method does, which makes an iterator."""
+        loader = self._loader
+        make = getattr(type(loader), _METHOD)
+        saved, self._next = self._next, None
+        if saved is None:
+            if self._random is not None:  # a trainer that makes this iterator too early
+                now = global_state()
+                set_global_state(self._random)
+            self._begin()
+            iterator = make(loader)
+            if self._random is not None:
+                self._random = global_state()
+                set_global_state(now)
+            return _Watched(self, iterator)
+        if saved["whole"] is not None:  # nothing is left to be read in this pass
+            self._own.put(saved["whole"])
+            self._begun = {name: saved[name] for name in ("created", "first", "held", "seeds", "length")}
+            self._count = saved["batches"]
+            return _Watched(self, _Nothing())
+        now = global_state()
+        try:
+            self._own.put(saved["held"])
+            set_host_state(saved["created"])
+            self._begin()
+            return self._go_to(_Watched(self, make(loader)), saved)
+        finally:
+            set_global_state(now)
+
+    def _go_to(self, iterator: Iterator[Any], saved: dict[str, Any]) -> Iterator[Any]:
+        assert self._begun is not None
+        if saved["first"] is not None:
+            set_host_state(saved["first"])
+        count = saved["batches"]
+        for number in range(count):
+            if next(iterator, _END) is _END:
+                raise _other_loader(f"at least {count} batches", f"{number} batches")
+        if not count and saved["first"] is not None:
+            self._begun["first"] = saved["first"]
+        return _Again(iterator, saved["ahead"]) if saved["ahead"] else iterator
+
+    def _begin(self) -> None:
+        self._begun = {
+            "created": host_state(),
+            "first": None,
+            "held": self._own.now(),
+            "seeds": _seeds(self._loader),
+            "length": _length(self._loader),
+        }
+        self._count = 0
+        self._is_over = False
+        self._fetches.clear()
+
+    def _before_fetch(self) -> None:
+        assert self._begun is not None
+        now = host_state() if self._loader.num_workers == 0 or self._begun["first"] is None else {}
+        if self._begun["first"] is None:
+            self._begun["first"] = now
+        self._fetches.append(now)
+
+    def _after_fetch(self, *, is_over: bool) -> None:
+        self._is_over = is_over
+        self._count += not is_over
+
+
+def is_watched(loader: Any) -> bool:
+    """Whether a loader goes to its position by itself, because there is a `LoaderPosition` of it."""
+    method = getattr(getattr(loader, "base_dataloader", loader), "__dict__", {}).get(_METHOD)
+    return isinstance(method, _Stand)
+
+
+class _Stand:
+    """Stands in for the method of a loader that makes an iterator."""
+
+    def __init__(self, position: LoaderPosition) -> None:
+        self.position = position
+
+    def __call__(self) -> Iterator[Any]:
+        return self.position.new_iterator()
+
+
+class _Watched:
+    """An iterator of a loader that says when it is asked for a batch."""
+
+    def __init__(self, position: LoaderPosition, iterator: Any) -> None:
+        self._position = position
+        self._iterator = iterator
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._position._before_fetch()
+        batch = next(self._iterator, _END)
+        self._position._after_fetch(is_over=batch is _END)
+        if batch is _END:
+            raise StopIteration
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_iterator":  # while it is being made
+            raise AttributeError(name)
+        return getattr(self._iterator, name)
+
+
+class _Nothing:
+    """An iterator of a pass that has ended, also for torchdata's loader."""
+
+    _finished = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise StopIteration
+
+    def __len__(self) -> int:
+        return 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
+class _Again:
+    """An iterator whose next batches are read in the random states in which they were read before."""
+
+    def __init__(self, iterator: Any, states: list[dict[str, Any]]) -> None:
+        self._iterator = iterator
+        self._states = deque(states)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._states:
+            return next(self._iterator)
+        now = global_state()
+        state = self._states.popleft()
+        try:
+            if state:
+                set_host_state(state)
+            return next(self._iterator)
+        finally:
+            set_global_state(now)
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_iterator":
+            raise AttributeError(name)
+        return getattr(self._iterator, name)
+
+
+def host_state() -> dict[str, Any]:
+    """The random state of Python, NumPy, and PyTorch on the CPU, which reading data may use."""
+    state: dict[str, Any] = {"python": python_state(random), "numpy": np.random.get_state(legacy=False)}
+    torch = imported("torch")
+    if torch is not None:
+        state["torch"] = {"cpu": torch.get_rng_state().numpy()}
+    return state
+
+
+def set_host_state(state: dict[str, Any]) -> None:
+    """Sets what `host_state` returned."""
+    set_global_state(state)
+
+
+def _seeded(loader: Any) -> list[Any]:
+    """The samplers of Accelerate in a loader, which choose a seed when they are made."""
+    found, parts = [], [loader]
+    while parts:
+        part = parts.pop()
+        if hasattr(part, "initial_seed") and hasattr(part, "set_epoch"):
+            found.append(part)
+        inner = [getattr(part, name, None) for name in ("batch_sampler", "sampler")]
+        parts += [each for each in inner if each is not None and not any(each is other for other in parts)]
+    return found
+
+
+def _seeds(loader: Any) -> list[int]:
+    return [sampler.initial_seed for sampler in _seeded(loader)]
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def _other_loader(expected: str, found: str) -> MismatchError:
+    return MismatchError(
+        "the data is not that of the saved run",
+        key="data",
+        expected=expected,
+        found=found,
+        remedy="resume with the same data, batch size and kind of loader, or use another directory",
+    )

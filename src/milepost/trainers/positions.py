@@ -1,0 +1,51 @@
+"""`DataPosition`: the position of a loader, as an object with a state, for loops of a program's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.adapters.random_state import global_state
+from milepost.trainers.loaders import LoaderPosition
+
+
+class DataPosition:
+    """The position of a ``DataLoader`` within its pass, for a checkpoint.
+
+    Make it before the loader is read. It has ``state_dict`` and ``load_state_dict``, so it can be an attribute of a
+    `milepost.Checkpoint`, or be passed to ``accelerator.register_for_checkpointing()``. After a restore, the next ``iter(loader)``
+    goes on with the batch after the last one that the loop has seen, at the end of a pass with none.
+
+    The batches before that are read again, unless the pass has ended. Save a `milepost.RandomState` beside it: batches that are
+    made with random numbers, and the order of later passes, depend on it.
+
+    Args:
+        loader: A ``DataLoader`` of PyTorch, also one that ``accelerator.prepare()`` has returned.
+
+    Raises:
+        UnsupportedError: The data cannot be read twice, as it holds an iterator.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._position = LoaderPosition(loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as plain data."""
+        if not hasattr(self._loader, "base_dataloader"):
+            return {"position": self._position.state(ended=self._position.has_ended)}
+        from milepost.adapters.accelerate.private import is_being_read
+
+        is_within = is_being_read(self._loader)
+        ahead = 1 if is_within and not self._position.has_ended else 0
+        is_last = is_within and not ahead
+        return {
+            "position": self._position.state(ahead, ended=not is_within),
+            "iteration": self._loader.iteration + is_last,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes to a position that `state_dict` returned."""
+        self._position.load(state["position"], global_state())
+        self._position.arrived()  # the program restores the random state itself
+        if "iteration" in state:
+            self._loader.iteration = state["iteration"]

@@ -1,0 +1,1 @@
+"""Runs of Hugging Face's ``Trainer``. The public names are in `milepost.transformers`."""

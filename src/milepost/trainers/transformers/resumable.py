@@ -1,0 +1,252 @@
+"""What a ``Trainer`` does otherwise once `milepost.transformers.attach` was called for it.
+
+A save follows all that ``Trainer`` itself does after a step: logs, evaluation and its own checkpoints. A save that is due at the last
+step of an epoch follows all that it does after the epoch. ``train()`` resumes by its own steps, which ask this class instead of files.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from milepost.adapters.random_state import global_state, set_global_state
+from milepost.adapters.transformers import private
+from milepost.errors import UnsupportedError
+from milepost.trainers.loaders import LoaderPosition
+from milepost.trainers.runs import TrainerRun
+
+NAMES = ("model", "optimizer", "scheduler", "state")
+OWN_NAMES = ("random", "loader")
+
+
+class Attached:
+    """What is remembered for a trainer."""
+
+    def __init__(self, run: TrainerRun, every_epochs: int | None) -> None:
+        self.run = run
+        self.every_epochs = every_epochs
+        self.begin(None)
+        self.position: LoaderPosition | None = None
+        self.steps_per_epoch = 0
+        self.terminated = False
+
+    def begin(self, saved: dict[str, Any] | None) -> None:
+        """Begins a call of ``train()`` that goes on from a saved state, if there is one."""
+        self.saved = saved
+        self.to_go_on = saved is not None
+        self.is_training = self.waits = self.terminated = False
+
+
+class Resumable:
+    """A mixin before ``Trainer`` or a class derived from it."""
+
+    _milepost: Attached
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Trains, or goes on with the run that the directory of `milepost.transformers.attach` holds.
+
+        ``resume_from_checkpoint`` and further arguments are those of ``Trainer.train()``. A path of a checkpoint of transformers has
+        an effect only if the directory holds no run.
+        """
+        trainer: Any = super()
+        attached = self._milepost
+        self._refuse()
+        attached.begin(attached.run.begin())
+        attached.is_training = True
+        try:
+            saved = attached.saved
+            if saved is None:
+                given = None if isinstance(resume_from_checkpoint, bool) else resume_from_checkpoint
+                return trainer.train(given, *args, **kwargs)
+            with tempfile.TemporaryDirectory(prefix="milepost-") as directory:
+                path = os.path.join(directory, private.STATE_FILE)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(saved["state"])
+                if saved["ended"] == self._lengths():
+                    return self._ended(saved, path)
+                return trainer.train(directory, *args, **kwargs)
+        finally:
+            attached.is_training = False
+            attached.saved = None
+            if attached.position is not None:
+                attached.position.forget()
+                attached.position = None
+            attached.run.end()
+
+    def get_train_dataloader(self) -> Any:
+        """The loader of ``Trainer``, whose position is saved."""
+        trainer: Any = super()
+        loader = trainer.get_train_dataloader()
+        attached = self._milepost
+        if attached.is_training:
+            attached.position = LoaderPosition(loader)
+            if attached.saved is not None:
+                attached.position.load(attached.saved["loader"], attached.saved["random"])
+        return loader
+
+    def set_initial_training_values(self, *args: Any, **kwargs: Any) -> Any:
+        """The numbers of steps that ``Trainer`` computes, of which one is remembered."""
+        trainer: Any = super()
+        values = trainer.set_initial_training_values(*args, **kwargs)
+        self._milepost.steps_per_epoch = values[1]
+        return values
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The batches of a step; the first ones of a resumed run in the random state of that time."""
+        self._go_on()
+        trainer: Any = super()
+        return trainer.get_batch_samples(*args, **kwargs)
+
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        this: Any = self
+        trainer: Any = super()
+        attached = self._milepost
+        if attached.terminated:
+            return  # an evaluation of a part of an epoch would delay the end
+        trainer._maybe_log_save_evaluate(*args, **kwargs)
+        step = this.state.global_step
+        is_last = step % attached.steps_per_epoch == 0
+        is_over = this.control.should_training_stop
+        if (is_last or is_over) and not attached.waits:
+            attached.waits = True  # until this method is called once more, after the epoch
+            return
+        attached.waits = False
+        is_due, must_end = attached.run.is_due(step), attached.run.must_end(step)
+        if is_last and attached.every_epochs is not None:
+            is_due |= step // attached.steps_per_epoch % attached.every_epochs == 0
+        attached.terminated = must_end and not is_over
+        if is_due or must_end or is_over:
+            attached.run.save(step, lambda: self._state(is_last), _evaluated(self, step))
+        if must_end:
+            this.control.should_training_stop = True
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: Any, model: Any = None) -> None:
+        saved = self._milepost.saved
+        this: Any = self
+        trainer: Any = super()
+        if saved is None:
+            trainer._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            (this.model if model is None else model).load_state_dict(saved["model"])
+
+    def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
+        saved = self._milepost.saved
+        this: Any = self
+        trainer: Any = super()
+        if saved is None:
+            trainer._load_optimizer_and_scheduler(checkpoint)
+        else:
+            this.optimizer.load_state_dict(saved["optimizer"])
+            this.lr_scheduler.load_state_dict(saved["scheduler"])
+
+    def _load_scaler(self, checkpoint: Any) -> None:
+        saved = self._milepost.saved
+        this: Any = self
+        trainer: Any = super()
+        if saved is None:
+            trainer._load_scaler(checkpoint)
+        elif saved["scaler"] is not None:
+            this.accelerator.scaler.load_state_dict(saved["scaler"])
+
+    def _load_callback_state(self) -> None:
+        saved = self._milepost.saved
+        trainer: Any = super()
+        if saved is None:
+            trainer._load_callback_state()
+        else:
+            private.set_callback_states(self, saved["callbacks"])
+
+    def _load_rng_state(self, checkpoint: Any) -> None:
+        trainer: Any = super()
+        if self._milepost.saved is None:
+            trainer._load_rng_state(checkpoint)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Restores what depends on nothing else, once, when the first batches are about to be read."""
+        attached = self._milepost
+        saved = attached.saved
+        if saved is None or not attached.to_go_on:
+            return
+        attached.to_go_on = False
+        this: Any = self
+        for name, value in saved["losses"].items():
+            setattr(this, name, value)
+        this._tr_loss = saved["loss"].to(this._tr_loss.device)
+        assert attached.position is not None
+        attached.position.arrived()
+        set_global_state(saved["random"])
+
+    def _state(self, ended: bool) -> dict[str, Any]:
+        this: Any = self
+        attached = self._milepost
+        assert attached.position is not None
+        trained = this.state.global_step % attached.steps_per_epoch * this.args.gradient_accumulation_steps
+        ahead = 0 if ended else attached.position.fetched - trained
+        scaler = getattr(this.accelerator, "scaler", None)
+        is_over = this.control.should_training_stop and not attached.terminated
+        return {
+            "model": this.accelerator.unwrap_model(this.model).state_dict(),
+            "optimizer": this.optimizer.state_dict(),
+            "scheduler": this.lr_scheduler.state_dict(),
+            "scaler": None if scaler is None else scaler.state_dict(),
+            "state": _text(this.state),
+            "callbacks": private.callback_states(self),
+            "losses": {name: getattr(this, name) for name in private.LOSSES},
+            "loss": this._tr_loss.clone(),
+            "ended": self._lengths() if is_over else None,
+            "random": global_state(),
+            "loader": attached.position.state(ahead, ended=ended),
+        }
+
+    def _lengths(self) -> list[float]:
+        this: Any = self
+        return [this.args.num_train_epochs, this.args.max_steps]
+
+    def _ended(self, saved: dict[str, Any], path: str) -> Any:
+        """What ``train()`` returned for a run that has ended."""
+        from transformers.trainer_utils import TrainOutput
+
+        this: Any = self
+        this.model.load_state_dict(saved["model"])
+        this.state = private.state_from(path)
+        losses = saved["losses"]
+        steps = max(this.state.global_step - losses["_initial_global_step"], 0.001)
+        loss = (losses["_total_loss_scalar"] + saved["loss"].item()) / steps
+        return TrainOutput(this.state.global_step, loss, {"train_loss": loss})
+
+    def _refuse(self) -> None:
+        this: Any = self
+        if this.is_fsdp_enabled or this.is_deepspeed_enabled:
+            raise UnsupportedError(
+                "the state of this trainer is spread over processes, and transformers hands it over in parts",
+                expected="a trainer in which each process has the whole model",
+                found="DeepSpeed" if this.is_deepspeed_enabled else "FSDP",
+                remedy="keep the checkpoints of transformers for this run",
+            )
+        if this.args.ignore_data_skip:
+            raise UnsupportedError(
+                "ignore_data_skip makes a resumed run read other batches",
+                expected="ignore_data_skip=False",
+                found="ignore_data_skip=True",
+            )
+
+
+def _evaluated(trainer: Any, step: int) -> dict[str, float]:
+    """The metrics of the evaluation after a step, if there was one."""
+    found: dict[str, float] = {}
+    for logged in reversed(trainer.state.log_history):
+        if logged.get("step") != step:
+            break
+        found = {name: value for name, value in logged.items() if isinstance(value, (int, float))} | found
+    return found if any(name.startswith("eval_") for name in found) else {}
+
+
+def _text(state: Any) -> str:
+    with tempfile.TemporaryDirectory(prefix="milepost-") as directory:
+        path = os.path.join(directory, private.STATE_FILE)
+        state.save_to_json(path)
+        with open(path, encoding="utf-8") as file:
+            return file.read()

@@ -1,0 +1,92 @@
+"""Hugging Face's ``Trainer``: one line makes ``train()`` resumable at any step.
+
+::
+
+    trainer = Trainer(model, arguments, train_dataset=data)
+    milepost.transformers.attach(trainer, "./run", every_steps=500, on_sigterm=True)
+    trainer.train()
+"""
+
+from __future__ import annotations
+
+from typing import Any as _Any
+
+from milepost.adapters.transformers import private as _private
+from milepost.engine.options import CheckpointOptions
+from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.manager import CheckpointManager
+from milepost.retention import Policy
+from milepost.trainers.loaders import is_watched as _is_watched
+from milepost.trainers.runs import PathLike as _PathLike
+from milepost.trainers.runs import TrainerRun as _TrainerRun
+from milepost.trainers.transformers import resumable as _resumable
+
+__all__ = ["attach"]
+
+
+def attach(
+    trainer: _Any,
+    directory: _PathLike,
+    *,
+    every_steps: int | None = None,
+    every_epochs: int | None = 1,
+    every_seconds: float | None = None,
+    max_to_keep: int | None = 3,
+    keep: Policy | None = None,
+    on_sigterm: bool = False,
+    options: CheckpointOptions | None = None,
+) -> CheckpointManager:
+    """Makes ``trainer.train()`` resumable: it saves the run, and goes on with it in the next process.
+
+    A checkpoint holds all that ``Trainer`` saves, and what it leaves out: the position in the data, the random state in which
+    batches that were read ahead were made, and the losses that its logs average. So a run that was killed and started again
+    computes what an undisturbed one does, to the last bit.
+
+    ``train()`` restores the newest good checkpoint of the directory by itself. The trainer's own checkpoints
+    (``save_strategy``) are not touched; ``save_strategy="no"`` turns them off.
+
+    Args:
+        trainer: A ``transformers.Trainer``, or an object of a class derived from it. Its class is replaced by one derived from it.
+        directory: The directory of the run. Each run has its own.
+        every_steps: Optimizer steps between two saves, or None.
+        every_epochs: Epochs between two saves, or None.
+        every_seconds: Seconds between two saves, or None.
+        max_to_keep: How many of the newest checkpoints to keep, or None to let ``keep`` decide alone.
+        keep: Which to keep beside them, such as ``milepost.retention.Best(3, by="eval_loss", mode="min")``. A checkpoint has
+            metrics if it was saved after an evaluation.
+        on_sigterm: Whether SIGTERM saves the run and ends ``train()`` after the step.
+        options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
+
+    Returns:
+        A manager of the checkpoints, numbered by the optimizer step. Its ``reload()`` shows what ``train()`` has saved since.
+
+    Raises:
+        ValueError: An interval is not positive.
+        UnsupportedError: This is no trainer, or one that has a directory already.
+    """
+    if not hasattr(trainer, "callback_handler") or isinstance(trainer, _resumable.Resumable):
+        raise _UnsupportedError(
+            "attach() makes a transformers.Trainer resumable, once",
+            expected="a transformers.Trainer",
+            found=f"a {type(trainer).__name__}",
+        )
+    if every_epochs is not None and every_epochs <= 0:
+        raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
+    run = _TrainerRun(
+        directory,
+        _resumable.NAMES,
+        _resumable.OWN_NAMES,
+        max_to_keep=max_to_keep,
+        keep=keep,
+        every_steps=every_steps,
+        every_seconds=every_seconds,
+        on_sigterm=on_sigterm,
+        options=options,
+    )
+    kind = type(trainer)
+    trainer.__class__ = type(kind.__name__, (_resumable.Resumable, kind), {"__module__": kind.__module__})
+    trainer._milepost = _resumable.Attached(run, every_epochs)
+    return run.manager
+
+
+_private.skip_by(_is_watched)

@@ -1,0 +1,121 @@
+"""`milepost.accelerate`: prepared objects, and the position in their data."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("accelerate")
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DataLoaderConfiguration
+
+import milepost.accelerate
+from tests.trainers.small import loader, network, same, seed_all
+
+
+def make(stateful=False, workers=0, accumulate=1):
+    configuration = DataLoaderConfiguration(use_stateful_dataloader=stateful)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate, dataloader_config=configuration)
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    return accelerator, accelerator.prepare(model, optimizer, scheduler, loader(workers))
+
+
+def train(directory, stop=None, seed=0, checkpoint=None, **settings):
+    """A loop as programs with Accelerate have it. Returns the model and the batches it saw."""
+    seed_all(seed)
+    accelerator, (model, optimizer, scheduler, data) = make(**settings)
+    epoch = milepost.Variable(0)
+    manager = milepost.CheckpointManager(
+        milepost.accelerate.checkpoint(accelerator, epoch=epoch), directory, max_to_keep=2
+    )
+    manager.restore_or_initialize()
+    seen = []
+    for number in range(int(epoch), 3):
+        for batch in data:
+            seen.append(batch.sum().item())
+            with accelerator.accumulate(model):
+                accelerator.backward(model(batch).pow(2).mean())
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+            manager.save()
+            if len(seen) == stop:
+                return model, seen
+        epoch.assign(number + 1)
+        manager.save()
+    return model, seen
+
+
+class TestCheckpoint:
+    @pytest.mark.parametrize("settings", [{}, {"workers": 1}, {"stateful": True}], ids=str)
+    @pytest.mark.parametrize("stop", [1, 5, 6, 13])
+    def test_a_stopped_run_ends_as_an_undisturbed_one(self, tmp_path, settings, stop):
+        """Also where the new process was seeded otherwise."""
+        if settings.get("stateful"):
+            pytest.importorskip("torchdata")
+        whole, seen = train(tmp_path / "whole", **settings)
+        _, first = train(tmp_path / "run", stop, **settings)
+        model, second = train(tmp_path / "run", seed=5, **settings)
+        assert same(model, whole)
+        assert first + second == seen
+
+    def test_prepared_objects_are_saved_whole(self, tmp_path):
+        """By milepost.Checkpoint itself, with names of the program's own, and restored without Accelerate."""
+        _, (model, optimizer, scheduler, _) = make()
+        model(torch.ones(3, 4)).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        path = milepost.Checkpoint(model=model, optimizer=optimizer, scheduler=scheduler).write(tmp_path / "ckpt")
+        plain = network()
+        other = torch.optim.AdamW(plain.parameters(), 0.1)
+        milepost.Checkpoint(model=plain, optimizer=other).read(path).expect_partial()
+        assert same(plain, model)
+        expected = optimizer.state_dict()
+        assert other.state_dict()["param_groups"] == expected["param_groups"]
+        for number, state in expected["state"].items():
+            assert all(torch.equal(value, other.state_dict()["state"][number][name]) for name, value in state.items())
+        _, (_, _, again, _) = make()
+        milepost.Checkpoint(scheduler=again).read(path).expect_partial()
+        assert again.state_dict() == scheduler.state_dict()
+
+    def test_nothing_is_prepared(self):
+        with pytest.raises(milepost.UnsupportedError, match="prepared nothing"):
+            milepost.accelerate.checkpoint(Accelerator(cpu=True))
+
+
+class TestDataPosition:
+    def test_it_can_be_registered_for_accelerates_own_checkpoints(self, tmp_path):
+        """Then these go on in the middle of an epoch too."""
+
+        def read(count, load):
+            seed_all()
+            accelerator, (_, _, _, data) = make()
+            accelerator.register_for_checkpointing(milepost.accelerate.DataPosition(data))
+            if load:
+                accelerator.load_state(tmp_path)
+            batches = []
+            for batch in data:
+                batches.append(batch.sum().item())
+                if len(batches) == count:
+                    accelerator.save_state(tmp_path)
+            return batches
+
+        whole = read(2, load=False)
+        assert read(None, load=True) == whole[2:]
+
+    def test_a_plain_loader(self, tmp_path):
+        seed_all()
+        data = loader()
+        position, random = milepost.accelerate.DataPosition(data), milepost.RandomState()
+        batches = iter(data)
+        next(batches)
+        path = milepost.Checkpoint(position=position, random=random).write(tmp_path / "ckpt")
+        rest = [each.sum().item() for each in batches]
+        seed_all(7)
+        data = loader()
+        position = milepost.accelerate.DataPosition(data)
+        milepost.Checkpoint(position=position, random=milepost.RandomState()).read(path)
+        assert [each.sum().item() for each in data] == rest

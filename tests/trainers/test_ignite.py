@@ -1,0 +1,126 @@
+"""`milepost.ignite`: engines that go on at any iteration, and a place for the files of ignite's Checkpoint."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+
+import pytest
+
+pytest.importorskip("ignite")
+
+import torch
+from ignite.engine import Engine, Events
+from ignite.engine.deterministic import DeterministicEngine
+from ignite.handlers import Checkpoint, global_step_from_engine
+
+import milepost.ignite
+from milepost.retention import Best
+from tests.trainers.small import BATCHES, KilledError, loader, network, same, seed_all
+
+
+def run(directory, at=None, function=None, seed=0, epochs=3, epoch_length=None, workers=0, **options):
+    """Trains; returns the model, the batches, and what was logged after each epoch."""
+    seed_all(seed)
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    seen, logged = [], []
+
+    def step(engine, batch):
+        if engine.state.iteration == at:
+            function()
+        seen.append(batch.sum().item())
+        optimizer.zero_grad()
+        model(batch).pow(2).mean().backward()
+        optimizer.step()
+
+    engine = Engine(step)
+    engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: logged.append(torch.rand(()).item()))
+    if directory:
+        objects = {"model": model, "optimizer": optimizer}
+        options = {"every_iterations": 1, "metrics": lambda: {"loss": logged[-1]}, **options}
+        milepost.ignite.attach(engine, objects, directory, **options)
+    try:
+        engine.run(loader(workers), max_epochs=epochs, epoch_length=epoch_length)
+    except KilledError:
+        pass
+    return model, seen, logged
+
+
+def kill():
+    raise KilledError
+
+
+@functools.cache
+def undisturbed(**settings):
+    return run(None, **settings)
+
+
+class TestResume:
+    @pytest.mark.parametrize("settings", [{}, {"workers": 1}, {"epoch_length": 4}], ids=str)
+    @pytest.mark.parametrize("iteration", [2, 6, 7, 11])
+    def test_a_killed_run_ends_as_an_undisturbed_one(self, tmp_path, settings, iteration):
+        whole, seen, logged = undisturbed(**settings)
+        _, first, before = run(tmp_path, iteration, kill, **settings)
+        model, second, after = run(tmp_path, seed=5, **settings)
+        assert same(model, whole)
+        assert first + second == seen
+        assert before + after == logged
+
+    def test_a_run_that_has_ended_trains_no_more_and_can_be_prolonged(self, tmp_path):
+        run(tmp_path, epochs=2)
+        assert run(tmp_path, epochs=2)[1] == []
+        assert same(run(tmp_path)[0], undisturbed()[0])
+
+    def test_saving_changes_nothing(self, tmp_path):
+        assert same(run(tmp_path)[0], undisturbed()[0])
+
+
+class TestSigterm:
+    @pytest.mark.parametrize("iteration", [3, BATCHES])
+    def test_it_saves_and_ends(self, tmp_path, iteration):
+        options = {"on_sigterm": True, "every_iterations": None}
+        _, seen, _ = run(tmp_path, iteration, lambda: os.kill(os.getpid(), signal.SIGTERM), **options)
+        assert len(seen) == iteration
+        assert same(run(tmp_path, **options)[0], undisturbed()[0])
+
+
+class TestRetention:
+    def test_the_best_are_kept(self, tmp_path):
+        seed_all()
+        _, _, logged = run(tmp_path, keep=Best(1, by="loss", mode="min"), max_to_keep=1)
+        manager = milepost.CheckpointManager(milepost.Checkpoint(), tmp_path, max_to_keep=1)
+        best = BATCHES * (1 + logged.index(min(logged)))
+        assert manager.best_step(by="loss", mode="min") == best
+
+
+class TestMilepostSaver:
+    def test_ignites_checkpoint_saves_with_it(self, tmp_path):
+        model = network()
+        optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+
+        def step(engine, batch):
+            optimizer.zero_grad()
+            model(batch).pow(2).mean().backward()
+            optimizer.step()
+
+        engine = Engine(step)
+        objects = {"model": model, "optimizer": optimizer, "engine": engine}
+        saver = milepost.ignite.MilepostSaver(tmp_path)
+        handler = Checkpoint(objects, saver, n_saved=2, global_step_transform=global_step_from_engine(engine))
+        engine.add_event_handler(Events.EPOCH_COMPLETED, handler)
+        engine.run(loader(), max_epochs=3)
+        assert len(os.listdir(tmp_path)) == 2
+        other = network()
+        Checkpoint.load_objects({"model": other}, checkpoint={"model": saver.load(handler.last_checkpoint)["model"]})
+        assert same(other, model)
+
+    def test_a_missing_file(self, tmp_path):
+        with pytest.raises(FileNotFoundError):
+            milepost.ignite.MilepostSaver(tmp_path).load("none.pt")
+
+
+def test_a_deterministic_engine_is_refused(tmp_path):
+    with pytest.raises(milepost.UnsupportedError, match="DeterministicEngine"):
+        milepost.ignite.attach(DeterministicEngine(lambda engine, batch: None), {}, tmp_path)

@@ -29,7 +29,7 @@ MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variabl
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-files lint lint-systems format bench peers clean
+	test-core test-core-quickly test-files lint lint-systems format bench peers clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ test-trainers: .venv-trainers/.made  ## Lightning, transformers, Accelerate and 
 
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-core-quickly: .venv-core/.made  ## those of them that depend on the version of Python: without kills, power cuts and large graphs
+	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+		$(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
 
 test-files: .venv-core/.made  ## those of them that meet files, for macOS and Windows
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_FILES))

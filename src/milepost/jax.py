@@ -47,6 +47,8 @@ from milepost.graph.trees.places import kind_of_place as _kind_of_place
 from milepost.graph.trees.structure import is_container as _is_container
 from milepost.manager import CheckpointManager as _CheckpointManager
 from milepost.manager.by_step import ByStep as _ByStep
+from milepost.manager.checkpoint_manager import series_of as _series_of
+from milepost.manager.managed_series import ManagedSeries as _ManagedSeries
 from milepost.retention import Policy
 from milepost.storage import Storage as _Storage
 from milepost.storage.paths import plain_path as _plain_path
@@ -318,8 +320,8 @@ class TreeManager(_ByStep):
         )
 
     @property
-    def _series(self) -> _CheckpointManager[Any]:
-        return self._manager
+    def _series(self) -> _ManagedSeries:
+        return _series_of(self._manager)
 
     def __repr__(self) -> str:
         manager = self.__dict__.get("_manager")

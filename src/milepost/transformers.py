@@ -85,7 +85,7 @@ def attach(
     )
     kind = type(trainer)
     trainer.__class__ = type(kind.__name__, (_resumable.Resumable, kind), {"__module__": kind.__module__})
-    trainer._milepost = _resumable.Attached(run, every_epochs)
+    _resumable.hold(trainer, _resumable.Attached(run, every_epochs))
     return run.manager
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from milepost.bundle import index_path
 from milepost.checkpoint.checkpoint import exclusive, is_saving
@@ -19,14 +19,10 @@ from milepost.engine.series import split_number
 from milepost.engine.together import first_decides
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.manager.agreement import Agreed, agree
+from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import AnyOf, Best, ManagedCheckpoint, Policy, RetentionPlan
 from milepost.retention.by_metric import By, Mode, ranked
-
-if TYPE_CHECKING:
-    from milepost.manager.checkpoint_manager import CheckpointManager
-
-_MOST_LISTED = 10
 
 
 class ByStep(abc.ABC):
@@ -34,8 +30,17 @@ class ByStep(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def _series(self) -> CheckpointManager[Any]:
-        """The manager of the series."""
+    def _series(self) -> ManagedSeries:
+        """The series."""
+
+    @property
+    @abc.abstractmethod
+    def latest_checkpoint(self) -> str | None:
+        """The path of the newest good checkpoint, or None."""
+
+    @abc.abstractmethod
+    def sync(self) -> None:
+        """Waits for the asynchronous save in progress, if any, and raises its error."""
 
     @property
     def steps(self) -> list[int]:
@@ -43,13 +48,13 @@ class ByStep(abc.ABC):
 
         The number of a checkpoint is the training step if the program passes that to ``save()``.
         """
-        return [each.step for each in self._series._listing.managed]
+        return [each.step for each in self._series.listing.managed]
 
     @property
     def latest_step(self) -> int | None:
         """The number of `latest_checkpoint`, which is verified; None if there is no good checkpoint of this series."""
-        path = self._series.latest_checkpoint
-        if path is None or not self._series._listing.is_own(path):
+        path = self.latest_checkpoint
+        if path is None or not self._series.listing.is_own(path):
             return None
         return (split_number(path) or ("", None))[1]
 
@@ -79,17 +84,17 @@ class ByStep(abc.ABC):
         """
         series = self._series
         if by is None or mode is None:
-            rule = _first_best(series._policy.keep)
+            rule = _first_best(series.policy.keep)
             if rule is None or by is not None or mode is not None:
                 raise UnsupportedError(
                     "best_step() must know by which metric, and whether lower or higher is better",
                     expected="best_step(by='loss', mode='min'), or a manager with keep=Best(...)",
-                    found=f"by={by!r}, mode={mode!r}, keep={series._policy.keep!r}",
+                    found=f"by={by!r}, mode={mode!r}, keep={series.policy.keep!r}",
                 )
             by, mode = rule.by, rule.mode
-        managed = series._facts(metrics=True)
+        managed = series.facts(metrics=True)
         for place in ranked(managed, by, mode):
-            if series._storage.is_file(index_path(managed[place].prefix)):
+            if series.storage.is_file(index_path(managed[place].prefix)):
                 return managed[place].step
         return None
 
@@ -106,7 +111,7 @@ class ByStep(abc.ABC):
             CheckpointNotFoundError: There is no such checkpoint.
             CorruptCheckpointError: It is damaged.
         """
-        return self._series._saved_with(step).metrics
+        return self._series.saved_with(step).metrics
 
     def metadata(self, step: int) -> Any:
         """The metadata that was saved with a checkpoint.
@@ -122,7 +127,7 @@ class ByStep(abc.ABC):
             CheckpointNotFoundError: There is no such checkpoint.
             CorruptCheckpointError: It is damaged.
         """
-        return self._series._saved_with(step).metadata
+        return self._series.saved_with(step).metadata
 
     def delete(self, step: int) -> None:
         """Deletes a checkpoint and its entry in the state file, also if it is the latest or no longer managed.
@@ -149,26 +154,26 @@ class ByStep(abc.ABC):
             [10, 30]
         """
         series = self._series
-        prefix = series._path_of(step)
-        with exclusive(series._checkpoint):
+        prefix = series.path_of(step)
+        with exclusive(series.checkpoint):
 
             def remove() -> bool:
-                with series._lock:
-                    if not is_left(series._storage, prefix) and step not in series.steps:
-                        raise self._no_such(prefix)
-                    return series._listing.remove(prefix)
+                with series.lock:
+                    if not is_left(series.storage, prefix) and step not in self.steps:
+                        raise series.no_such(prefix)
+                    return series.listing.remove(prefix)
 
-            first_decides(series._with(None), f"delete {prefix}", remove)
-            with series._lock:
-                series._listing.drop({prefix})
-                series._must_look = True
-                series._metadata.forget(prefix)
+            first_decides(series.with_options(None), f"delete {prefix}", remove)
+            with series.lock:
+                series.listing.drop({prefix})
+                series.must_look = True
+                series.metadata.forget(prefix)
 
     @property
     def pinned(self) -> list[int]:
         """The numbers of the checkpoints that are pinned, in ascending order, as the directory has them now."""
-        listing = self._series._listing
-        found = pinned_in(self._series._storage, listing.home)
+        listing = self._series.listing
+        found = pinned_in(self._series.storage, listing.home)
         return sorted((split_number(each) or ("", 0))[1] for each in found if listing.is_own(each))
 
     def pin(self, step: int) -> None:
@@ -196,16 +201,16 @@ class ByStep(abc.ABC):
             ([10, 30], [10])
         """
         series = self._series
-        prefix = series._path_of(step)
+        prefix = series.path_of(step)
 
         def make() -> None:
-            finish_removals(series._storage, series._listing.home, series._directory)
+            finish_removals(series.storage, series.listing.home, series.directory)
             try:
-                pin(series._storage, prefix)
+                pin(series.storage, prefix)
             except CheckpointNotFoundError:
-                raise self._no_such(prefix) from None
+                raise series.no_such(prefix) from None
 
-        first_decides(series._with(None), f"pin {prefix}", make)
+        first_decides(series.with_options(None), f"pin {prefix}", make)
 
     def unpin(self, step: int) -> None:
         """Lets a checkpoint be deleted again. The next save deletes it if nothing else keeps it.
@@ -219,8 +224,8 @@ class ByStep(abc.ABC):
             StorageError: The pin cannot be removed.
         """
         series = self._series
-        prefix = series._path_of(step)
-        first_decides(series._with(None), f"unpin {prefix}", lambda: unpin(series._storage, prefix))
+        prefix = series.path_of(step)
+        first_decides(series.with_options(None), f"unpin {prefix}", lambda: unpin(series.storage, prefix))
 
     def dry_run(self, next_step: int | None = None, metrics: Any = None) -> RetentionPlan:
         """What would be deleted, and why. Nothing is.
@@ -250,12 +255,12 @@ class ByStep(abc.ABC):
             ckpt-40: keep: the newest
         """
         series = self._series
-        managed = series._facts(metrics=series._policy.uses_metrics)
+        managed = series.facts(metrics=series.policy.uses_metrics)
         if next_step is not None:
-            prefix = series._path_of(next_step)
+            prefix = series.path_of(next_step)
             new = ManagedCheckpoint(prefix, time.time(), plain_metrics(metrics))
             managed = (*(each for each in managed if each.prefix != prefix), new)
-        return series._policy.plan(managed, series._listing.last_preserved)
+        return series.policy.plan(managed, series.listing.last_preserved)
 
     def should_save(self, step: Any = None) -> bool:
         """Whether a save is due.
@@ -286,7 +291,7 @@ class ByStep(abc.ABC):
         """
         series = self._series
         if step is None:
-            step = series._step_counter
+            step = series.step_counter
             if step is None:
                 raise UnsupportedError(
                     "should_save() needs a training step",
@@ -294,9 +299,9 @@ class ByStep(abc.ABC):
                     found="neither",
                 )
         number = whole_number(step)
-        triggers, agreed = series._triggers, self._agreed(number)
-        series._asked = number
-        if number == series._saved_step:
+        triggers, agreed = series.triggers, self._agreed(number)
+        series.asked = number
+        if number == series.saved_step:
             return False
         if agreed.preempted or (triggers.every_steps is None and triggers.every_seconds is None):
             return True
@@ -329,12 +334,12 @@ class ByStep(abc.ABC):
             >>> manager.steps
             [7]
         """
-        return self._series._signal is not None and self._agreed(None if step is None else whole_number(step)).preempted
+        return self._series.signal is not None and self._agreed(None if step is None else whole_number(step)).preempted
 
     @property
     def is_saving(self) -> bool:
         """Whether an asynchronous save is in progress in this process."""
-        return is_saving(self._series._checkpoint)
+        return is_saving(self._series.checkpoint)
 
     def reload(self) -> None:
         """Reads the state file again, for a program that follows what another one saves.
@@ -344,10 +349,10 @@ class ByStep(abc.ABC):
             StorageError: The directory cannot be read.
         """
         series = self._series
-        with exclusive(series._checkpoint), series._lock:
-            series._listing.reload()
-            series._metadata.forget()
-            series._must_look = True
+        with exclusive(series.checkpoint), series.lock:
+            series.listing.reload()
+            series.metadata.forget()
+            series.must_look = True
 
     def close(self) -> None:
         """Waits for the asynchronous save in progress, raises its error, and stops catching SIGTERM.
@@ -355,7 +360,7 @@ class ByStep(abc.ABC):
         If SIGTERM was received, a handler that the program had installed before is called now. The manager can still be used.
         """
         try:
-            self._series.sync()
+            self.sync()
         finally:
             self._stop_catching(pass_on=True)
 
@@ -370,42 +375,30 @@ class ByStep(abc.ABC):
             self.close()
             return
         try:
-            self._series.sync()
+            self.sync()
         except Exception as other:
             error.add_note(f"Beside that, an asynchronous save failed: {type(other).__name__}: {other}")
         finally:
             self._stop_catching(pass_on=False)
 
     def _stop_catching(self, *, pass_on: bool) -> None:
-        if self._series._signal is not None:
-            self._series._signal.remove(pass_on=pass_on)
+        if self._series.signal is not None:
+            self._series.signal.remove(pass_on=pass_on)
 
     def _agreed(self, step: int | None) -> Agreed:
         """What all processes know at a step. It is found out once for each step."""
         series = self._series
-        if step is None or series._agreed_at is None or series._agreed_at[0] != step:
-            received = series._signal is not None and series._signal.received
-            triggers = series._triggers
-            if series._signal is None and triggers.every_seconds is None:
+        if step is None or series.agreed_at is None or series.agreed_at[0] != step:
+            received = series.signal is not None and series.signal.received
+            triggers = series.triggers
+            if series.signal is None and triggers.every_seconds is None:
                 return Agreed(preempted=False, by_clock=False)
-            what = f"ask whether to save at step {step} in {series._directory}"
-            agreed = agree(series._with(None), what, received, triggers.by_clock)
+            what = f"ask whether to save at step {step} in {series.directory}"
+            agreed = agree(series.with_options(None), what, received, triggers.by_clock)
             if step is None:
                 return agreed
-            series._agreed_at = step, agreed
-        return series._agreed_at[1]
-
-    def _no_such(self, prefix: str) -> CheckpointNotFoundError:
-        steps = self.steps
-        listed = ", ".join(map(str, steps[-_MOST_LISTED:])) or "none"
-        return CheckpointNotFoundError(
-            "there is no checkpoint with this number",
-            file=prefix,
-            expected="the number of a checkpoint of this series",
-            found=f"checkpoints {listed}"
-            if len(steps) <= _MOST_LISTED
-            else f"{len(steps)} checkpoints, the last {listed}",
-        )
+            series.agreed_at = step, agreed
+        return series.agreed_at[1]
 
 
 def _first_best(policy: Policy | None) -> Best | None:

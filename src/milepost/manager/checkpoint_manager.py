@@ -9,7 +9,6 @@ that checkpoint. A pin is a file of its own (`milepost.engine.pins`), which ever
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import weakref
 from collections.abc import Callable, Mapping
@@ -21,10 +20,9 @@ from milepost.checkpoint.checkpoint import exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.leftovers import sweep_leftovers
-from milepost.engine.load import storage_of
-from milepost.engine.metadata import Metadata, encode
-from milepost.engine.options import CheckpointOptions, resolved
-from milepost.engine.pins import pinned_in, removal
+from milepost.engine.metadata import encode
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.pins import removal
 from milepost.engine.removal import finish_removals, is_left, remove_bundles
 from milepost.engine.run_save import ListedSave
 from milepost.engine.saved_model import is_saved_model
@@ -42,20 +40,16 @@ from milepost.errors import (
     UntrackableError,
     warn,
 )
-from milepost.forks import ForkableLock
 from milepost.graph.description import counted, of_file, shortened
 from milepost.graph.remedies import forgotten_init
-from milepost.manager.agreement import Agreed
 from milepost.manager.arguments import check_arguments, check_times
 from milepost.manager.by_step import ByStep
-from milepost.manager.listing import Listing
-from milepost.manager.saved_metadata import SavedMetadata
+from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.termination import TerminationSignal
 from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
-from milepost.retention import ManagedCheckpoint, Policy
+from milepost.retention import Policy
 from milepost.retention.rules import RetentionPolicy
-from milepost.storage import Storage, anchored
 from milepost.storage.paths import check_local, plain_path
 
 if TYPE_CHECKING:
@@ -174,60 +168,51 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             )
         check_arguments(max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, checkpoint_interval, init_fn)
         check_times(keep, every_steps, every_seconds)
-        self._policy = RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours, keep)
-        self._triggers = Triggers(every_steps, every_seconds)
-        self._checkpoint = checkpoint
-        self._directory = plain_path(directory)
         check_local(plain_path(checkpoint_name))
-        self._prefix = os.path.join(self._directory, checkpoint_name)
-        self._step_counter = step_counter
+        self._state = ManagedSeries(
+            checkpoint,
+            plain_path(directory),
+            checkpoint_name,
+            RetentionPolicy(max_to_keep, keep_checkpoint_every_n_hours, keep),
+            Triggers(every_steps, every_seconds),
+            step_counter,
+            options,
+        )
+        self._checkpoint = checkpoint
         self._checkpoint_interval = checkpoint_interval
         self._last_checkpoint_step = last_checkpoint_step
         self._init_fn = init_fn
-        self._options = options
-        # The series stays in one place, even if the current directory changes.
-        self._storage: Storage = anchored(storage_of(resolved(options)), self._directory)
         self._verify = verify
-        self._lock = ForkableLock()
-        self._listing = Listing(self._storage, self._directory, self._prefix, holds_old=keep is not None)
-        self._metadata = SavedMetadata(self._storage)
         self._status: LoadStatus | None = None
         self._latest: str | None = None
-        self._must_look = True
         self._restored: str | None = None
         self._skipped: dict[str, MilepostError] = {}
-        self._asked: int | None = None
-        """The step of the last `should_save`."""
-        self._saved_step: int | None = None
-        self._agreed_at: tuple[int, Agreed] | None = None
-        self._signal: TerminationSignal | None = None
-        if is_first(self._with(None)):
+        if is_first(self._state.with_options(None)):
             self._recover()
-        self._listing.load()
+        self._state.listing.load()
         self._warn_of_unlisted()
         if on_sigterm:
             alive = weakref.ref(self)
-            self._signal = TerminationSignal()
-            self._signal.install(lambda: alive() is not None, "the program that makes the CheckpointManager")
+            self._state.signal = TerminationSignal()
+            self._state.signal.install(lambda: alive() is not None, "the program that makes the CheckpointManager")
 
     @property
-    def _series(self) -> CheckpointManager[Any]:
-        return self
+    def _series(self) -> ManagedSeries:
+        return self._state
 
     if not TYPE_CHECKING:  # type checkers would take every name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            if not name.startswith("__") and "_checkpoint" not in self.__dict__:
+            if not name.startswith("__") and "_state" not in self.__dict__:
                 raise forgotten_init(self)
             hint = "; use restore_or_initialize(), or restore(step)" if name.startswith("rest") else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
-        listing: Listing | None = self.__dict__.get("_listing")
-        policy: RetentionPolicy | None = self.__dict__.get("_policy")
-        if listing is None or policy is None:
-            return of_file(self, self.__dict__.get("_directory"))
-        managed = listing.managed
+        state: ManagedSeries | None = self.__dict__.get("_state")
+        if state is None:
+            return of_file(self, None)
+        managed, policy = state.listing.managed, state.policy
         facts = [counted(len(managed), "checkpoint")]
         if managed:
             facts.append(f"the last {shortened(os.path.basename(managed[-1].prefix))}")
@@ -236,7 +221,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         if self._skipped:
             restored = f"restored {shortened(os.path.basename(self._restored))}, " if self._restored else ""
             facts.append(f"{restored}skipped {len(self._skipped)}")
-        return of_file(self, self._directory, *facts)
+        return of_file(self, self._state.directory, *facts)
 
     @property
     def checkpoint(self) -> CheckpointT:
@@ -246,7 +231,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     @property
     def directory(self) -> str:
         """The directory, as given."""
-        return self._directory
+        return self._state.directory
 
     @property
     def checkpoint_interval(self) -> int | None:
@@ -256,7 +241,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     @property
     def checkpoints(self) -> list[str]:
         """The paths of the managed checkpoints, oldest first. Preserved checkpoints are not among them."""
-        return [each.prefix for each in self._listing.managed]
+        return [each.prefix for each in self._state.listing.managed]
 
     @property
     def status(self) -> LoadStatus | None:
@@ -278,13 +263,13 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         Checkpoints of an earlier run are verified when this is first read. Those that are damaged or missing are
         skipped with a `SkippedCheckpointWarning`.
         """
-        if self._must_look:
+        if self._state.must_look:
             self._skipped = {}
-            found = newest_good(self._storage, self._listing.refresh, self._verify, self._skip)
-            with self._lock:
+            found = newest_good(self._state.storage, self._state.listing.refresh, self._verify, self._skip)
+            with self._state.lock:
                 # a save in the background may have ended meanwhile
-                if self._must_look:
-                    self._latest, self._must_look = found, False
+                if self._state.must_look:
+                    self._latest, self._state.must_look = found, False
         return self._latest
 
     @as_written
@@ -327,7 +312,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         """
         refuse_if_traced("a save")
         if self._checkpoint_interval is not None and self._is_too_early(
-            whole_number(self._step_counter), check_interval
+            whole_number(self._state.step_counter), check_interval
         ):
             return None
         with exclusive(self._checkpoint):
@@ -342,7 +327,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     ) -> str | None:
         step = None
         if self._checkpoint_interval is not None:
-            step = whole_number(self._step_counter)
+            step = whole_number(self._state.step_counter)
             if self._is_too_early(step, check_interval):
                 return None  # another thread has just saved
         counter = self._checkpoint.save_counter
@@ -357,9 +342,11 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
                     found=number,
                     remedy="pass 0 or more, or leave checkpoint_number out to number by save_counter",
                 )
-            prefix = f"{self._prefix}-{number}"
+            prefix = f"{self._state.prefix}-{number}"
             save = new = ListedSave(
-                prefix, self._with(options), lambda _, prefix, durable: self._publish(prefix, durable, new.metadata)
+                prefix,
+                self._state.with_options(options),
+                lambda _, prefix, durable: self._publish(prefix, durable, new.metadata),
             )
             save.listed_elsewhere = lambda: self._follow(prefix)
             with save.together():
@@ -372,7 +359,9 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
                 counter.assign_sub(1)
             raise
         self._last_checkpoint_step = step
-        self._note_saved(number if checkpoint_number is not None or self._asked is None else self._asked)
+        self._state.note_saved(
+            number if checkpoint_number is not None or self._state.asked is None else self._state.asked
+        )
         return prefix
 
     @as_written
@@ -406,20 +395,20 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             if self._restore_newest() is None:
                 raise CheckpointNotFoundError(
                     "there is no checkpoint to restore",
-                    file=self._directory,
-                    expected=f"a state file that lists checkpoints named {os.path.basename(self._prefix)}-<number>",
+                    file=self._state.directory,
+                    expected=f"a state file that lists checkpoints named {os.path.basename(self._state.prefix)}-<number>",
                     remedy="call restore_or_initialize() if the first run begins without one",
                 )
             assert self._status is not None, "a checkpoint was restored"
             return self._status
-        prefix = self._path_of(step)
+        prefix = self._state.path_of(step)
         self._checkpoint.sync()
         try:
-            status = self._status = self._checkpoint.restore(prefix, self._with(None))
+            status = self._status = self._checkpoint.restore(prefix, self._state.with_options(None))
         except CheckpointNotFoundError as error:
-            if self._storage.is_file(index_path(prefix)):
+            if self._state.storage.is_file(index_path(prefix)):
                 raise  # a data file is missing
-            raise self._no_such(prefix) from error
+            raise self._state.no_such(prefix) from error
         self._restored, self._skipped = prefix, {}
         self._note_restored(prefix)
         return status
@@ -453,12 +442,17 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
 
         def choose() -> dict[str, Any]:
             found = newest_good(
-                self._storage, lambda: _without(refused, self._listing.refresh()), self._verify, problems.__setitem__
+                self._state.storage,
+                lambda: _without(refused, self._state.listing.refresh()),
+                self._verify,
+                problems.__setitem__,
             )
             return {"prefix": found, "problems": {each: facts_of(problem) for each, problem in problems.items()}}
 
         while True:
-            chosen = first_decides(self._with(None), f"choose a checkpoint of {self._directory}", choose)
+            chosen = first_decides(
+                self._state.with_options(None), f"choose a checkpoint of {self._state.directory}", choose
+            )
             prefix: str | None = chosen["prefix"]
             for each, facts in chosen["problems"].items():
                 problems.setdefault(each, error_of(facts))
@@ -470,13 +464,13 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
                     self._skip(each, problem)
                 raise self._none_is_good(list(problems.values()))
             try:
-                self._status = self._checkpoint.restore(prefix, self._with(None))
+                self._status = self._checkpoint.restore(prefix, self._state.with_options(None))
             except (CheckpointNotFoundError, CorruptCheckpointError) as error:
                 problems[prefix] = error
                 refused.add(prefix)
                 continue
             break
-        state = self._listing.refresh() if problems else None
+        state = self._state.listing.refresh() if problems else None
         listed = [] if state is None else state.newest_first()
         for each, problem in problems.items():
             # another process may have removed it after it was verified
@@ -485,8 +479,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
                 self._skip(each, problem, prefix)
         self._restored = prefix
         if prefix is not None:
-            with self._lock:
-                self._latest, self._must_look = prefix, False
+            with self._state.lock:
+                self._latest, self._state.must_look = prefix, False
             self._note_restored(prefix)
         return prefix
 
@@ -515,12 +509,14 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             True
         """
         found: list[str] = first_decides(
-            self._with(None), f"adopt checkpoints of {self._directory}", lambda: self._listing.adopt()
+            self._state.with_options(None),
+            f"adopt checkpoints of {self._state.directory}",
+            lambda: self._state.listing.adopt(),
         )
-        with self._lock:
-            if not is_first(self._with(None)):
-                self._listing.load()
-            self._must_look |= bool(found)
+        with self._state.lock:
+            if not is_first(self._state.with_options(None)):
+                self._state.listing.load()
+            self._state.must_look |= bool(found)
         return found
 
     def sync(self) -> None:
@@ -530,7 +526,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     def __reduce__(self) -> Any:
         raise UnsupportedError(
             "a CheckpointManager cannot be copied or pickled: two managers would delete each other's checkpoints",
-            file=self._directory,
+            file=self._state.directory,
             remedy="pass the directory instead, and make the CheckpointManager in the one process that saves",
         )
 
@@ -541,32 +537,32 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         while each is not None:
             each.__traceback__ = None
             each = each.__cause__ or each.__context__
-        if is_first(self._with(None)):
+        if is_first(self._state.with_options(None)):
             warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
 
     def _recover(self) -> None:
         """Completes or removes what killed and crashed saves left behind."""
         try:
-            list_announced(self._storage, self._directory)
-            finish_removals(self._storage, self._listing.home, self._directory)
-            for directory in dict.fromkeys((self._directory, self._listing.home)):
-                sweep_leftovers(self._storage, directory)
+            list_announced(self._state.storage, self._state.directory)
+            finish_removals(self._state.storage, self._state.listing.home, self._state.directory)
+            for directory in dict.fromkeys((self._state.directory, self._state.listing.home)):
+                sweep_leftovers(self._state.storage, directory)
         except StorageError as error:
             warn(f"leftovers of crashed saves could not be removed: {error}")
 
     def _warn_of_unlisted(self) -> None:
-        if self._listing.restorable() is not None:
+        if self._state.listing.restorable() is not None:
             return
-        unlisted = numbered(self._storage, self._prefix)
+        unlisted = numbered(self._state.storage, self._state.prefix)
         if unlisted:
             warn(
-                f"no state file lists the checkpoints in {self._directory}, so restore_or_initialize() will not "
+                f"no state file lists the checkpoints in {self._state.directory}, so restore_or_initialize() will not "
                 f"restore them; the newest is {unlisted[-1]}: call adopt_checkpoints() first to continue from them, or use "
                 "another directory"
             )
-        if is_saved_model(self._storage, self._directory):
+        if is_saved_model(self._state.storage, self._state.directory):
             warn(
-                f"{self._directory} is a SavedModel, which a CheckpointManager does not restore: to start from its weights, call "
+                f"{self._state.directory} is a SavedModel, which a CheckpointManager does not restore: to start from its weights, call "
                 "milepost.load_weights(model, directory) before restore_or_initialize()"
             )
 
@@ -576,56 +572,22 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             return False
         return step == last or (check_interval and step < last + interval)
 
-    def _with(self, options: CheckpointOptions | None) -> CheckpointOptions:
-        options = resolved(options or self._options)
-        options.storage = options.storage or self._storage
-        return options
-
     def _note_restored(self, prefix: str) -> None:
         """Counts intervals from the checkpoint that was restored."""
         if self._checkpoint_interval is not None:
-            self._last_checkpoint_step = whole_number(self._step_counter)
-        if self._step_counter is not None:
-            self._note_saved(whole_number(self._step_counter))
-        elif self._listing.is_own(prefix):
-            self._note_saved((split_number(prefix) or ("", 0))[1])
-
-    def _note_saved(self, step: int) -> None:
-        self._saved_step = step
-        self._triggers.saved(step)
-
-    def _path_of(self, step: Any) -> str:
-        number = whole_number(step)
-        if number < 0:
-            raise UnsupportedError("the number of a checkpoint cannot be negative", expected="0 or more", found=number)
-        return f"{self._prefix}-{number}"
-
-    def _saved_with(self, step: Any) -> Metadata:
-        prefix = self._path_of(step)
-        try:
-            return self._metadata.of(prefix)
-        except CheckpointNotFoundError as error:
-            raise self._no_such(prefix) from error
-
-    def _facts(self, *, metrics: bool) -> tuple[ManagedCheckpoint, ...]:
-        """The managed checkpoints, with what policies must know of them."""
-        pinned = pinned_in(self._storage, self._listing.home)
-        return tuple(
-            dataclasses.replace(
-                each,
-                metrics=self._metadata.metrics_of(each.prefix) if metrics else None,
-                pinned=each.prefix in pinned,
-            )
-            for each in self._listing.managed
-        )
+            self._last_checkpoint_step = whole_number(self._state.step_counter)
+        if self._state.step_counter is not None:
+            self._state.note_saved(whole_number(self._state.step_counter))
+        elif self._state.listing.is_own(prefix):
+            self._state.note_saved((split_number(prefix) or ("", 0))[1])
 
     def _publish(self, prefix: str, durable: bool, metadata: bytes | None) -> None:
         """Lists a checkpoint that has been saved, and deletes old ones."""
-        with self._lock:
-            self._metadata.remember(prefix, metadata)
-            self._listing.add(prefix)
-            self._latest, self._must_look = prefix, False
-            self._listing.record(prefix)
+        with self._state.lock:
+            self._state.metadata.remember(prefix, metadata)
+            self._state.listing.add(prefix)
+            self._latest, self._state.must_look = prefix, False
+            self._state.listing.record(prefix)
             if not durable:
                 return  # after a power cut, only the older ones may be left
             try:
@@ -635,29 +597,29 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
 
     def _follow(self, path: str) -> None:
         """Takes over what process 0 has listed and deleted."""
-        with self._lock:
-            self._metadata.forget(path)
-            self._listing.load()
-            self._latest, self._must_look = path, False
+        with self._state.lock:
+            self._state.metadata.forget(path)
+            self._state.listing.load()
+            self._latest, self._state.must_look = path, False
 
     def _delete_old(self, latest: str) -> None:
-        policy, listing = self._policy, self._listing
+        policy, listing = self._state.policy, self._state.listing
         if policy.keeps_all or (policy.max_to_keep is not None and len(listing.managed) <= policy.max_to_keep):
             return
-        decision = policy.apply(self._facts(metrics=policy.uses_metrics), listing.last_preserved)
+        decision = policy.apply(self._state.facts(metrics=policy.uses_metrics), listing.last_preserved)
         if len(decision.keep) == len(listing.managed):
             return
         listing.last_preserved = decision.last_preserved
         listing.drop({each.prefix for each in decision.preserve})
         doomed = [each.prefix for each in decision.delete if listing.is_own(each.prefix)]
-        with removal(self._storage, doomed) as free:
+        with removal(self._state.storage, doomed) as free:
             try:
-                remove_bundles(self._storage, free)
+                remove_bundles(self._state.storage, free)
             finally:
-                gone = {prefix for prefix in free if not is_left(self._storage, prefix)}
+                gone = {prefix for prefix in free if not is_left(self._state.storage, prefix)}
                 listing.drop(gone)
                 for prefix in gone:
-                    self._metadata.forget(prefix)
+                    self._state.metadata.forget(prefix)
             pinned = set(doomed).difference(free)
             listing.drop({each.prefix for each in decision.delete}.difference(pinned))
             listing.record(latest)
@@ -667,11 +629,16 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         kind = CheckpointNotFoundError if all_missing else CorruptCheckpointError
         return kind(
             "none of the checkpoints that the state file lists can be restored",
-            file=os.path.join(self._directory, STATE_FILE),
+            file=os.path.join(self._state.directory, STATE_FILE),
             found="; ".join(f"{problem.problem} ({problem.file})" for problem in problems),
             remedy="copy a good checkpoint back; to start over, move or delete the damaged checkpoints together with the state "
             "file, or use another directory",
         )
+
+
+def series_of(manager: CheckpointManager[Any]) -> ManagedSeries:
+    """The series of a manager, for another manager that is made of it."""
+    return manager._state
 
 
 def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:

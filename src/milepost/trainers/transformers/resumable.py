@@ -250,3 +250,8 @@ def _text(state: Any) -> str:
         state.save_to_json(path)
         with open(path, encoding="utf-8") as file:
             return file.read()
+
+
+def hold(trainer: Any, attached: Attached) -> None:
+    """Has a trainer hold what was attached to it."""
+    trainer._milepost = attached

@@ -12,6 +12,7 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,10 @@ class TestFailures:
         storage.full = False
         assert latest_checkpoint(tmp_path) == f"{tmp_path}/ckpt-2"
         advance(checkpoint, save)
+        assert latest_checkpoint(tmp_path) == f"{tmp_path}/ckpt-3"
+        for number in (1, 2, 3):  # as if all had been saved within one tick of the file system's clock
+            with suppress(FileNotFoundError):
+                os.utime(tmp_path / f"ckpt-{number}.index", (1e9, 1e9))
         assert latest_checkpoint(tmp_path) == f"{tmp_path}/ckpt-3"
 
     @pytest.mark.parametrize("enable_async", [False, True])

@@ -108,7 +108,8 @@ def announced(storage: Storage, directory: str) -> list[str]:
                 found.append((storage.modified(index_path(each.final)), each.final))
             except CheckpointNotFoundError:
                 pass  # Another process has just removed it.
-    return list(dict.fromkeys(prefix for _, prefix in sorted(found)))
+    found.sort(key=lambda pair: (pair[0], len(pair[1]), pair[1]))  # a longer number is a higher one
+    return list(dict.fromkeys(prefix for _, prefix in found))
 
 
 def is_pending(storage: Storage, announcement: Temporary) -> bool:

@@ -129,7 +129,7 @@ def with_checkpoint(storage: Storage, state: CheckpointState | None, prefix: str
         # A manager counts a checkpoint as preserved if it has the time of the last preserved one.
         return CheckpointState(prefix, (prefix,), (saved,), saved - 1.0)
     paths, times = list(state.all_model_checkpoint_paths), list(state.all_model_checkpoint_timestamps)
-    is_latest = saved >= _modified(storage, state.model_checkpoint_path)
+    is_latest = _is_newer(storage, prefix, saved, state.model_checkpoint_path)
     timed = len(times) == len(paths)
     place = len(paths) if is_latest else max(0, len(paths) - 1)
     if timed and not is_latest:
@@ -140,6 +140,15 @@ def with_checkpoint(storage: Storage, state: CheckpointState | None, prefix: str
         all_model_checkpoint_paths=(*paths[:place], prefix, *paths[place:]),
         all_model_checkpoint_timestamps=(*times[:place], saved, *times[place:]) if timed else (),
     )
+
+
+def _is_newer(storage: Storage, prefix: str, saved: float, other: str) -> bool:
+    """Whether a checkpoint was saved after another one. Clocks of file systems tick every few milliseconds, so numbers decide a tie."""
+    modified = _modified(storage, other)
+    own, others = split_number(prefix), split_number(other)
+    if saved != modified or own is None or others is None or own[0] != others[0]:
+        return saved >= modified
+    return own[1] >= others[1]
 
 
 def list_announced(storage: Storage, directory: str) -> None:

@@ -189,7 +189,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
 
     def on_train_epoch_end(self, trainer: _Any, pl_module: _Any) -> None:
         """Notes whether a save is due once the epoch is over. Called by Lightning."""
-        self._has_new_metrics |= not trainer.fit_loop.epoch_loop.val_loop._has_run
+        self._has_new_metrics |= not _private.was_validated(trainer)
         epochs = trainer.current_epoch + 1
         self._is_due |= self._every_epochs is not None and epochs % self._every_epochs == 0
 

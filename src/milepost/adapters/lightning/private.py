@@ -39,6 +39,11 @@ def give(trainer: Any, checkpoint: dict[str, Any]) -> None:
     trainer._checkpoint_connector._loaded_checkpoint = checkpoint
 
 
+def was_validated(trainer: Any) -> bool:
+    """Whether the model was validated in the epoch that ends."""
+    return bool(trainer.fit_loop.epoch_loop.val_loop._has_run)
+
+
 def without_loaders(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The dict without the states of training loaders, which milepost saves by itself."""
     loops = dict(checkpoint["loops"])

@@ -1,0 +1,131 @@
+"""The series of checkpoints that a manager manages: where it is, what is known of its checkpoints, and what was asked about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Final
+
+from milepost.checkpoint import Checkpoint
+from milepost.engine.load import storage_of
+from milepost.engine.metadata import Metadata
+from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.pins import pinned_in
+from milepost.errors import CheckpointNotFoundError, UnsupportedError
+from milepost.forks import ForkableLock
+from milepost.manager.agreement import Agreed
+from milepost.manager.listing import Listing
+from milepost.manager.saved_metadata import SavedMetadata
+from milepost.manager.termination import TerminationSignal
+from milepost.manager.triggers import Triggers
+from milepost.manager.whole_numbers import whole_number
+from milepost.retention import ManagedCheckpoint
+from milepost.retention.rules import RetentionPolicy
+from milepost.storage import Storage, anchored
+
+_MOST_LISTED: Final = 10
+
+
+class ManagedSeries:
+    """One series.
+
+    Args:
+        checkpoint: What is saved.
+        directory: The directory.
+        name: The first part of the files' names.
+        policy: Which checkpoints to keep.
+        triggers: When a save is due.
+        step_counter: The variable that counts training steps, or None.
+        options: How to save and restore, or None.
+
+    Attributes:
+        prefix: The directory and the name.
+        storage: Where the files are.
+        listing: The checkpoints that the state file lists.
+        lock: Is held while the listing or what is known of it changes.
+        metadata: What was saved with checkpoints.
+        must_look: Whether it is not known which checkpoint is the newest good one.
+        asked: The step of the last question whether to save.
+        saved_step: The step of the last save.
+        agreed_at: A step, and what all processes know at it.
+        signal: Catches SIGTERM, if the program wants that.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: str,
+        name: str | os.PathLike[str],
+        policy: RetentionPolicy,
+        triggers: Triggers,
+        step_counter: Any,
+        options: CheckpointOptions | None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.directory = directory
+        self.prefix = os.path.join(directory, name)
+        self.policy = policy
+        self.triggers = triggers
+        self.step_counter = step_counter
+        self.options = options
+        # The series stays in one place, even if the current directory changes.
+        self.storage: Storage = anchored(storage_of(resolved(options)), directory)
+        self.lock = ForkableLock()
+        self.listing = Listing(self.storage, directory, self.prefix, holds_old=policy.keep is not None)
+        self.metadata = SavedMetadata(self.storage)
+        self.must_look = True
+        self.asked: int | None = None
+        self.saved_step: int | None = None
+        self.agreed_at: tuple[int, Agreed] | None = None
+        self.signal: TerminationSignal | None = None
+
+    def with_options(self, options: CheckpointOptions | None) -> CheckpointOptions:
+        """Options of the program, or those of the manager, with the storage of the series."""
+        options = resolved(options or self.options)
+        options.storage = options.storage or self.storage
+        return options
+
+    def path_of(self, step: Any) -> str:
+        """The path of the checkpoint with a number."""
+        number = whole_number(step)
+        if number < 0:
+            raise UnsupportedError("the number of a checkpoint cannot be negative", expected="0 or more", found=number)
+        return f"{self.prefix}-{number}"
+
+    def saved_with(self, step: Any) -> Metadata:
+        """The metrics and metadata of the checkpoint with a number."""
+        prefix = self.path_of(step)
+        try:
+            return self.metadata.of(prefix)
+        except CheckpointNotFoundError as error:
+            raise self.no_such(prefix) from error
+
+    def facts(self, *, metrics: bool) -> tuple[ManagedCheckpoint, ...]:
+        """The managed checkpoints, with what policies must know of them."""
+        pinned = pinned_in(self.storage, self.listing.home)
+        return tuple(
+            dataclasses.replace(
+                each,
+                metrics=self.metadata.metrics_of(each.prefix) if metrics else None,
+                pinned=each.prefix in pinned,
+            )
+            for each in self.listing.managed
+        )
+
+    def note_saved(self, step: int) -> None:
+        """Notes that a step is saved."""
+        self.saved_step = step
+        self.triggers.saved(step)
+
+    def no_such(self, prefix: str) -> CheckpointNotFoundError:
+        """The error for a checkpoint that is not there."""
+        steps = [each.step for each in self.listing.managed]
+        listed = ", ".join(map(str, steps[-_MOST_LISTED:])) or "none"
+        return CheckpointNotFoundError(
+            "there is no checkpoint with this number",
+            file=prefix,
+            expected="the number of a checkpoint of this series",
+            found=f"checkpoints {listed}"
+            if len(steps) <= _MOST_LISTED
+            else f"{len(steps)} checkpoints, the last {listed}",
+        )

@@ -52,6 +52,10 @@ class Generation:
         """
         return False
 
+    def _make_for_the_end(self) -> bool:
+        """Lets the model make what ``fit()`` uses at its end, if nothing is left to train. Returns what `_make_everything` does."""
+        return False
+
     def _after_step(self) -> None:
         """Called after each trained step."""
 

@@ -109,6 +109,14 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:  # noqa: C901
                 self._data.rewind()
             return has_trained
 
+        def _make_for_the_end(self) -> bool:
+            # fit() gives the variables of the model to the optimizer then, also if it has trained nothing.
+            if not self.model.built:
+                return self._data is not None and self._make_everything()
+            if hasattr(self.model.optimizer, "build"):
+                self.model.optimizer.build(self.model.trainable_variables)
+            return False
+
         # In the first epoch over data of unknown length, Keras 2 runs a step that fails for want of data. TensorFlow
         # counts it in the optimizer's iterations, once in each process.
 

@@ -134,6 +134,9 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
         self._data.rewind()
         return has_trained
 
+    def _make_for_the_end(self) -> bool:
+        return not self.model.built and self._data is not None and self._make_everything()
+
     def _after_restoring_between_steps(self) -> None:
         if getattr(self.model, "_jax_state", None):
             # JAX' trainer gives the state of the last step to the model when an epoch ends, also if there is no step after this.

@@ -184,6 +184,8 @@ class SavedRun(Generation):
         self._history_due = facts["history"]
         self._has_ended = facts.get("ended", False) and not self._continue_ended
         epochs = (self.params or {}).get("epochs", _FAR)
+        if epoch >= epochs and self._make_for_the_end():
+            checkpoint.restore(path, self._options)
         if self._has_ended or epoch >= epochs:
             status.expect_partial()  # no step makes what the optimizer and metrics lack
         if self._has_ended and epoch < epochs:

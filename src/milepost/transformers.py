@@ -69,6 +69,7 @@ def attach(
             "attach() makes a transformers.Trainer resumable, once",
             expected="a transformers.Trainer",
             found=f"a {type(trainer).__name__}",
+            remedy="pass the Trainer itself, once; for another directory, make another Trainer",
         )
     if every_epochs is not None and every_epochs <= 0:
         raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")

@@ -125,6 +125,7 @@ def test_an_optimizer_that_makes_its_variables_later_gets_them(saved):
 
 
 def test_all_processes_shuffle_alike_where_the_program_gives_no_seed(saved):
+    """Otherwise the first save is refused, because the seeds differ, and the program ends with that error."""
     assert same([len(each["drawn"]) for each in saved])
 
 

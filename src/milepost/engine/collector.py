@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import ContextDecorator
+from typing import Final, Self
 
 from milepost.forks import ForkableLock, register_at_fork
 
@@ -17,25 +16,41 @@ _resume: Final[list[bool]] = [False]
 """Whether it was enabled before the first of them paused it."""
 
 
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Keeps the garbage collector from running inside.
+class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a function
+    """Keeps the garbage collector from running in a block, or in a function that it decorates.
 
     A walk over a large graph makes hundreds of thousands of objects and no garbage, and each collection visits all of
     them again. That takes a third of the time for 20,000 variables, and two thirds for 200,000.
     """
-    with _lock:
-        if not _inside:
-            _resume[0] = gc.isenabled()
-            gc.disable()
-        _inside.append(threading.get_ident())
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_is_paused",)
+
+    def __init__(self) -> None:
+        self._is_paused = False
+
+    def _recreate_cm(self) -> Self:
+        return type(self)()  # each call of a decorated function has its own pause
+
+    def __enter__(self) -> Self:
         with _lock:
-            _inside.remove(threading.get_ident())
-            if not _inside and _resume[0]:
-                gc.enable()
+            if not _inside:
+                _resume[0] = gc.isenabled()
+                gc.disable()
+            _inside.append(threading.get_ident())
+            self._is_paused = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends the pause before the block ends. A second call does nothing."""
+        with _lock:
+            if self._is_paused:
+                self._is_paused = False
+                _inside.remove(threading.get_ident())
+                if not _inside and _resume[0]:
+                    gc.enable()
 
 
 def _resume_in_child() -> None:

@@ -74,8 +74,7 @@ def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation)
                     reader.cast(key, value.dtype)
 
 
-@collection_paused()
-def check(reader: BundleReader, takes: Sequence[Take], translation: Translation = AS_SAVED) -> None:
+def check(reader: BundleReader, takes: Sequence[Take], translation: Translation = AS_SAVED) -> int:
     """Checks that every value fits its object.
 
     Args:
@@ -83,11 +82,15 @@ def check(reader: BundleReader, takes: Sequence[Take], translation: Translation 
         takes: The values.
         translation: What the restore changes, for the remedy.
 
+    Returns:
+        The bytes of all values as they are in the files.
+
     Raises:
         MismatchError: Some values do not fit. The message names them, and ``report`` has all of them.
         CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
     """
     problems = []
+    size = 0
     for take in takes:
         for value, key in take.values:
             try:
@@ -99,12 +102,14 @@ def check(reader: BundleReader, takes: Sequence[Take], translation: Translation 
                     file=reader.prefix,
                     remedy="restore another checkpoint",
                 ) from error
+            size += saved.spec.nbytes if saved.slices else saved.size
             if saved.dtype is not value.dtype and saved.dtype not in value.accepts:
                 problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value)))
             elif saved.shape != value.shape and not shape_fits(saved.shape, value.shape):
                 problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value)))
     if problems:
         raise _mismatch(reader.prefix, problems, translation)
+    return size
 
 
 def deliver(
@@ -114,6 +119,7 @@ def deliver(
     undo: Undo,
     growth: Growth | None = None,
     verified: Callable[[], object] = lambda: None,
+    before_own_code: Callable[[], object] = lambda: None,
 ) -> dict[int, Any]:
     """Verifies all values and assigns them.
 
@@ -124,6 +130,7 @@ def deliver(
         undo: Collects the functions that undo the changes. The caller runs it if this call or a later step raises an error.
         growth: The plain values that containers gain.
         verified: Called when everything that can be checked beforehand is checked, and nothing has changed yet.
+        before_own_code: Called before objects that run their own code take their values, if there are any.
 
     Returns:
         Successors of objects that cannot change, by the identity of the object that each replaces.
@@ -151,6 +158,8 @@ def deliver(
                 others.append(take)
     assigned = _Assigned(reader, others) if others else None
     if assigned is not None:
+        if assigned.may_refuse:
+            before_own_code()
         assigned.verify()
     in_place.verify()
     verified()
@@ -275,7 +284,10 @@ class _Assigned:
 
     Args:
         reader: The open checkpoint.
-        takes: All objects that take values.
+        takes: All objects that take values. There is at least one.
+
+    Attributes:
+        may_refuse: Whether one of them may refuse a value, since it runs its own code.
     """
 
     def __init__(self, reader: BundleReader, takes: Sequence[Take]) -> None:
@@ -291,6 +303,7 @@ class _Assigned:
         # successors, which changes no object yet.
         ranked = [(_rank(take), take) for take in wanted]
         ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
+        self.may_refuse = ranked[0][0] == _REFUSING
         self._order: list[tuple[Take, int, int]] = []
         for rank, take in ranked:
             size = sum(_size(reader, key) for value, key in take.values if value not in self._in_boxes)

@@ -80,13 +80,13 @@ class ForeignRestoration(Restoration):
         super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
         self._findings = findings
 
-    def _account_of_saved(self, deferred: Collection[int]) -> list[Entry]:
+    def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
         notes = self._findings.notes
         entries = [
             replace(entry, saved="", note=notes[entry.key])
             if entry.key in notes and entry.outcome is Outcome.MATCHED
             else entry
-            for entry in super()._account_of_saved(deferred)
+            for entry in super()._account_of_saved(deferred, with_matched=with_matched)
         ]
         return [*entries, *self._account_of_objects(deferred)]
 

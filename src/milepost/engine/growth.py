@@ -89,11 +89,13 @@ class Growth:
         python = self._nodes[node].python
         is_none = type(live) is PlainLeaf and live.value is None
         is_array = node in self._arrays
+        if is_array and live is not None and not is_none:
+            return live
         if not (is_array or python in PLAIN_TYPES or python in _CONTAINERS or self._tuple_type(node) is not None):
             return None if is_none else live  # an object of another kind is expected here
         if live is not None:
             present = live.value if isinstance(live, Place) else live
-            if self._fits(present, node) or not _is_plain(present) or (is_array and not is_none):
+            if self._fits(present, node) or not _is_plain(present):
                 return live
             if isinstance(live, Place) and live.parent is None and live.holder is not None:
                 holder = live.holder()

@@ -88,6 +88,8 @@ def last_restore(obj: Any) -> int:
     uid = _restored.get(obj)
     if uid is not None:
         return uid
+    if not _kept:
+        return 0
     kept = _kept.get(id(obj))
     holder = kept[0]() if kept is not None else None
     return holder.uid if holder is not None and holder.kept.get(id(obj)) is obj else 0

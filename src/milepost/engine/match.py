@@ -18,7 +18,6 @@ import numpy as np
 
 from milepost.bundle import BundleReader
 from milepost.deferred.table import SlotKey
-from milepost.engine.collector import collection_paused
 from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
@@ -137,7 +136,6 @@ class Matcher:
                 self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
                 self.slot_nodes.add(slot)
 
-    @collection_paused()
     def match(self, node: int, obj: Any, attached: Sequence[tuple[str, Any]] = ()) -> Match:
         """Matches ``node`` with ``obj``, and everything below both.
 

@@ -54,6 +54,8 @@ from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
 from milepost.tensor import TensorSpec
 
 _NONE: Final[frozenset[str]] = frozenset()
+_QUICK: Final = 64 << 20
+"""Bytes that are read in so short a time that the garbage collector need not run meanwhile."""
 
 
 def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
@@ -122,17 +124,18 @@ class Restoration(WatchedRestore):
             StorageError: The checkpoint cannot be read.
             RefusedError: An object or its framework raised an error for a value.
         """
-        match = self._matcher.match(0, root, attached)
-        self.begins_at(root)
-        try:
-            if self._rounds is None:
-                self._run(match)
-            else:  # all processes change their objects, or none does
-                self._run(match, self._rounds.agree)
-        except MismatchError as error:
-            with suppress(MilepostError):  # the error is complete without the rest of the report
-                error.report = error.report and self._report_of_refused(error.report, match, root, attached)
-            raise
+        with collection_paused() as pause:
+            match = self._matcher.match(0, root, attached)
+            self.begins_at(root)
+            try:
+                if self._rounds is None:
+                    self._run(match, pause)
+                else:  # all processes change their objects, or none does
+                    self._run(match, pause, self._rounds.agree)
+            except MismatchError as error:
+                with suppress(MilepostError):  # the error is complete without the rest of the report
+                    error.report = error.report and self._report_of_refused(error.report, match, root, attached)
+                raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
 
@@ -161,15 +164,16 @@ class Restoration(WatchedRestore):
             )
             return child
         replaced = self._follow_converted() if self._has_slots_below(node) else []
-        match = self._matcher.match(node, child)
-        if superseded:
-            match.undo()
-            for take in match.takes:
-                match.unused[take.node] = {value.name for value, _ in take.values}
-            match.takes, match.deferred = [], []
-            self._remember(match, (), {})
-            return child
-        successor = self._run(match).get(id(child), child)
+        with collection_paused() as pause:
+            match = self._matcher.match(node, child)
+            if superseded:
+                match.undo()
+                for take in match.takes:
+                    match.unused[take.node] = {value.name for value, _ in take.values}
+                match.takes, match.deferred = [], []
+                self._remember(match, (), {})
+                return child
+            successor = self._run(match, pause).get(id(child), child)
         if self.partial_expected:
             self.reader.release(for_good=False)  # The files were opened again for this object.
         elif replaced:
@@ -273,7 +277,21 @@ class Restoration(WatchedRestore):
         """How many saved nodes match a live object."""
         return len(self._bound)
 
-    def _run(self, match: Match, agree: Callable[[], object] = lambda: None) -> dict[int, Any]:
+    def _run(
+        self, match: Match, pause: collection_paused, agree: Callable[[], object] = lambda: None
+    ) -> dict[int, Any]:
+        """Checks and delivers what was matched.
+
+        Args:
+            match: The match.
+            pause: Keeps the garbage collector from running. It ends early if there is much to read, or if objects run code of
+                their own to take a value.
+            agree: Called when everything that can be checked beforehand is checked, and again when all objects have their
+                values. If it raises an error, they get their old values.
+
+        Returns:
+            Successors of objects that cannot change, by the identity of the object that each replaces.
+        """
         undo = Undo()
         told: list[tuple[Adapter, Any]] = []
         undo.add(partial(_tell_again, told))  # undone last, when all objects have their old values
@@ -282,11 +300,15 @@ class Restoration(WatchedRestore):
         try:
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
-            check(self.reader, match.takes, self._translated.translation)
+            size = check(self.reader, match.takes, self._translated.translation)
+            if size > _QUICK:
+                pause.end()
             if match.deferred:
                 self.reader.hold()
             holders = list(match.bindings.values())
-            successors = deliver(self.reader, match.takes, holders, undo, match.growth, agree)
+            successors = deliver(
+                self.reader, match.takes, holders, undo, match.growth, agree, before_own_code=pause.end
+            )
             takers = [successors.get(id(take.obj), take.obj) for take in match.takes]
             before = [(obj, last_restore(obj)) for obj in takers]
             positions: list[RestoredPosition] = []
@@ -355,12 +377,24 @@ class Restoration(WatchedRestore):
     @places_in_use()
     def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """A report of every saved value, and of every live value reachable from ``root`` now."""
+        return sorted_report(self.reader.prefix, self._entries(root, attached))
+
+    @places_in_use()
+    def unmatched(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[Entry]:
+        """The entries of `report` for all values but those that were matched, in any order."""
+        entries = self._entries(root, attached, with_matched=False)
+        return [entry for entry in entries if entry.outcome is not Outcome.MATCHED]
+
+    @collection_paused()
+    def _entries(self, root: Any, attached: Sequence[tuple[str, Any]], *, with_matched: bool = True) -> list[Entry]:
         look_again_below(root, attached)
         self._follow_exchanges()
         with suppress(StorageError):  # without the files, a converted object counts as another one
             self._follow_converted()
-        entries = [*self._account_of_saved(self._deferred_nodes()), *self._account_of_live(root, attached)]
-        return sorted_report(self.reader.prefix, entries)
+        return [
+            *self._account_of_saved(self._deferred_nodes(), with_matched=with_matched),
+            *self._account_of_live(root, attached),
+        ]
 
     def _follow_exchanges(self) -> None:
         """Binds the present objects in the place of those that were replaced since the restore, such as buffers."""
@@ -379,16 +413,19 @@ class Restoration(WatchedRestore):
                 if slot in self._bound and (present := adapter.slot(obj, self._bound[variable], name)) is not None:
                     self._bound[slot] = present
 
-    def _account_of_saved(self, deferred: Collection[int]) -> list[Entry]:
+    def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
         entries = []
         for number, node in enumerate(self.graph.nodes):
-            if self._is_skipped(number):
+            if self._is_skipped(number) or not (node.values or node.saver):
                 continue
-            obj = self._bound[number]
+            obj, unused = self._bound[number], self._unused.get(number, _NONE)
+            if obj is not None and not unused and not with_matched and not node.saver:
+                continue
             for value, key in self._matcher.values_in_file(number):
                 saved = str(self.reader.spec(key)) if key in self.reader else ""
-                if obj is not None and unescape(value.name) not in self._unused.get(number, _NONE):
-                    entries.append(self.matched(key))
+                if obj is not None and unescape(value.name) not in unused:
+                    if with_matched:
+                        entries.append(self.matched(key))
                 elif obj is None and number in deferred:
                     entries.append(Entry(Outcome.DEFERRED, key, saved))
                 else:
@@ -413,7 +450,8 @@ class Restoration(WatchedRestore):
         skipped_too, plain = self.graph.writer_saves()
         later = self._later_members(live, bound)
         entries = unsaveable(live.omissions, self._allow_unsaved)
-        for number, values in live.values():
+        restored = bound if not missing else bound - missing.keys()
+        for number, values in live.values(restored):
             identity = id(obj := live.objects[number])
             path = live.paths[number]
             is_own = not self._is_lacking(obj) and (came_later(obj, bound) or path in later)
@@ -514,7 +552,7 @@ class Restoration(WatchedRestore):
         lost = [
             key
             for number in range(len(self.graph.nodes))
-            if not self._is_skipped(number)
+            if (number not in self._bound or number in self._unused) and not self._is_skipped(number)
             for value, key in self._matcher.values_in_file(number)
             if number not in self._bound or unescape(value.name) in self._unused.get(number, _NONE)
         ]

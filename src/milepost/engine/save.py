@@ -118,8 +118,8 @@ def read_state(
     first: set[int] = set()
     of_first = _of_first_process(live) if member is not None else set()
     for number, path in enumerate(live.paths):
-        saved: dict[SavedValue, None] = {}  # several values may be listed under one name
-        kind = _kind_of_own(live, number, options, member, of_first)
+        saved: list[SavedValue] = []
+        kind = _kind_of_own(live, number, options, member, of_first) if member is not None else ""
         for value, array in read[number]:
             skipped = value.skipped_by_tensorflow or number in live.skipped_by_tensorflow
             name, listed = value.name, value.listed
@@ -131,9 +131,11 @@ def read_state(
                 skipped = True
             key = tensor_key(path, name)
             listed_key = key if listed == name else tensor_key(path, listed)
-            saved[SavedValue(escape(listed), value.full_name, listed_key, skipped)] = None
+            saved.append(SavedValue(escape(listed), value.full_name, listed_key, skipped))
             writes.append(PlannedWrite(key, number, value.dtype, array.shape))
             arrays.append(array)
+        if len(saved) > 1:
+            saved = list(dict.fromkeys(saved))  # several values may be listed under one name
         edges = (*live.edges[number], *deferred.edges.get(number, ()))
         slots = (*live.slots.get(number, ()), *deferred.slots.get(number, ()))
         nodes.append(Node(edges, tuple(saved), slots, python=python.get(number, "")))

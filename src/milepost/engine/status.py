@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
 from milepost.engine import unasked
@@ -237,10 +237,10 @@ class CheckpointLoadStatus(_RestoredStatus):
         return self
 
     def _require(self, problem: str, *outcomes: Outcome) -> Self:
-        report = self.report()
-        offending = [entry for entry in report if entry.outcome in outcomes and not entry.skipped_by_tensorflow]
-        if offending:
-            raise unmatched(problem, offending, report, self.hint)
+        self._restoration.is_asked = True
+        if any(_fails(entry, outcomes) for entry in self._restoration.unmatched(*self._view())):
+            report = self.report()
+            raise unmatched(problem, [entry for entry in report if _fails(entry, outcomes)], report, self.hint)
         return self
 
 
@@ -306,6 +306,11 @@ class InitializationOnlyStatus(LoadStatus):
 
 
 _MOST_LISTED: Final = 12
+
+
+def _fails(entry: Entry, outcomes: Collection[Outcome]) -> bool:
+    """Whether an entry fails an assertion of which these outcomes are failures."""
+    return entry.outcome in outcomes and not entry.skipped_by_tensorflow
 
 
 def _offer(report: Report) -> str:

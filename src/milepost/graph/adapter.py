@@ -90,7 +90,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     - each object that was restored: ``converted``
     - each object: ``has_slots``
     - the first four lines of a save
-    - each object: ``values``
+    - each object of which not all values were restored: ``values``
 
     At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot`` in the place of
     ``make_slot``, where one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and ``new_array`` wherever

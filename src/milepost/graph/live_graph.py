@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,9 +36,15 @@ class LiveGraph:
     first_slot: int = 0
     omissions: list[Omitted] = field(default_factory=list)
 
-    def values(self) -> Iterator[tuple[int, Sequence[Value]]]:
-        """Every node that has values itself, with its values."""
+    def values(self, without: Container[int] = ()) -> Iterator[tuple[int, Sequence[Value]]]:
+        """Every node that has values itself, with its values.
+
+        Args:
+            without: Identities of objects to leave out.
+        """
         for number, obj in enumerate(self.objects):
+            if id(obj) in without:
+                continue
             try:
                 values = values_of(self.adapters[number], obj)
             except (UntrackableError, UnsupportedError) as error:

@@ -220,11 +220,19 @@ class ObjectGraph:
         hide values.
         """
         holds = [bool(node.values or node.slots or node.saver) for node in self.nodes]
+        # Most children have a higher number than their parents, so one pass backwards finds almost all.
+        for number in range(len(holds) - 1, -1, -1):
+            if not holds[number]:
+                for _, child in self.nodes[number].children:
+                    if holds[child]:
+                        holds[number] = True
+                        break
         parents: dict[int, list[int]] = {}
         for number, node in enumerate(self.nodes):
-            for edge in node.children:
-                parents.setdefault(edge.node, []).append(number)
-        reached = [number for number, value in enumerate(holds) if value]
+            if not holds[number]:
+                for _, child in node.children:
+                    parents.setdefault(child, []).append(number)
+        reached = [number for number in parents if holds[number]]
         for number in reached:
             for parent in parents.get(number, ()):
                 if not holds[parent]:

@@ -73,6 +73,8 @@ class DType:
             UnsupportedError: TensorFlow has no number for the type (dates, records, ``longdouble``, ...), or the installed
                 ml_dtypes is too old for it.
         """
+        if isinstance(value, np.dtype) and (known := _BY_NUMPY.get(value)) is not None:
+            return known
         if isinstance(value, DType):
             return value
         if isinstance(value, str) and value in _BY_NAME:

@@ -110,7 +110,9 @@ def _value(prefix: str, tensor: torch.Tensor) -> Value:
     if tensor.is_meta:
         return Value(name, stored.dtype, shape, lambda: no_value(tensor))
     destination = None if kept.get(tensor) else memory(tensor)
-    return Value(name, stored.dtype, shape, lambda: as_array(tensor), destination)
+    if destination is not None:
+        return Value(name, stored.dtype, shape, destination, destination)
+    return Value(name, stored.dtype, shape, lambda: as_array(tensor))
 
 
 def no_value(tensor: torch.Tensor) -> Array:

@@ -51,9 +51,14 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
     nodes: list[Node] | None = None
     without: list[str] = []
     kept_own: dict[int, frozenset[str]] = {}
-    for number, node in enumerate(graph.nodes):
-        if not any(value.skipped_by_tensorflow and OwnName.parse(value.name) is not None for value in node.values):
-            continue
+    own_values = {
+        number
+        for number, node in enumerate(graph.nodes)
+        for value in node.values
+        if value.skipped_by_tensorflow and OwnName.parse(value.name) is not None
+    }
+    for number in sorted(own_values):
+        node = graph.nodes[number]
         kept = []
         for value in node.values:
             own = OwnName.parse(value.name)

@@ -62,7 +62,7 @@ def _containers_below(live: LiveGraph, holders: Sequence[int]) -> dict[int, str]
         if name and len({edge.name for edge in live.edges[number]}) == _edges_of(live.objects[number]):
             found[number] = name
         for edge in live.edges[number]:
-            if edge.node not in seen and _container_type(live.objects[edge.node]):
+            if edge.node not in seen and not live.adapters[edge.node].leaf and _container_type(live.objects[edge.node]):
                 seen.add(edge.node)
                 reached.append(edge.node)
     return found

@@ -97,14 +97,21 @@ def decode(data: bytes) -> Entry:
         CorruptCheckpointError: The data is not an entry, or is inconsistent.
         UnsupportedError: Values of the element type cannot be read.
     """
-    # The usual form is a type in one byte, a short shape, and the place. Parsed types and shapes are cached.
-    if len(data) > 3 and data[0] == 0x08 and data[1] < 0x80 and data[2] == 0x12 and data[3] < 0x80:
-        end = 4 + data[3]
-        message = parse(BundleEntry, data[end:], what="an entry of the index")
-        if not (message.dtype or message.HasField("shape")):
-            return _entry(*_parse_head(data[:end]), message)
-    message = parse(BundleEntry, data, what="an entry of the index")
-    return _entry(*_spec_of(message), message)
+    spec, message = _parsed(data)
+    if message.slices:
+        pieces: Sequence[TensorSlice] = [parse_box(piece, spec.shape) for piece in message.slices]
+        return Entry(spec.dtype, spec.shape, slices=tuple(pieces))
+    return Entry(spec.dtype, spec.shape, message.shard_id, message.offset, message.size, message.crc32c)
+
+
+def decode_spec(data: bytes) -> TensorSpec:
+    """Element type and shape of an entry, for lists of very many tensors.
+
+    Raises:
+        CorruptCheckpointError: As for `decode`, except that the boxes of pieces are not checked.
+        UnsupportedError: As for `decode`.
+    """
+    return _parsed(data)[0]
 
 
 def shape_of(message: Any) -> tuple[int, ...]:
@@ -149,32 +156,48 @@ def _head(number: int, shape: tuple[int, ...]) -> bytes:
     return message.SerializeToString()  # type: ignore[no-any-return]
 
 
+def _parsed(data: bytes) -> tuple[TensorSpec, Any]:
+    """Element type and shape of an entry, and a message with its other fields, which have been checked."""
+    # The usual form is a type in one byte, a short shape, and the place. Parsed types and shapes are cached.
+    spec: TensorSpec | None = None
+    message: Any = None
+    if len(data) > 3 and data[0] == 0x08 and data[1] < 0x80 and data[2] == 0x12 and data[3] < 0x80:
+        end = 4 + data[3]
+        message = parse(BundleEntry, data[end:], what="an entry of the index")
+        if not (message.dtype or message.HasField("shape")):
+            spec, least = _parse_head(data[:end])
+    if spec is None:
+        message = parse(BundleEntry, data, what="an entry of the index")
+        spec, least = _spec_of(message)
+    if not message.slices:
+        _check_place(spec, least, message)
+    return spec, message
+
+
 @lru_cache(maxsize=4096)
-def _parse_head(data: bytes) -> tuple[DType, tuple[int, ...], int]:
+def _parse_head(data: bytes) -> tuple[TensorSpec, int]:
     return _spec_of(parse(BundleEntry, data, what="an entry of the index"))
 
 
-def _spec_of(message: Any) -> tuple[DType, tuple[int, ...], int]:
-    """Type, shape, and the smallest size in bytes of so many elements. For numbers it is the exact size."""
+def _spec_of(message: Any) -> tuple[TensorSpec, int]:
+    """Type and shape, and the smallest size in bytes of so many elements. For numbers it is the exact size."""
     spec = TensorSpec(dtype_of(message.dtype), shape_of(message.shape))
     if spec.dtype is STRING:
-        return spec.dtype, spec.shape, strings.least_size(spec.size)
+        return spec, strings.least_size(spec.size)
     if spec.dtype is VARIANT:
-        return spec.dtype, spec.shape, variants.least_size(spec.size)
-    return spec.dtype, spec.shape, spec.nbytes
+        return spec, variants.least_size(spec.size)
+    return spec, spec.nbytes
 
 
-def _entry(dtype: DType, shape: tuple[int, ...], least: int, message: Any) -> Entry:
-    shard, offset, size = message.shard_id, message.offset, message.size
-    if message.slices:
-        pieces: Sequence[TensorSlice] = [parse_box(piece, shape) for piece in message.slices]
-        return Entry(dtype, shape, slices=tuple(pieces))
-    if size != least and (size < least or not dtype.is_bytes):
+def _check_place(spec: TensorSpec, least: int, message: Any) -> None:
+    size = message.size
+    if size != least and (size < least or not spec.dtype.is_bytes):
         raise CorruptCheckpointError(
             "an entry whose size does not fit its shape",
-            expected=f"{least} bytes{' or more' if dtype.is_bytes else ''} for {TensorSpec(dtype, shape)}",
+            expected=f"{least} bytes{' or more' if spec.dtype.is_bytes else ''} for {spec}",
             found=f"{size} bytes",
         )
-    if shard < 0 or offset < 0:
-        raise CorruptCheckpointError("an entry for a negative place", found=f"shard {shard}, offset {offset}")
-    return Entry(dtype, shape, shard, offset, size, message.crc32c)
+    if message.shard_id < 0 or message.offset < 0:
+        raise CorruptCheckpointError(
+            "an entry for a negative place", found=f"shard {message.shard_id}, offset {message.offset}"
+        )

@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Iterator
-from typing import Final, NamedTuple, Self
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Self, TypeVar
 
 from milepost.bundle import strings, variants
-from milepost.bundle.entry import Entry, decode
+from milepost.bundle.entry import Entry, decode, decode_spec
 from milepost.bundle.held import FileInMemory, have_same_bytes
 from milepost.bundle.mapping import map_bytes
 from milepost.bundle.memory import Array, bytes_of, new_array, object_array, scatter, swap_bytes
@@ -42,6 +42,9 @@ _NOWHERE: Final = KEY_START
 """A key that no index has. It is not the key of the header, which is empty, and is too short for that of a slice."""
 _FEW: Final = 64
 """The number of keys that are looked up one by one before the whole index is read."""
+
+
+_Decoded = TypeVar("_Decoded")
 
 
 class _Piece(NamedTuple):
@@ -91,19 +94,13 @@ class IndexedReader:
         return isinstance(key, str) and (key in self._entries or self._row(_encode_key(key)) is not None)
 
     def spec(self, key: str) -> TensorSpec:
-        entry = self.entry(key)
-        return TensorSpec(entry.dtype, entry.shape)
+        entry = self._entries.get(key)
+        return entry.spec if entry is not None else self._decoded(key, self._row_of(key), decode_spec)
 
     def entry(self, key: str) -> Entry:
         entry = self._entries.get(key)
         if entry is None:
-            row = self._row(_encode_key(key))
-            if row is None:
-                raise no_such_key(key, self.keys(), self.prefix)
-            try:
-                entry = self._entries[key] = decode(row)
-            except MilepostError as error:
-                raise error.with_context(key=key, file=self._index.path) from None
+            entry = self._entries[key] = self._decoded(key, self._row_of(key), decode)
         return entry
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
@@ -257,6 +254,12 @@ class IndexedReader:
             )
         return header.num_shards, "big" if header.endianness == _BIG else "little"
 
+    def _row_of(self, key: str) -> bytes:
+        row = self._row(_encode_key(key))
+        if row is None:
+            raise no_such_key(key, self.keys(), self.prefix)
+        return row
+
     def _row(self, key: bytes) -> bytes | None:
         if self._rows is None:
             self._lookups += 1
@@ -279,9 +282,9 @@ class IndexedReader:
                 except MilepostError as error:
                     raise error.with_context(file=self._index.path) from None
                 key = self._decode_key(name)
-                yield f"{key} [{box}]", self._decode_entry(key, value)
+                yield f"{key} [{box}]", self._decoded(key, value, decode)
             elif row:
-                yield (key := self._decode_key(row)), self._decode_entry(key, value)
+                yield (key := self._decode_key(row)), self._decoded(key, value, decode)
 
     def _decode_key(self, name: bytes) -> str:
         try:
@@ -291,9 +294,9 @@ class IndexedReader:
                 "a key that is not UTF-8", key=name, file=self._index.path, remedy="the other keys can be read by name"
             ) from None
 
-    def _decode_entry(self, key: str, row: bytes) -> Entry:
+    def _decoded(self, key: str, row: bytes, decoder: Callable[[bytes], _Decoded]) -> _Decoded:
         try:
-            return decode(row)
+            return decoder(row)
         except MilepostError as error:
             raise error.with_context(key=key, file=self._index.path) from None
 
@@ -371,7 +374,7 @@ class IndexedReader:
 
     def _piece_entry(self, key: str, entry: Entry, box: TensorSlice) -> Entry:
         row = self._row(slice_key(key.encode(), box))
-        stored = None if row is None else self._decode_entry(key, row)
+        stored = None if row is None else self._decoded(key, row, decode)
         expected = TensorSpec(entry.dtype, box.shape(entry.shape))
         if stored is None or stored.slices or TensorSpec(stored.dtype, stored.shape) != expected:
             raise CorruptCheckpointError(

@@ -232,7 +232,8 @@ def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
     key = b""
     found: list[tuple[bytes, bytes]] = []
     while position < limit:
-        shared, unshared, size = contents[position : position + 3].ljust(3, b"\x80")
+        # There are always three bytes, because the restart array follows.
+        shared, unshared, size = contents[position], contents[position + 1], contents[position + 2]
         if shared < 128 and unshared < 128 and size < 128:
             position += 3
         else:

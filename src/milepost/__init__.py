@@ -7,62 +7,73 @@ Names are those of ``tf.train``, so that ``import milepost`` can stand where ``t
     manager.restore_or_initialize()
     ...
     manager.save()
+
+Names are imported when they are first used, so that ``import milepost`` takes milliseconds.
 """
 
-from milepost import adapters as adapters  # registers those of the libraries that are always there
-from milepost.adapters.random_state import RandomState
-from milepost.checkpoint import (
-    Checkpoint,
-    CheckpointReader,
-    CheckpointView,
-    TrackableView,
-    list_variables,
-    load,
-    load_checkpoint,
-    load_variable,
-    load_weights,
-    save,
-    save_weights,
-    to_state_dict,
-)
-from milepost.coordination import Coordinator, FileCoordinator
-from milepost.engine.directory import (
-    checkpoint_exists,
-    checkpoints_iterator,
-    get_checkpoint_mtimes,
-    latest_checkpoint,
-)
-from milepost.engine.options import CheckpointOptions
-from milepost.engine.plan import PlannedWrite
-from milepost.engine.removal import remove_checkpoint
-from milepost.engine.report import Entry, Outcome, Report
-from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy, ShardingPolicy
-from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
-from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
-from milepost.errors import (
-    AdapterError,
-    AfterCommitError,
-    CheckpointExistsError,
-    CheckpointNotFoundError,
-    CoordinationError,
-    CorruptCheckpointError,
-    KeyNotFoundError,
-    MilepostError,
-    MilepostWarning,
-    MismatchError,
-    RefusedError,
-    SkippedCheckpointWarning,
-    StateFileError,
-    StorageError,
-    UnmatchedError,
-    UnrestoredWarning,
-    UnsupportedError,
-    UntrackableError,
-    UntrackedWarning,
-)
-from milepost.graph import Module, NoDependency, PythonState, SlotOwner, TensorState, Variable
-from milepost.manager import CheckpointManager
-from milepost.tensor import DType
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from milepost import adapters as adapters
+    from milepost import errors as errors
+    from milepost import retention as retention
+    from milepost import storage as storage
+    from milepost.adapters.random_state import RandomState
+    from milepost.checkpoint import (
+        Checkpoint,
+        CheckpointReader,
+        CheckpointView,
+        TrackableView,
+        list_variables,
+        load,
+        load_checkpoint,
+        load_variable,
+        load_weights,
+        save,
+        save_weights,
+        to_state_dict,
+    )
+    from milepost.coordination import Coordinator, FileCoordinator
+    from milepost.engine.directory import (
+        checkpoint_exists,
+        checkpoints_iterator,
+        get_checkpoint_mtimes,
+        latest_checkpoint,
+    )
+    from milepost.engine.options import CheckpointOptions
+    from milepost.engine.plan import PlannedWrite
+    from milepost.engine.removal import remove_checkpoint
+    from milepost.engine.report import Entry, Outcome, Report
+    from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy, ShardingPolicy
+    from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
+    from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
+    from milepost.errors import (
+        AdapterError,
+        AfterCommitError,
+        CheckpointExistsError,
+        CheckpointNotFoundError,
+        CoordinationError,
+        CorruptCheckpointError,
+        KeyNotFoundError,
+        MilepostError,
+        MilepostWarning,
+        MismatchError,
+        RefusedError,
+        SkippedCheckpointWarning,
+        StateFileError,
+        StorageError,
+        UnmatchedError,
+        UnrestoredWarning,
+        UnsupportedError,
+        UntrackableError,
+        UntrackedWarning,
+    )
+    from milepost.graph import Module, NoDependency, PythonState, SlotOwner, TensorState, Variable
+    from milepost.manager import CheckpointManager
+    from milepost.tensor import DType
 
 __version__ = "0.1.0"
 
@@ -130,3 +141,76 @@ __all__ = [
     "to_state_dict",
     "update_checkpoint_state",
 ]
+
+_MODULES: Final = {
+    "milepost.adapters.random_state": ["RandomState"],
+    "milepost.checkpoint": [
+        "Checkpoint",
+        "CheckpointReader",
+        "CheckpointView",
+        "TrackableView",
+        "list_variables",
+        "load",
+        "load_checkpoint",
+        "load_variable",
+        "load_weights",
+        "save",
+        "save_weights",
+        "to_state_dict",
+    ],
+    "milepost.coordination": ["Coordinator", "FileCoordinator"],
+    "milepost.engine.directory": [
+        "checkpoint_exists",
+        "checkpoints_iterator",
+        "get_checkpoint_mtimes",
+        "latest_checkpoint",
+    ],
+    "milepost.engine.options": ["CheckpointOptions"],
+    "milepost.engine.plan": ["PlannedWrite"],
+    "milepost.engine.removal": ["remove_checkpoint"],
+    "milepost.engine.report": ["Entry", "Outcome", "Report"],
+    "milepost.engine.sharding": ["MaxShardSizePolicy", "ShardByTaskPolicy", "ShardingPolicy"],
+    "milepost.engine.state_file": ["CheckpointState", "get_checkpoint_state", "update_checkpoint_state"],
+    "milepost.engine.status": ["CheckpointLoadStatus", "InitializationOnlyStatus", "LoadStatus", "NameBasedStatus"],
+    "milepost.errors": [
+        "AdapterError",
+        "AfterCommitError",
+        "CheckpointExistsError",
+        "CheckpointNotFoundError",
+        "CoordinationError",
+        "CorruptCheckpointError",
+        "KeyNotFoundError",
+        "MilepostError",
+        "MilepostWarning",
+        "MismatchError",
+        "RefusedError",
+        "SkippedCheckpointWarning",
+        "StateFileError",
+        "StorageError",
+        "UnmatchedError",
+        "UnrestoredWarning",
+        "UnsupportedError",
+        "UntrackableError",
+        "UntrackedWarning",
+    ],
+    "milepost.graph": ["Module", "NoDependency", "PythonState", "SlotOwner", "TensorState", "Variable"],
+    "milepost.manager": ["CheckpointManager"],
+    "milepost.tensor": ["DType"],
+}
+"""The modules of the public names."""
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+_PACKAGES: Final = frozenset({"adapters", "errors", "retention", "storage"})
+"""Public modules that need no import statement of their own."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_PACKAGES, *(name for name in globals() if name.startswith("__"))]

@@ -1,5 +1,6 @@
 """Saving and restoring whole object graphs, and looking into checkpoints."""
 
+from milepost import adapters as adapters  # registers those of the libraries that are always there
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.load_tree import load, to_state_dict
 from milepost.checkpoint.reader import CheckpointReader, list_variables, load_checkpoint, load_variable

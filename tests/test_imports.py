@@ -1,0 +1,60 @@
+"""``import milepost`` imports next to nothing, and every public name is there when it is asked for."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import milepost
+
+DECLARED = {
+    alias.name: node.module
+    for node in ast.walk(ast.parse(Path(milepost.__file__).read_text(encoding="utf-8")))
+    if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("milepost.")
+    for alias in node.names
+}
+"""The module of each public name, as type checkers see it."""
+
+
+def in_new_process(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout.split()
+
+
+def test_importing_the_package_imports_no_other_module_of_it():
+    code = "import sys, milepost; print(*(name for name in sys.modules if name.startswith('milepost')))"
+    assert in_new_process(code) == ["milepost"]
+
+
+def test_importing_the_package_imports_neither_numpy_nor_protobuf():
+    assert in_new_process("import sys, milepost; print(*({'numpy', 'google.protobuf'} & set(sys.modules)))") == []
+
+
+def test_type_checkers_are_told_of_every_public_name():
+    assert {name: milepost._MODULE_OF[name] for name in milepost.__all__} == DECLARED
+
+
+@pytest.mark.parametrize("name", milepost.__all__)
+def test_a_public_name_is_what_its_module_has(name):
+    assert getattr(milepost, name) is getattr(sys.modules[DECLARED[name]], name)
+
+
+@pytest.mark.parametrize("name", ["adapters", "errors", "retention", "storage"])
+def test_a_public_package_needs_no_import_of_its_own(name):
+    assert in_new_process(f"import milepost; print(milepost.{name}.__name__)") == [f"milepost.{name}"]
+
+
+def test_completion_offers_every_public_name():
+    assert set(milepost.__all__) <= set(dir(milepost))
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'milepost' has no attribute 'Chekpoint'"):
+        milepost.Chekpoint  # noqa: B018
+
+
+def test_a_star_import_gives_the_public_names():
+    code = "from milepost import *; print(Checkpoint.__name__, latest_checkpoint.__name__)"
+    assert in_new_process(code) == ["Checkpoint", "latest_checkpoint"]

@@ -23,10 +23,7 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
     them again. That takes a third of the time for 20,000 variables, and two thirds for 200,000.
     """
 
-    __slots__ = ("_is_paused",)
-
-    def __init__(self) -> None:
-        self._is_paused = False
+    _is_paused = False
 
     def _recreate_cm(self) -> Self:
         return type(self)()  # each call of a decorated function has its own pause
@@ -40,17 +37,16 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
             self._is_paused = True
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Ends the pause before the block ends. A second call does nothing."""
+    def end(self, *_: object) -> None:
+        """Ends the pause, before the block ends if it is called in the block. A second call does nothing."""
         with _lock:
             if self._is_paused:
                 self._is_paused = False
                 _inside.remove(threading.get_ident())
                 if not _inside and _resume[0]:
                     gc.enable()
+
+    __exit__ = end
 
 
 def _resume_in_child() -> None:

@@ -7,6 +7,7 @@ from milepost.bundle.fetch import Fetch, check_all
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.names import data_path, find_prefixes, index_path, parse_data_path
 from milepost.bundle.opening import open_bundle, open_whole
+from milepost.bundle.parallel import for_each
 from milepost.bundle.writer import BundleWriter
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "check_all",
     "data_path",
     "find_prefixes",
+    "for_each",
     "index_path",
     "is_castable",
     "open_bundle",

@@ -24,6 +24,7 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.removal import finish_removals
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.series import list_announced
+from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.engine.translation import Names, Rename, Translation
@@ -56,6 +57,7 @@ class _State:
         self._root = root
         self.arguments = arguments
         self.writer = BackgroundWriter()
+        self.snapshots = SnapshotMemory()
         self.guard = SeriesGuard()
         self.session_saver: SessionSaver | None = None
 
@@ -465,9 +467,10 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         with self._private.writer.exclusive():
             save.read(*self._view())
             if save.options.is_async:
-                save.copy()
+                save.copy(self._private.snapshots)
                 self._private.writer.submit(save.run)
             else:
+                self._private.snapshots.release()
                 save.run()
         return save.prefix
 

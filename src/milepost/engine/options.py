@@ -38,7 +38,8 @@ class CheckpointOptions:
         experimental_write_callbacks: Saves. Functions that take no argument or the path, called in order after each
             save.
         enable_async: Saves. Save asynchronously: copy the values, return, and write the copies on another thread.
-            Errors are raised by the next call or by ``sync()``. A process that ends waits for the write.
+            Errors are raised by the next call or by ``sync()``. A process that ends waits for the write. The memory of the
+            copies is kept for the next asynchronous save of the same `Checkpoint`. A synchronous save gives it back.
         experimental_skip_slot_variables: Restores. Leave out slot variables, in assertions too.
         experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one.
             TensorFlow's ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.

@@ -17,8 +17,9 @@ from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.load import storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import SavePlan
-from milepost.engine.save import Member, execute_save, plan_save, read_state, snapshot
+from milepost.engine.save import Member, execute_save, plan_save, read_state
 from milepost.engine.series import list_saved
+from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import STATE_FILE
 from milepost.engine.together import Message, Rounds, SharePlan, plan_share, rounds_of, save_as_first, save_as_other
 from milepost.errors import AfterCommitError, MilepostError, StorageError
@@ -76,9 +77,13 @@ class Save:
         member = Member(self._rounds.rank, self._rounds.size)
         self._plan, self._arrays = plan_share(read_state(root, attached, self.options, member), member, self.options)
 
-    def copy(self) -> None:
-        """Copies what is to be written, so that training may go on meanwhile."""
-        self._arrays = snapshot(self._arrays)
+    def copy(self, memory: SnapshotMemory) -> None:
+        """Copies what is to be written, so that training may go on meanwhile.
+
+        Args:
+            memory: Where to. It is in use until the save has ended.
+        """
+        self._arrays = memory.copy(self._arrays)
 
     def run(self) -> None:
         """Writes and commits the checkpoint, and then carries out the later steps.

@@ -270,11 +270,6 @@ def _some(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_MOST_LISTED]) + more
 
 
-def snapshot(arrays: Sequence[Array | PiecewiseArray]) -> list[Array]:
-    """Copies values, so that the program can train while they are written."""
-    return [array.copy() for array in arrays]
-
-
 def execute_save(
     plan: SavePlan,
     arrays: Sequence[Array | PiecewiseArray],

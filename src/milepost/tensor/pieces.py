@@ -46,6 +46,7 @@ class PiecewiseArray:
         dtype: The element type.
         shape: The shape of the tensor.
         pieces: Pieces that cover it.
+        constant: Whether the elements never change, whatever the program does. An asynchronous save does not copy them then.
 
     Example:
         >>> halves = [Piece((0,), (2,), np.array([1, 2])), Piece((2,), (2,), np.array([3, 4]))]
@@ -53,11 +54,14 @@ class PiecewiseArray:
         array([2, 3])
     """
 
-    __slots__ = ("_pieces", "_start", "dtype", "shape")
+    __slots__ = ("_pieces", "_start", "constant", "dtype", "shape")
 
-    def __init__(self, dtype: np.dtype[Any], shape: Sequence[int], pieces: Sequence[Piece]) -> None:
+    def __init__(
+        self, dtype: np.dtype[Any], shape: Sequence[int], pieces: Sequence[Piece], *, constant: bool = False
+    ) -> None:
         self.dtype = dtype
         self.shape = tuple(shape)
+        self.constant = constant
         self._start = (0,) * len(self.shape)
         self._pieces = tuple(pieces)
 
@@ -76,7 +80,7 @@ class PiecewiseArray:
         row = not isinstance(index, (slice, tuple))
         first = slice(index, index + 1) if isinstance(index, int) else index
         ranges = (first,) if isinstance(first, slice) else first
-        cut = type(self)(self.dtype, self.shape, self._pieces)
+        cut = type(self)(self.dtype, self.shape, self._pieces, constant=self.constant)
         start, shape = list(self._start), list(self.shape)
         offset = len(start) - len(shape)  # dimensions in which a row was selected
         for axis, part in enumerate(ranges):
@@ -98,10 +102,8 @@ class PiecewiseArray:
             piece, source, _ = found[0]
             array = piece.source[source].reshape(self.shape)
         else:
-            array = np.empty(tuple(stop - start for start, stop in box), self.dtype)
-            for piece, source, target in found:
-                array[target] = piece.source[source]
-            array, copy = array.reshape(self.shape), False
+            array, copy = np.empty(self.shape, self.dtype), False
+            self.copy_into(array)
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
@@ -109,6 +111,20 @@ class PiecewiseArray:
     def copy(self) -> Array:
         """A copy of the elements."""
         return self.__array__(copy=True)
+
+    def copy_into(self, destination: Array) -> None:
+        """Copies the elements.
+
+        Args:
+            destination: A contiguous array of the same shape and element type.
+        """
+        box = self._box()
+        whole = destination.reshape(tuple(stop - start for start, stop in box))
+        for piece in self._pieces:
+            part = _overlap(piece, box)
+            if part is not None:
+                _, source, target = part
+                whole[target] = piece.source[source]
 
     def _box(self) -> list[tuple[int, int]]:
         lengths = (1,) * (len(self._start) - len(self.shape)) + self.shape

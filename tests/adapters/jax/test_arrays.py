@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 import milepost
+from milepost.adapters import adapter_of
+from milepost.storage import LocalStorage
 
 pytest.importorskip("jax")
 import jax
@@ -245,3 +248,50 @@ def test_shardings_and_devices_are_kept(path):
     found = json.loads(done.stdout)
     assert found == {name: [True, True, True] for name in found}
     assert len(found) == 7
+
+
+class TestAsynchronousSaves:
+    """Nothing is copied of arrays on the CPU, and what the program does with them does not change what is written."""
+
+    @pytest.fixture
+    def held_up(self, tmp_path):
+        """Options of an asynchronous save that writes nothing before the event is set, and the event."""
+        go = threading.Event()
+
+        class Waiting(LocalStorage):
+            def create(self, path):
+                go.wait(60)
+                return super().create(path)
+
+        yield milepost.CheckpointOptions(enable_async=True, storage=Waiting()), go
+        go.set()
+
+    def test_an_array_that_is_donated_meanwhile_is_saved_as_it_was(self, tmp_path, held_up):
+        options, go = held_up
+        array = jnp.arange(1_000_000, dtype=jnp.float32)
+        expected = np.array(array)
+        checkpoint = milepost.Checkpoint(array=array)
+        path = checkpoint.write(str(tmp_path / "ckpt"), options)
+        step = jax.jit(lambda x: x * 0 - 1, donate_argnums=0)
+        for _ in range(3):
+            array = step(array)
+        array.block_until_ready()
+        go.set()
+        checkpoint.sync()
+        assert np.array_equal(milepost.load_variable(path, "array"), expected)
+
+    def test_an_array_that_is_deleted_meanwhile_is_saved_as_it_was(self, tmp_path, held_up):
+        options, go = held_up
+        array = jnp.arange(1_000_000, dtype=jnp.float32)
+        expected = np.array(array)
+        checkpoint = milepost.Checkpoint(array=array)
+        path = checkpoint.write(str(tmp_path / "ckpt"), options)
+        array.delete()
+        go.set()
+        checkpoint.sync()
+        assert np.array_equal(milepost.load_variable(path, "array"), expected)
+
+    def test_no_copy_is_made(self, tmp_path):
+        array = jnp.arange(1_000_000, dtype=jnp.float32)
+        (value,) = adapter_of(array).values(array)
+        assert value.read().constant

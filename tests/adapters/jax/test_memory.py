@@ -29,9 +29,9 @@ def test_a_save_takes_no_copy_and_leaves_none_behind(tmp_path, axis):
     assert kept == 0
 
 
-def test_an_asynchronous_save_takes_one_copy(tmp_path):
+def test_an_asynchronous_save_copies_nothing(tmp_path):
     mebibytes, kept = taken(tmp_path / "ckpt", "async")
-    assert STATE - MARGIN < mebibytes < STATE + MARGIN
+    assert mebibytes < MARGIN
     assert kept == 0
 
 

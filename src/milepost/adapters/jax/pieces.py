@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -28,6 +28,8 @@ _BITS: Final = 8
 """Bits of a byte."""
 _FETCHED: Final = 16 << 20
 """How many bytes are fetched from a device at once; a row that is longer is fetched whole."""
+_COPIED: Final = 64 << 10
+"""Bytes up to which a copy of an array takes no time that matters."""
 _REMEMBERED: Final = 1024
 """For how many pairs of a sharding and a shape it is remembered where the boxes are."""
 
@@ -43,11 +45,18 @@ def elements(array: Any) -> Array | PiecewiseArray | ShardedArray:
     if not array.is_fully_addressable and not _all_hold_all(array):
         return _sharded(array)
     if array.is_fully_replicated and _has_memory_here(array):
-        return np.asarray(array)
+        view = np.asarray(array)
+        return view if view.nbytes <= _COPIED else _in_pieces(view, [Piece((0,) * view.ndim, view.shape, view)])
     pieces = [
         piece for ranges, data in _boxes_of(array) for piece in _pieces(data, tuple(start for start, _ in ranges))
     ]
-    return PiecewiseArray(array.dtype, array.shape, pieces)
+    return _in_pieces(array, pieces)
+
+
+def _in_pieces(array: Any, pieces: Sequence[Piece]) -> PiecewiseArray:
+    # JAX gives no memory of the CPU to another array as long as NumPy has a view of it. On other devices it may.
+    constant = all(isinstance(piece.source, np.ndarray) for piece in pieces)
+    return PiecewiseArray(array.dtype, array.shape, pieces, constant=constant)
 
 
 def is_spread(sharding: Any) -> bool:
@@ -93,7 +102,7 @@ def _sharded(array: Any) -> ShardedArray:
 
 
 def _fetched(data: Any) -> PiecewiseArray:
-    return PiecewiseArray(data.dtype, data.shape, list(_pieces(data, (0,) * data.ndim)))
+    return _in_pieces(data, list(_pieces(data, (0,) * data.ndim)))
 
 
 def _boxes_of(array: Any) -> list[tuple[Ranges, Any]]:

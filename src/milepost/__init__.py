@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from milepost.engine.options import CheckpointOptions
     from milepost.engine.plan import PlannedWrite
+    from milepost.engine.progress import Progress
     from milepost.engine.removal import remove_checkpoint
     from milepost.engine.report import Entry, Outcome, Report
     from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy, ShardingPolicy
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from milepost.errors import (
         AdapterError,
         AfterCommitError,
+        ArgumentError,
         CheckpointExistsError,
         CheckpointNotFoundError,
         CoordinationError,
@@ -80,6 +82,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AdapterError",
     "AfterCommitError",
+    "ArgumentError",
     "Checkpoint",
     "CheckpointExistsError",
     "CheckpointLoadStatus",
@@ -107,6 +110,7 @@ __all__ = [
     "NoDependency",
     "Outcome",
     "PlannedWrite",
+    "Progress",
     "PythonState",
     "RandomState",
     "RefusedError",
@@ -167,6 +171,7 @@ _MODULES: Final = {
     ],
     "milepost.engine.options": ["CheckpointOptions"],
     "milepost.engine.plan": ["PlannedWrite"],
+    "milepost.engine.progress": ["Progress"],
     "milepost.engine.removal": ["remove_checkpoint"],
     "milepost.engine.report": ["Entry", "Outcome", "Report"],
     "milepost.engine.sharding": ["MaxShardSizePolicy", "ShardByTaskPolicy", "ShardingPolicy"],
@@ -175,6 +180,7 @@ _MODULES: Final = {
     "milepost.errors": [
         "AdapterError",
         "AfterCommitError",
+        "ArgumentError",
         "CheckpointExistsError",
         "CheckpointNotFoundError",
         "CoordinationError",

@@ -11,6 +11,7 @@
     ├── MismatchError            (ValueError)         a saved value does not fit the live object: shape, dtype
     │   └── RefusedError         (what was raised)    an object or its framework raised an error for a saved value
     ├── UntrackableError         (ValueError)         an object cannot be saved as it is held
+    ├── ArgumentError            (ValueError)         an argument has a value outside of its range
     ├── UnmatchedError           (AssertionError)     an assertion about a restore failed
     ├── CheckpointExistsError    (FileExistsError)    a save would replace checkpoints of another run
     ├── CoordinationError        (RuntimeError)       the processes of a program did not save or restore together
@@ -245,6 +246,10 @@ def _refused_and(built_in: Any) -> type[RefusedError]:
 
 class UntrackableError(MilepostError, ValueError):
     """An object cannot be saved, or cannot be saved as it is held."""
+
+
+class ArgumentError(MilepostError, ValueError):
+    """An argument of the right type has a value outside of its range, such as an interval of 0 steps."""
 
 
 class UnmatchedError(MilepostError, AssertionError):

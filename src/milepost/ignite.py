@@ -24,6 +24,7 @@ from milepost.adapters.random_state import set_global_state as _set_global_state
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import UnsupportedError as _UnsupportedError
 from milepost.manager import CheckpointManager
+from milepost.manager.arguments import check_interval as _check_interval
 from milepost.retention import Policy
 from milepost.trainers import gradients as _gradients
 from milepost.trainers import paths as _paths
@@ -74,8 +75,9 @@ def attach(
         A manager of the checkpoints, numbered by the iteration. Its ``reload()`` shows what ``run()`` has saved since.
 
     Raises:
-        ValueError: An interval is not positive.
-        UnsupportedError: This is no engine, or a ``DeterministicEngine``, which changes its loader.
+        ArgumentError: A ``ValueError``: an interval is not greater than 0.
+        UnsupportedError: This is no engine, or a ``DeterministicEngine``, which changes its loader, or an argument has a type that is
+            not accepted.
     """
     if not isinstance(engine, _Engine) or isinstance(engine, _DeterministicEngine):
         raise _UnsupportedError(
@@ -84,20 +86,20 @@ def attach(
             found=f"a {type(engine).__name__}",
             remedy="use an Engine: with attach() it is exact, and a DeterministicEngine changes the order of the data",
         )
-    if every_epochs is not None and every_epochs <= 0:
-        raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
+    _check_interval("every_iterations", every_iterations)
     run = _TrainerRun(
         directory,
         ("objects", "iteration"),
         ("random", "loader"),
         max_to_keep=max_to_keep,
         keep=keep,
+        every_epochs=every_epochs,
         every_steps=every_iterations,
         every_seconds=every_seconds,
         on_sigterm=on_sigterm,
         options=options,
     )
-    attached = _Attached(run, dict(to_save), every_epochs, metrics, gradients)
+    attached = _Attached(run, dict(to_save), metrics, gradients)
     engine.add_event_handler(_Events.STARTED, attached.begin)
     engine.add_event_handler(_Events.GET_BATCH_STARTED, attached.before_batch)
     engine.add_event_handler(_Events.COMPLETED, attached.end)
@@ -164,13 +166,11 @@ class _Attached:
         self,
         run: _TrainerRun,
         objects: dict[str, _Any],
-        every_epochs: int | None,
         metrics: _Callable[[], _Mapping[str, _Any]] | None,
         gradients: bool,
     ) -> None:
         self._run = run
         self._objects = objects
-        self._every_epochs = every_epochs
         self._metrics = metrics
         self._gradients = gradients
         self._position: _LoaderPosition | None = None
@@ -211,8 +211,8 @@ class _Attached:
         is_due, must_end = self._run.is_due(step), self._run.must_end(step)
         length = engine.state.epoch_length
         is_last = bool(length) and step % length == 0
-        if is_last and self._every_epochs is not None:
-            is_due |= step // length % self._every_epochs == 0
+        if is_last:
+            is_due |= self._run.is_due_after(step // length)
         if is_due or must_end:
             self._save(engine, step, is_last)
         if must_end:

@@ -67,7 +67,8 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Raises:
-        ValueError: An interval is not positive.
+        ArgumentError: A ``ValueError``: an interval is not greater than 0.
+        UnsupportedError: An argument has a type that is not accepted.
     """
 
     def __init__(
@@ -83,15 +84,13 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         options: CheckpointOptions | None = None,
     ) -> None:
         super().__init__()
-        if every_epochs is not None and every_epochs <= 0:
-            raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
-        self._every_epochs = every_epochs
         self._run = _TrainerRun(
             directory,
             (_dicts.RUN, "epochs"),
             ("random", "loaders"),
             max_to_keep=max_to_keep,
             keep=keep,
+            every_epochs=every_epochs,
             every_steps=every_steps,
             every_seconds=every_seconds,
             on_sigterm=on_sigterm,
@@ -190,8 +189,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
     def on_train_epoch_end(self, trainer: _Any, pl_module: _Any) -> None:
         """Notes whether a save is due once the epoch is over. Called by Lightning."""
         self._has_new_metrics |= not _private.was_validated(trainer)
-        epochs = trainer.current_epoch + 1
-        self._is_due |= self._every_epochs is not None and epochs % self._every_epochs == 0
+        self._is_due |= self._run.is_due_after(trainer.current_epoch + 1)
 
     def on_train_end(self, trainer: _Any, pl_module: _Any) -> None:
         """Saves the end of the run. Called by Lightning."""

@@ -61,8 +61,8 @@ def attach(
         A manager of the checkpoints, numbered by the optimizer step. Its ``reload()`` shows what ``train()`` has saved since.
 
     Raises:
-        ValueError: An interval is not positive.
-        UnsupportedError: This is no trainer, or one that has a directory already.
+        ArgumentError: A ``ValueError``: an interval is not greater than 0.
+        UnsupportedError: This is no trainer, or one that has a directory already, or an argument has a type that is not accepted.
     """
     if not hasattr(trainer, "callback_handler") or isinstance(trainer, _resumable.Resumable):
         raise _UnsupportedError(
@@ -71,14 +71,13 @@ def attach(
             found=f"a {type(trainer).__name__}",
             remedy="pass the Trainer itself, once; for another directory, make another Trainer",
         )
-    if every_epochs is not None and every_epochs <= 0:
-        raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
     run = _TrainerRun(
         directory,
         _resumable.NAMES,
         _resumable.OWN_NAMES,
         max_to_keep=max_to_keep,
         keep=keep,
+        every_epochs=every_epochs,
         every_steps=every_steps,
         every_seconds=every_seconds,
         on_sigterm=on_sigterm,
@@ -86,7 +85,7 @@ def attach(
     )
     kind = type(trainer)
     trainer.__class__ = type(kind.__name__, (_resumable.Resumable, kind), {"__module__": kind.__module__})
-    _resumable.hold(trainer, _resumable.Attached(run, every_epochs))
+    _resumable.hold(trainer, _resumable.Attached(run))
     return run.manager
 
 

@@ -18,6 +18,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
 from milepost.errors import (
+    ArgumentError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
     MilepostWarning,
@@ -382,8 +383,10 @@ class TestWhenToSave:
     @pytest.mark.parametrize("wrong", [{"every_steps": 0}, {"every_seconds": -1}])
     def test_intervals_are_positive(self, tmp_path: Path, wrong: Any) -> None:
         """None is no interval."""
-        with pytest.raises(ValueError, match="every_"):
+        with pytest.raises(ValueError, match="every_") as caught:
             CheckpointManager(new(), tmp_path, 1, **wrong)
+        assert isinstance(caught.value, ArgumentError)
+        assert caught.value.remedy
 
 
 class TestWith:

@@ -124,3 +124,9 @@ class TestMilepostSaver:
 def test_a_deterministic_engine_is_refused(tmp_path):
     with pytest.raises(milepost.UnsupportedError, match="DeterministicEngine"):
         milepost.ignite.attach(DeterministicEngine(lambda engine, batch: None), {}, tmp_path)
+
+
+@pytest.mark.parametrize("interval", ["every_epochs", "every_iterations", "every_seconds"])
+def test_an_interval_of_nothing_has_a_remedy(tmp_path, interval):
+    with pytest.raises(milepost.ArgumentError, match=f"remedy: .* None to save without regard to {interval[6:]}"):
+        milepost.ignite.attach(Engine(lambda engine, batch: None), {}, tmp_path, **{interval: 0})

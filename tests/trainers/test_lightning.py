@@ -144,6 +144,13 @@ class TestRefusals:
         with pytest.raises(ValueError, match="every_steps"):
             milepost.lightning.CheckpointCallback(tmp_path, every_steps=0)
 
+    @pytest.mark.parametrize("interval", ["every_epochs", "every_steps", "every_seconds"])
+    def test_an_interval_of_nothing_has_a_remedy(self, tmp_path, interval):
+        with pytest.raises(milepost.ArgumentError, match=f"remedy: .* None to save without regard to {interval[6:]}"):
+            milepost.lightning.CheckpointCallback(tmp_path, **{interval: 0})
+        with pytest.raises(milepost.UnsupportedError, match=f"key: {interval}"):
+            milepost.lightning.CheckpointCallback(tmp_path, **{interval: "often"})
+
     def test_another_number_of_batches(self, tmp_path):
         fit(tmp_path, At(2, kill))
         trainer = pl.Trainer(callbacks=[milepost.lightning.CheckpointCallback(tmp_path)], logger=False, max_epochs=3)

@@ -189,6 +189,13 @@ class TestRefusals:
         with pytest.raises(milepost.UnsupportedError, match="Trainer"):
             milepost.transformers.attach(network(), tmp_path)
 
+    @pytest.mark.parametrize("interval", ["every_epochs", "every_steps", "every_seconds"])
+    def test_an_interval_of_nothing_has_a_remedy(self, tmp_path, interval):
+        _, trainer, _ = train(None, max_steps=1)
+        with pytest.raises(milepost.ArgumentError, match=f"remedy: .* None to save without regard to {interval[6:]}"):
+            milepost.transformers.attach(trainer, tmp_path, **{interval: 0})
+        milepost.transformers.attach(trainer, tmp_path)  # which the refused call has left as it was
+
     def test_a_second_directory(self, tmp_path):
         _, trainer, _ = train(tmp_path, max_steps=1)
         with pytest.raises(milepost.UnsupportedError, match="once"):

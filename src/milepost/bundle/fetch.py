@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from milepost.bundle.counting import Count, counter
 from milepost.bundle.entry import Entry
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.memory import Array, bytes_of, new_array
@@ -77,6 +78,7 @@ class Fetch:
         self._spans: list[tuple[Span, Entry]] = []
         self._others: list[int] = []
         self._verified = False
+        self._count: Count | None = None
 
     def add(self, key: str, destination: Array | None, box: TensorSlice | None = None) -> int:
         """Asks for a tensor.
@@ -105,6 +107,7 @@ class Fetch:
         """
         for earlier in (self._entries, self._kept, self._again, self._spans, self._others):
             earlier.clear()
+        self._count = counter()
         near: dict[ReadableFile, list[int]] = {}
         spans: list[tuple[Span, Entry]] = []
         others: list[int] = []
@@ -149,6 +152,7 @@ class Fetch:
         if not self._verified:
             raise ValueError("verify() comes before deliver()")
         self._verified = False
+        self._count = counter()
         kept, self._kept = self._kept, {}
         delivered = []
         for ticket, destination in enumerate(self._destinations):
@@ -206,6 +210,8 @@ class Fetch:
             data = memoryview(file.read(group.start, group.stop - group.start))
         except MilepostError as error:
             raise error.with_context(key=self._keys[group.tickets[0]]) from None
+        if self._count is not None:
+            self._count(group.stop - group.start)
         for ticket in group.tickets:
             dtype, shape, _, offset, size, expected, _ = self._entries[ticket]
             begin = offset - group.start

@@ -163,8 +163,8 @@ class _Layout:
             crc = crc32c(chunk, crc)
             self._file.write(offset, [chunk])
             offset += len(chunk)
+            self._written(len(chunk))
         large.blocks[number] = crc, block.nbytes
-        self._written(block.nbytes)
 
     def _enter(self, tensor: Placed, offset: int, size: int, crc: int) -> None:
         self._entries[tensor.key] = encode(tensor.dtype, tensor.array.shape, self._shard, offset, size, mask(crc))

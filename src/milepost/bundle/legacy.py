@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry, dtype_of, shape_of
 from milepost.bundle.memory import Array, new_array, object_array
 from milepost.bundle.messages import SavedTensorSlices
@@ -208,9 +209,12 @@ class LegacyReader:
             if row is None:
                 raise CorruptCheckpointError(f"the slice {box or 'that is all'} of the tensor is missing")
             data = parse(SavedTensorSlices, row, what="the slice of a tensor").data
-            return _decode_values(tensor.dtype, box.shape(tensor.shape), data.data)
+            values = _decode_values(tensor.dtype, box.shape(tensor.shape), data.data)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.prefix) from None
+        if (count := counter()) is not None:
+            count(values.nbytes)
+        return values
 
 
 def _table(file: ReadableFile) -> TableReader:

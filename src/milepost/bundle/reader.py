@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Self, TypeVar
 
 from milepost.bundle import strings, variants
+from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry, decode, decode_spec
 from milepost.bundle.held import FileInMemory, have_same_bytes
 from milepost.bundle.mapping import map_bytes
@@ -143,8 +144,12 @@ class IndexedReader:
         file, entry = extent[0], extent[1]
         data = map_bytes(file, entry.offset, entry.size)
         crc = 0
+        count = counter()
         for start in range(0, entry.size, CHUNK):
-            crc = crc32c(data[start : start + CHUNK], crc)
+            chunk = data[start : start + CHUNK]
+            crc = crc32c(chunk, crc)
+            if count is not None:
+                count(len(chunk))
         _compare(key, file, entry, crc)
         return data.view(entry.dtype.numpy).reshape(entry.shape)
 

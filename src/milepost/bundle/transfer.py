@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from milepost.bundle.counting import Count, counter
 from milepost.bundle.memory import Bytes
 from milepost.bundle.parallel import THREADS, for_each
 from milepost.coding.crc32c import combine, crc32c
@@ -60,6 +61,7 @@ def read_spans(spans: Sequence[Span], *, checksum: bool = True) -> None:
     """
     segments = [part for span in spans for part in _segments(span)]
     buffers = threading.local()
+    count = counter()
 
     def read(segment: Span) -> None:
         target = segment.target
@@ -68,7 +70,7 @@ def read_spans(spans: Sequence[Span], *, checksum: bool = True) -> None:
                 buffers.own = np.empty(CHUNK, np.uint8)
             target = buffers.own
         try:
-            segment.crc = _read(segment, target, checksum)
+            segment.crc = _read(segment, target, checksum, count)
         except MilepostError as error:
             raise error.with_context(key=segment.key) from None
 
@@ -87,9 +89,12 @@ def read_spans(spans: Sequence[Span], *, checksum: bool = True) -> None:
 def read_chunks(file: ReadableFile, offset: int, size: int) -> Iterator[Bytes]:
     """Reads a run of bytes through one buffer. Each chunk is valid until the next one is read."""
     buffer = np.empty(min(CHUNK, size), np.uint8)
+    count = counter()
     for start in range(0, size, CHUNK):
         chunk = buffer[: min(CHUNK, size - start)]
         file.read_into(offset + start, chunk)
+        if count is not None:
+            count(len(chunk))
         yield chunk
 
 
@@ -103,7 +108,7 @@ def _segments(span: Span) -> Iterator[Span]:
         yield Span(span.key, span.file, span.offset + start, size, target)
 
 
-def _read(span: Span, target: Bytes, checksum: bool) -> int:
+def _read(span: Span, target: Bytes, checksum: bool, count: Count | None) -> int:
     crc = 0
     for start in range(0, span.size, CHUNK):
         size = min(CHUNK, span.size - start)
@@ -111,4 +116,6 @@ def _read(span: Span, target: Bytes, checksum: bool) -> int:
         span.file.read_into(span.offset + start, chunk)
         if checksum:
             crc = crc32c(chunk, crc)
+        if count is not None:
+            count(size)
     return crc

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from milepost.bundle.counting import counter
 from milepost.bundle.entry import encode
 from milepost.bundle.layout import ALIGNMENT, Placed, write_tensors
 from milepost.bundle.memory import Array
@@ -159,7 +160,14 @@ class BundleWriter:
         tensors = self._shards[shard]
         if tensors is None:
             raise ValueError(f"shard {shard} was written before")
-        entries = write_tensors(tensors, shard, file, alignment=self._alignment, written=self._count)
+        count = counter()
+
+        def written(size: int) -> None:
+            self._count(size)
+            if count is not None:
+                count(size)
+
+        entries = write_tensors(tensors, shard, file, alignment=self._alignment, written=written)
         self._entries.update(entries)
         self._shards[shard] = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from milepost.manager.arguments import check_interval
 from milepost.manager.triggers import Triggers
 
 
@@ -14,13 +15,13 @@ class EpochTriggers(Triggers):
         every_seconds: Seconds, or None.
 
     Raises:
-        ValueError: One of them is not positive.
+        UnsupportedError: One of them is no number.
+        ArgumentError: A ``ValueError``: one of them is not greater than 0.
     """
 
     def __init__(self, every_epochs: int | None, every_steps: int | None, every_seconds: float | None) -> None:
         super().__init__(every_steps, every_seconds)
-        if every_epochs is not None and every_epochs <= 0:
-            raise ValueError(f"every_epochs must be positive or None, not {every_epochs}")
+        check_interval("every_epochs", every_epochs)
         self.every_epochs = every_epochs
         self.saved(0)
 

@@ -10,8 +10,8 @@ import functools
 import keyword
 import os
 from collections import OrderedDict, namedtuple
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, Literal
@@ -24,9 +24,11 @@ from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
 from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any, read_object_graph
+from milepost.engine.progress import Progress, Unreported, check_progress, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import ForeignReader
+from milepost.foreign.items import walked
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import adapter_of, adapter_of_array_type, values_of
@@ -59,6 +61,7 @@ def load(
     ignore: Names = (),
     only: Names | None = None,
     storage: Storage | None = None,
+    progress: bool | Callable[[Progress], Any] = False,
 ) -> Any:
     """Loads a checkpoint, or a file of another library, as a tree of values.
 
@@ -72,6 +75,7 @@ def load(
         ignore: Saved names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
         only: Saved names. All other values are left out, and are not read.
         storage: Where the files are; by default on this machine.
+        progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
 
     Returns:
         Dicts, lists, tuples, numbers, text and arrays. Arrays in what is saved as plain state, such as a dict with numbers as keys, are
@@ -98,17 +102,26 @@ def load(
         return None if selection.leaves_alone(name, counter=True) else renaming.live_name(name, dotted=dotted)
 
     files = checked(storage)
-    with open_any(files, resolve(plain_path(path), files)) as reader:
+    check_progress(progress)
+    with (
+        open_any(files, resolve(plain_path(path), files)) as reader,
+        reporting(progress, "load", reader.prefix) as told,
+    ):
         make = partial(_array, reader, kind=_checked_kind(arrays, mapped=mapped), mapped=mapped)
         if isinstance(reader, ForeignReader):
-            return _foreign(reader, partial(new_name, dotted=reader.packs), make)
+            reader.rename(partial(new_name, dotted=reader.packs))
+            with _told_of(told, reader, _keys_of_foreign(reader)):
+                return _foreign(reader, make)
         graph = read_object_graph(reader)
         if graph is None:
-            names = ((new_name(key), key) for key in reader.keys())  # noqa: SIM118 - a reader is no mapping
-            return {name: make(key, VARIABLE_VALUE) for name, key in names if name is not None}
+            named = {name: key for key in reader.keys() if (name := new_name(key)) is not None}  # noqa: SIM118 - a reader is no mapping
+            with _told_of(told, reader, named.values()):
+                return {name: make(key, VARIABLE_VALUE) for name, key in named.items()}
         if renaming.renames or selection.renames:
             graph, _ = renamed(graph, new_name)
-        tree = _Objects(graph, reader, make).tree()
+        objects = _Objects(graph, reader, make)
+        with _told_of(told, reader, objects.keys()):
+            tree = objects.tree()
     is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
     return tree[SINGLE] if is_single else tree
 
@@ -122,6 +135,7 @@ def to_state_dict(
     ignore: Names = (),
     only: Names | None = None,
     storage: Storage | None = None,
+    progress: bool | Callable[[Progress], Any] = False,
 ) -> dict[str, Any]:
     """Loads a checkpoint, or a part of it, as one dict by names with dots, as ``load_state_dict`` of PyTorch takes it.
 
@@ -133,6 +147,7 @@ def to_state_dict(
         ignore: As for `load`.
         only: As for `load`.
         storage: As for `load`.
+        progress: As for `load`.
 
     Returns:
         The values, in the order of the file. Members of lists and tuples are named by their positions.
@@ -147,7 +162,7 @@ def to_state_dict(
         >>> milepost.to_state_dict(path, only="model", rename={"model": ""})
         {'layers.0.weight': array([1., 1.])}
     """
-    tree = load(path, arrays=arrays, rename=rename, ignore=ignore, only=only, storage=storage)
+    tree = load(path, arrays=arrays, rename=rename, ignore=ignore, only=only, storage=storage, progress=progress)
     flat: dict[str, Any] = {}
     pending: list[tuple[str, Any]] = [("", tree)]
     while pending:
@@ -165,6 +180,15 @@ def to_state_dict(
             )
         flat[name] = value
     return flat
+
+
+@contextmanager
+def _told_of(told: Unreported, reader: BundleReader, keys: Iterable[str]) -> Iterator[None]:
+    """Reports how these tensors are read."""
+    told.begin(saved_sizes(reader, keys))
+    with told.stage():
+        yield
+    told.finish()
 
 
 def _checked_kind(arrays: Any, *, mapped: bool) -> str:
@@ -210,9 +234,13 @@ def _array(reader: BundleReader, key: str, name: str, *, kind: str, mapped: bool
     return array if array.ndim or not spec.dtype.is_bytes else array[()]
 
 
-def _foreign(reader: ForeignReader, rename: Callable[[str], str | None], make: Callable[[str, str], Any]) -> Any:
+def _keys_of_foreign(reader: ForeignReader) -> Iterator[str]:
+    """The keys of the tensors of a file of another library, each once."""
+    yield from {id(item.value): item.key for item in walked(reader.root) if isinstance(item.value, Stored)}.values()
+
+
+def _foreign(reader: ForeignReader, make: Callable[[str, str], Any]) -> Any:
     """The contents of a file of another library, with arrays in the place of tensors in the file."""
-    reader.rename(rename)
     arrays: dict[int, Any] = {}
     made: dict[int, Any] = {}
     pending = [(reader.root, False)]
@@ -254,6 +282,16 @@ class _Objects:
         self._reader = reader
         self._make = make
         self._made: dict[int, Any] = {}
+
+    def keys(self) -> Iterator[str]:
+        """The keys of the values that the tree is made of."""
+        pending, seen = [0], {0}
+        while pending:
+            node = self._nodes[pending.pop()]
+            yield from (value.key for value in node.values)
+            below = {*(edge.node for edge in node.children), *(slot.slot for slot in node.slots)} - seen
+            seen |= below
+            pending += below
 
     def tree(self) -> Any:
         """The tree of node 0.

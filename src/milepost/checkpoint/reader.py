@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.metadata import Metadata, read_metadata
+from milepost.engine.progress import Progress, check_progress, reporting, saved_sizes
 from milepost.engine.saved_model import checkpoint_of
 from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
@@ -181,14 +183,23 @@ class CheckpointReader:
             error.remedy = "use get_tensor(), which reads the tensor into new memory"
             raise
 
-    def verify(self) -> None:
+    def verify(self, *, progress: bool | Callable[[Progress], Any] = False) -> None:
         """Reads all data and verifies every checksum.
+
+        Args:
+            progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
 
         Raises:
             CheckpointNotFoundError: A data file is missing.
             CorruptCheckpointError: Some bytes are damaged. The error names key, file and offset.
         """
-        self._bundle.verify()
+        check_progress(progress)
+        bundle = self._bundle
+        with reporting(progress, "verify", bundle.prefix) as told:
+            told.begin(saved_sizes(bundle, bundle.keys()))
+            with told.stage():
+                bundle.verify()
+            told.finish()
 
     def debug_string(self) -> bytes:
         """One line for each tensor: key, TensorFlow's name of its type, shape."""

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import Boxes, BundleReader, CastingReader, Fetch, check_all, is_castable
 from milepost.engine.collector import collection_paused
 from milepost.engine.growth import Growth
+from milepost.engine.progress import UNREPORTED, Unreported, saved_sizes
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.translation import AS_SAVED, Translation
 from milepost.engine.undo import Undo, refused
@@ -120,6 +121,7 @@ def deliver(
     growth: Growth | None = None,
     verified: Callable[[], object] = lambda: None,
     before_own_code: Callable[[], object] = lambda: None,
+    progress: Unreported = UNREPORTED,
 ) -> dict[int, Any]:
     """Verifies all values and assigns them.
 
@@ -131,6 +133,7 @@ def deliver(
         growth: The plain values that containers gain.
         verified: Called when everything that can be checked beforehand is checked, and nothing has changed yet.
         before_own_code: Called before objects that run their own code take their values, if there are any.
+        progress: Is told of the bytes of the values.
 
     Returns:
         Successors of objects that cannot change, by the identity of the object that each replaces.
@@ -157,20 +160,23 @@ def deliver(
                     raise _lost(reader, take)
                 others.append(take)
     assigned = _Assigned(reader, others) if others else None
-    if assigned is not None:
-        if assigned.may_refuse:
-            before_own_code()
-        assigned.verify()
-    in_place.verify()
+    progress.begin(_bytes_taken(reader, takes), stages=2)
+    with progress.stage():
+        if assigned is not None:
+            if assigned.may_refuse:
+                before_own_code()
+            assigned.verify()
+        in_place.verify()
     verified()
     if growth is not None and (growth.changes or growth.cuts):
         growth.apply(undo)
-    successors = assigned.deliver(undo) if assigned is not None else {}
-    former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
-    trees = rebuild(holders, successors) if former else []
-    if filled:
-        _keep_destinations(filled, undo)
-        in_place.deliver()
+    with progress.stage():
+        successors = assigned.deliver(undo) if assigned is not None else {}
+        former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
+        trees = rebuild(holders, successors) if former else []
+        if filled:
+            _keep_destinations(filled, undo)
+            in_place.deliver()
     for take, arrays in filled:
         _assign(reader, take, arrays)
     if trees:
@@ -386,6 +392,17 @@ class _Assigned:
                     fetch.add(key, None)
         fetch.verify()
         return fetch.deliver()[::-1]
+
+
+def _bytes_taken(reader: BundleReader, takes: Sequence[Take]) -> Iterator[int]:
+    """The bytes of each value, or of those parts of it that the objects of this process hold."""
+    for take in takes:
+        for value, key in take.values:
+            if value.boxes is None:
+                yield from saved_sizes(reader, [key])
+            else:
+                saved = reader.spec(key)
+                yield sum(math.prod(box.shape(saved.shape)) for box in value.boxes) * saved.dtype.itemsize
 
 
 def _is_read_in_boxes(value: Value, saved: TensorSpec) -> bool:

@@ -12,6 +12,7 @@ from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
 from milepost.engine.lost_values import refuse_lost_values
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.progress import reporting
 from milepost.engine.restore import Restoration
 from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
 from milepost.engine.status import (
@@ -152,10 +153,12 @@ def _load(
     root, attached = view()
     if graph is None:
         by_name = NameBasedRestoration(reader, translation)
-        if rounds is None:
-            by_name.restore(root, attached)
-        else:
-            by_name.restore(root, attached, rounds.agree)
+        leads = rounds is None or rounds.leads
+        with reporting(options.progress, "restore", reader.prefix, leads=leads) as progress:
+            if rounds is None:
+                by_name.restore(root, attached, progress=progress)
+            else:
+                by_name.restore(root, attached, rounds.agree, progress)
         return NameBasedStatus(by_name, view)
     if is_of_saved_model(storage, reader.prefix):
         return _load_saved_model(reader, graph, view, options, rounds, translation)

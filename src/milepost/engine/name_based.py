@@ -15,6 +15,7 @@ from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import ANY, defer, withdraw
 from milepost.engine.deliver import Take, cast, check, deliver, live_spec
 from milepost.engine.identity import last_restore, remember_restore, undo_remembering
+from milepost.engine.progress import UNREPORTED, Unreported
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
@@ -48,7 +49,11 @@ class NameBasedRestoration(WatchedRestore):
         self._matched = False
 
     def restore(
-        self, root: Any, attached: Sequence[tuple[str, Any]] = (), agree: Callable[[], object] = lambda: None
+        self,
+        root: Any,
+        attached: Sequence[tuple[str, Any]] = (),
+        agree: Callable[[], object] = lambda: None,
+        progress: Unreported = UNREPORTED,
     ) -> None:
         """Restores every value reachable from ``root`` whose name the checkpoint has. Errors are those of `Restoration`.
 
@@ -56,10 +61,12 @@ class NameBasedRestoration(WatchedRestore):
             root: The live root.
             attached: More edges of the root.
             agree: Called when everything is checked and nothing changed yet, and when all is done.
+            progress: Is told of the bytes of the values.
         """
         live = walk(root, attached)
         self.begins_at(root)
-        self._run(live, "", agree)
+        self._run(live, "", agree, progress)
+        progress.finish()
 
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
         """Live values that are not in the checkpoint."""
@@ -110,7 +117,13 @@ class NameBasedRestoration(WatchedRestore):
         ]
         return sorted_report(self.reader.prefix, entries)
 
-    def _run(self, live: LiveGraph, path: str, agree: Callable[[], object] = lambda: None) -> dict[int, Any]:
+    def _run(
+        self,
+        live: LiveGraph,
+        path: str,
+        agree: Callable[[], object] = lambda: None,
+        progress: Unreported = UNREPORTED,
+    ) -> dict[int, Any]:
         takes: list[Take] = []
         for number, values in live.values():
             obj = live.objects[number]
@@ -125,7 +138,7 @@ class NameBasedRestoration(WatchedRestore):
                 cast(self.reader, takes, self._translation)
             check(self.reader, takes, self._translation)
             self.reader.hold()
-            successors = deliver(self.reader, takes, live.objects, undo, verified=agree)
+            successors = deliver(self.reader, takes, live.objects, undo, verified=agree, progress=progress)
             takers = [successors.get(id(take.obj), take.obj) for take in takes]
             positions: list[_Anything] = []
             undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))

@@ -12,6 +12,7 @@ import numpy as np
 
 from milepost.coordination import Coordinator
 from milepost.engine.arguments import is_whole_number, wrong
+from milepost.engine.progress import Progress, check_progress
 from milepost.engine.sharding import ShardingPolicy, sharding_policy
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.storage import Storage
@@ -66,6 +67,11 @@ class CheckpointOptions:
             values. Generators of random numbers and iterators over data need not be named.
         first_process: Saves of several processes. Paths from the root of objects whose values process 0 alone saves. Those
             of the other processes may differ and are not saved; in a restore all processes get those of process 0.
+        progress: Both. A function that is told how far a save or restore is, as a `milepost.Progress`: at the beginning, at most ten
+            times a second, and when all is saved or restored. It is called on the thread that does the work: for an
+            asynchronous save, that is a thread of milepost's. Each process is told of its own part. What the function
+            raises is a warning, except KeyboardInterrupt. True shows a progress bar on a terminal and in a notebook,
+            and elsewhere a line every ten seconds; it needs ``pip install milepost[progress]``.
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.
@@ -95,6 +101,7 @@ class CheckpointOptions:
     process_timeout: float = 300.0
     each_process: Sequence[str] = ()
     first_process: Sequence[str] = ()
+    progress: bool | Callable[[Progress], Any] = False
 
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)
@@ -143,6 +150,7 @@ def _check(options: CheckpointOptions) -> None:
     seconds = options.process_timeout
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         raise wrong("process_timeout", seconds, "a number of seconds greater than 0")
+    check_progress(options.progress)
     coordinator = options.coordinator
     if coordinator is not None:
         lacking = [name for name in _COORDINATOR_MEMBERS if not hasattr(coordinator, name)]

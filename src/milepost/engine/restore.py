@@ -36,6 +36,7 @@ from milepost.engine.identity import (
 from milepost.engine.match import Match, Matcher
 from milepost.engine.omissions import unsaveable
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.progress import UNREPORTED, Unreported, reporting
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.together.own_values import graph_of_process
@@ -101,6 +102,7 @@ class Restoration(WatchedRestore):
         self.graph = graph
         self._skip_slots = options.experimental_skip_slot_variables
         self._allow_unsaved = options.allow_unsaved
+        self._progress = options.progress
         self.deferred = DeferredNodes(reader)
         self._bound = Bindings(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
@@ -128,16 +130,23 @@ class Restoration(WatchedRestore):
             match = self._matcher.match(0, root, attached)
             self.begins_at(root)
             try:
-                if self._rounds is None:
-                    self._run(match, pause)
-                else:  # all processes change their objects, or none does
-                    self._run(match, pause, self._rounds.agree)
+                self._run_reporting(match, pause)
             except MismatchError as error:
                 with suppress(MilepostError):  # the error is complete without the rest of the report
                     error.report = error.report and self._report_of_refused(error.report, match, root, attached)
                 raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
+
+    def _run_reporting(self, match: Match, pause: collection_paused) -> None:
+        rounds = self._rounds
+        leads = rounds is None or rounds.leads
+        with reporting(self._progress, "restore", self.reader.prefix, leads=leads) as progress:
+            if rounds is None:
+                self._run(match, pause, progress=progress)
+            else:  # all processes change their objects, or none does
+                self._run(match, pause, rounds.agree, progress)
+            progress.finish()
 
     @places_in_use()
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
@@ -278,7 +287,11 @@ class Restoration(WatchedRestore):
         return len(self._bound)
 
     def _run(
-        self, match: Match, pause: collection_paused, agree: Callable[[], object] = lambda: None
+        self,
+        match: Match,
+        pause: collection_paused,
+        agree: Callable[[], object] = lambda: None,
+        progress: Unreported = UNREPORTED,
     ) -> dict[int, Any]:
         """Checks and delivers what was matched.
 
@@ -288,6 +301,7 @@ class Restoration(WatchedRestore):
                 their own to take a value.
             agree: Called when everything that can be checked beforehand is checked, and again when all objects have their
                 values. If it raises an error, they get their old values.
+            progress: Is told of the bytes of the values.
 
         Returns:
             Successors of objects that cannot change, by the identity of the object that each replaces.
@@ -306,9 +320,7 @@ class Restoration(WatchedRestore):
             if match.deferred:
                 self.reader.hold()
             holders = list(match.bindings.values())
-            successors = deliver(
-                self.reader, match.takes, holders, undo, match.growth, agree, before_own_code=pause.end
-            )
+            successors = deliver(self.reader, match.takes, holders, undo, match.growth, agree, pause.end, progress)
             takers = [successors.get(id(take.obj), take.obj) for take in match.takes]
             before = [(obj, last_restore(obj)) for obj in takers]
             positions: list[RestoredPosition] = []

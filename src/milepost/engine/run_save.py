@@ -17,6 +17,7 @@ from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.load import storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import SavePlan
+from milepost.engine.progress import array_sizes, reporting
 from milepost.engine.save import Member, execute_save, plan_save, read_state
 from milepost.engine.series import list_saved
 from milepost.engine.snapshot import SnapshotMemory
@@ -92,8 +93,14 @@ class Save:
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        problems = self._commit_together()
-        self._plan, self._arrays = None, ()
+        with reporting(self.options.progress, "save", self.prefix, leads=self.leads) as progress:
+            with self.together():
+                progress.begin(array_sizes(self._arrays))
+            with progress.stage():
+                problems = self._commit_together()
+            self._plan, self._arrays = None, ()
+            if not problems:
+                progress.finish()
         for call in self._callbacks:
             try:
                 call(self.prefix)

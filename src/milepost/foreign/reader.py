@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry
 from milepost.bundle.memory import Array, new_array
 from milepost.bundle.problems import no_such_key
@@ -185,6 +186,7 @@ class ForeignReader:
                 self._file.read_into(stored, whole)
             except MilepostError as error:
                 raise error.with_context(key=key, file=self.prefix) from None
+            _count(whole)
         return whole if box is None else whole[index_of(ranges(box, whole.shape))].copy()
 
     def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
@@ -199,6 +201,7 @@ class ForeignReader:
                 self._file.read_into(stored, destination)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.prefix) from None
+        _count(destination)
 
     def check(self, key: str, box: TensorSlice | None = None) -> None:
         stored = self._stored.get(key)
@@ -266,6 +269,11 @@ class ForeignReader:
         if array is None:
             raise no_such_key(key, self.keys(), self.prefix)
         return array
+
+
+def _count(array: Array) -> None:
+    if (count := counter()) is not None:
+        count(array.nbytes)
 
 
 def _blocks(spec: TensorSpec) -> Iterator[Box]:

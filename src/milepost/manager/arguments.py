@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from milepost.engine.arguments import wrong
-from milepost.errors import UnsupportedError
+from milepost.errors import ArgumentError, UnsupportedError
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import Policy
 
@@ -51,13 +51,50 @@ def check_times(keep: Any, every_steps: Any, every_seconds: Any) -> None:
 
     Raises:
         UnsupportedError: An argument has a type that is not accepted. The error names it.
+        ArgumentError: An interval is not greater than 0.
     """
     if keep is not None and not isinstance(keep, Policy):
         raise wrong("keep", keep, "a policy of milepost.retention, such as Best(3, by='loss', mode='min')")
-    if every_steps is not None and (isinstance(every_steps, bool) or not _is_whole(every_steps)):
-        raise wrong("every_steps", every_steps, "a whole number of steps from 1 on, or None")
-    if every_seconds is not None and (isinstance(every_seconds, (bool, str, bytes)) or not _is_number(every_seconds)):
-        raise wrong("every_seconds", every_seconds, "a number of seconds, or None")
+    check_interval("every_steps", every_steps)
+    check_interval("every_seconds", every_seconds)
+
+
+def check_interval(name: str, value: Any) -> None:
+    """Raises an error for an argument that is no interval between two saves.
+
+    Args:
+        name: The argument: ``every_`` and a unit. Seconds need not be a whole number.
+        value: The interval, or None for none.
+
+    Raises:
+        UnsupportedError: It is no number.
+        ArgumentError: It is not greater than 0. This is a ``ValueError``.
+
+    Example:
+        >>> check_interval("every_epochs", 0)
+        Traceback (most recent call last):
+        milepost.errors.ArgumentError: every_epochs must be greater than 0
+          key: every_epochs
+          expected: a whole number of epochs from 1 on, or None
+          found: 0
+          remedy: pass 1 to save after each, or None to save without regard to epochs
+    """
+    if value is None:
+        return
+    unit = name.removeprefix("every_")
+    is_whole = unit != "seconds"
+    expected = f"a whole number of {unit} from 1 on, or None" if is_whole else f"a number of {unit}, or None"
+    if isinstance(value, (bool, str, bytes)) or not (_is_whole(value) if is_whole else _is_number(value)):
+        raise wrong(name, value, expected)
+    if not value > 0:
+        smallest = "1 to save after each" if is_whole else f"the {unit} between two saves"
+        raise ArgumentError(
+            f"{name} must be greater than 0",
+            key=name,
+            expected=expected,
+            found=value,
+            remedy=f"pass {smallest}, or None to save without regard to {unit}",
+        )
 
 
 def _is_whole(value: Any) -> bool:

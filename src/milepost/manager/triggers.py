@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from milepost.manager.arguments import check_interval
+
 
 class Triggers:
     """Decides whether a save is due.
@@ -16,7 +18,8 @@ class Triggers:
         every_seconds: Seconds, or None.
 
     Raises:
-        ValueError: One of them is not positive.
+        UnsupportedError: One of them is no number.
+        ArgumentError: A ``ValueError``: one of them is not greater than 0.
 
     Example:
         >>> triggers = Triggers(every_steps=10)
@@ -25,9 +28,8 @@ class Triggers:
     """
 
     def __init__(self, every_steps: int | None = None, every_seconds: float | None = None) -> None:
-        for name, value in {"every_steps": every_steps, "every_seconds": every_seconds}.items():
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} must be positive or None, not {value}")
+        check_interval("every_steps", every_steps)
+        check_interval("every_seconds", every_seconds)
         self.every_steps = every_steps
         self.every_seconds = every_seconds
         self.last_step: int | None = None

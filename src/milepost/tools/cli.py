@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 import milepost
@@ -144,7 +145,7 @@ def _verify(options: argparse.Namespace) -> int:
     for path in _all_checkpoints(options.checkpoint):
         try:
             reader = milepost.CheckpointReader(path)
-            reader.verify()
+            reader.verify(progress=sys.stderr.isatty() and find_spec("rich") is not None)
         except milepost.MilepostError as error:
             print(f"error: {error}", file=sys.stderr)
             status = 1

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from milepost.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.manager import CheckpointManager
-from milepost.retention import Policy
+from milepost.manager.arguments import check_interval, check_times
 from milepost.trainers.whole_state import WholeState, members
 
 PathLike = str | os.PathLike[str]
@@ -24,12 +25,14 @@ class TrainerRun:
         directory: The directory of the checkpoints.
         names: The members that every saved state has. Of several processes, the first one saves them.
         own_names: Further members, which each process has for itself.
-        max_to_keep: How many of the newest checkpoints to keep, or None to let ``keep`` decide alone.
-        keep: Which checkpoints to keep beside them: policies of `milepost.retention`.
-        every_steps: Steps between two saves, or None.
-        every_seconds: Seconds between two saves, or None.
+        every_epochs: Epochs between two saves, or None.
         on_sigterm: Whether SIGTERM saves and ends the run.
         options: Options of all saves and restores.
+        **settings: When else to save, and what to keep: arguments of `CheckpointManager`.
+
+    Raises:
+        UnsupportedError: An argument has a type that is not accepted.
+        ArgumentError: A ``ValueError``: an interval is not greater than 0.
     """
 
     def __init__(
@@ -38,15 +41,17 @@ class TrainerRun:
         names: tuple[str, ...],
         own_names: tuple[str, ...] = (),
         *,
-        max_to_keep: int | None = 3,
-        keep: Policy | None = None,
-        every_steps: int | None = None,
-        every_seconds: float | None = None,
+        every_epochs: int | None = None,
         on_sigterm: bool = False,
         options: CheckpointOptions | None = None,
+        **settings: Any,
     ) -> None:
+        every_steps, every_seconds = settings.get("every_steps"), settings.get("every_seconds")
+        check_interval("every_epochs", every_epochs)
+        check_times(settings.get("keep"), every_steps, every_seconds)
         self.directory = os.fspath(directory)
         self.has_times = every_steps is not None or every_seconds is not None
+        self._every_epochs = every_epochs
         self._names = names
         self._own_names = own_names
         self._held = WholeState()
@@ -56,30 +61,13 @@ class TrainerRun:
         options.first_process = (*options.first_process, "run")
         self._manager: CheckpointManager | None = None
         self._sigterm = on_sigterm
-
-        def make(on_sigterm: bool) -> CheckpointManager:
-            return CheckpointManager(
-                self._checkpoint,
-                self.directory,
-                max_to_keep,
-                keep=keep,
-                every_steps=every_steps,
-                every_seconds=every_seconds,
-                on_sigterm=on_sigterm,
-                options=options,
-            )
-
-        self._make = make
-        if every_steps is not None or every_seconds is not None:
-            for name, value in {"every_steps": every_steps, "every_seconds": every_seconds}.items():
-                if value is not None and value <= 0:
-                    raise ValueError(f"{name} must be positive or None, not {value}")
+        self._make = partial(CheckpointManager, self._checkpoint, self.directory, options=options, **settings)
 
     @property
     def manager(self) -> CheckpointManager:
         """The manager of the checkpoints: `CheckpointManager.best_step`, ``pin`` and the like."""
         if self._manager is None:
-            self._manager = self._make(False)
+            self._manager = self._make()
         return self._manager
 
     def begin(self, *, catch: bool = True) -> dict[str, Any] | None:
@@ -92,7 +80,7 @@ class TrainerRun:
             CorruptCheckpointError: Every checkpoint is damaged, or the newest good one is not of this trainer.
         """
         self.end()
-        self._manager = self._make(self._sigterm and catch)
+        self._manager = self._make(on_sigterm=self._sigterm and catch)
         try:
             path = self._manager.restore_or_initialize()
             if path is None:
@@ -109,13 +97,17 @@ class TrainerRun:
         """Begins to catch SIGTERM, if the run does: after a trainer has installed a handler of its own."""
         if self._sigterm:
             self.end()
-            self._manager = self._make(True)
+            self._manager = self._make(on_sigterm=True)
 
     def is_due(self, step: int) -> bool:
         """Whether to save after this step, by number, clock or SIGTERM."""
         if self.has_times:
             return self.manager.should_save(step)
         return self.manager.reached_preemption(step)
+
+    def is_due_after(self, epochs: int) -> bool:
+        """Whether to save after this number of whole epochs."""
+        return self._every_epochs is not None and epochs % self._every_epochs == 0
 
     def must_end(self, step: int) -> bool:
         """Whether SIGTERM has come, so that the run ends after this step."""

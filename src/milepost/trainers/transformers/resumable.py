@@ -23,9 +23,8 @@ OWN_NAMES = ("random", "loader")
 class Attached:
     """What is remembered for a trainer."""
 
-    def __init__(self, run: TrainerRun, every_epochs: int | None) -> None:
+    def __init__(self, run: TrainerRun) -> None:
         self.run = run
-        self.every_epochs = every_epochs
         self.begin(None)
         self.position: LoaderPosition | None = None
         self.steps_per_epoch = 0
@@ -113,8 +112,8 @@ class Resumable:
             return
         attached.waits = False
         is_due, must_end = attached.run.is_due(step), attached.run.must_end(step)
-        if is_last and attached.every_epochs is not None:
-            is_due |= step // attached.steps_per_epoch % attached.every_epochs == 0
+        if is_last:
+            is_due |= attached.run.is_due_after(step // attached.steps_per_epoch)
         attached.terminated = must_end and not is_over
         if is_due or must_end or is_over:
             attached.run.save(step, lambda: self._state(is_last), _evaluated(self, step))

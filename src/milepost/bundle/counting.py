@@ -1,0 +1,44 @@
+"""Tells how many bytes are read and written while somebody wants to know, such as for a progress bar.
+
+The functions that move bytes look once in each call whether somebody does. Threads that they start count for their caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Count = Callable[[int], object]
+"""A function that is called with a number of bytes after they were read or written, from any thread."""
+
+_present: ContextVar[Count | None] = ContextVar("milepost_counting", default=None)
+
+
+@contextmanager
+def counted_by(count: Count | None) -> Iterator[None]:
+    """Has a function called with the bytes of everything that this thread reads and writes meanwhile.
+
+    Args:
+        count: The function; None for none.
+
+    Example:
+        >>> from milepost.bundle import BundleWriter
+        >>> from milepost.storage import MemoryStorage
+        >>> writer, counted = BundleWriter(alignment=1), []
+        >>> writer.add("x", [1.0, 2.0])
+        >>> with counted_by(counted.append), MemoryStorage().create("x") as file:
+        ...     writer.write_shard(0, file)
+        >>> sum(counted)
+        16
+    """
+    token = _present.set(count)
+    try:
+        yield
+    finally:
+        _present.reset(token)
+
+
+def counter() -> Count | None:
+    """The function that counts what this thread reads and writes, or None."""
+    return _present.get()

@@ -1,0 +1,219 @@
+"""Tells a program how far a long save or restore is.
+
+A save, a restore and the like are `reporting` while they run. They say how many bytes there are, divide their work into stages,
+and say when they have succeeded. The bytes are counted where they are read and written (`milepost.bundle.counting`). Threads
+count without a lock, each for itself; only the thread that began calls the program's function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib.util import find_spec
+from threading import get_ident
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.bundle.counting import counted_by
+from milepost.engine.arguments import wrong
+from milepost.errors import UnsupportedError, warn
+
+_PAUSE: Final = 0.1
+"""Seconds between two calls of the program's function, unless one of them is the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a save or restore is, as a function of ``CheckpointOptions(progress=...)`` is told.
+
+    Attributes:
+        operation: ``"save"``, ``"restore"``, ``"load"`` (`milepost.load`) or ``"verify"`` (`CheckpointReader.verify`).
+        path: The path of the checkpoint, or of the file of another library.
+        bytes_done: How many bytes are done. It never decreases, and is ``bytes_total`` only when all is done.
+        bytes_total: The bytes of all values that this process writes, or of all that its live objects take. Positions in files,
+            names and checksums are not counted. A restore goes over the values twice, to verify them and to assign
+            them, so each byte counts half each time.
+        seconds: Seconds since the beginning.
+
+    Example:
+        >>> import milepost, numpy as np, tempfile
+        >>> told = []
+        >>> options = milepost.CheckpointOptions(progress=told.append)
+        >>> path = milepost.Checkpoint(v=np.ones(1000)).write(tempfile.mkdtemp() + "/ckpt", options)
+        >>> [(each.operation, each.bytes_done, each.bytes_total) for each in told]
+        [('save', 0, 8000), ('save', 8000, 8000)]
+    """
+
+    operation: str
+    path: str
+    bytes_done: int
+    bytes_total: int
+    seconds: float
+
+
+Shown = bool | Callable[[Progress], Any]
+"""What a program passes as ``progress``: a function, or True for a progress bar."""
+
+
+def check_progress(progress: Any) -> None:
+    """Checks an argument ``progress``.
+
+    Raises:
+        UnsupportedError: It is neither True nor False nor a function of one argument, or it is True and rich is not installed.
+    """
+    expected = "True for a progress bar, or a function of one argument, a milepost.Progress"
+    if progress is True and find_spec("rich") is None:
+        raise UnsupportedError(
+            "a progress bar needs the library rich, which is not installed",
+            key="progress",
+            remedy="run: pip install rich (the extra milepost[progress] names it); or pass a function that shows the progress",
+        )
+    if progress is None or isinstance(progress, bool):
+        return
+    if not callable(progress):
+        raise wrong("progress", progress, expected)
+    try:
+        signature = inspect.signature(progress)
+    except (TypeError, ValueError):
+        return  # A function in C may not tell its arguments.
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise wrong("progress", progress, expected) from None
+
+
+class Unreported:
+    """The progress of an operation that nobody wants to know of. It costs nothing."""
+
+    def begin(self, sizes: Iterable[int], stages: int = 1) -> None:
+        """Says what there is to do: the bytes of each value, and how often they are gone over."""
+
+    def stage(self) -> AbstractContextManager[None]:
+        """Counts what is read and written inside as one of the stages."""
+        return nullcontext()
+
+    def finish(self) -> None:
+        """Says that all is done and nothing can fail any more."""
+
+
+UNREPORTED: Final = Unreported()
+
+
+class _Reporter(Unreported):
+    def __init__(self, show: Callable[[Progress], object], operation: str, path: str) -> None:
+        self._show: Callable[[Progress], object] | None = show
+        self._operation = operation
+        self._path = path
+        self._thread = get_ident()
+        self._counts: dict[int, int] = {}
+        """By thread, the bytes of the present stage."""
+        self._size = 0
+        self._stages = 1
+        self._ended = 0
+        self._told = 0
+        self._began = time.monotonic()
+        self._due = 0.0
+
+    def begin(self, sizes: Iterable[int], stages: int = 1) -> None:
+        self._size, self._stages = sum(sizes), stages
+        self._tell(0)
+
+    @contextmanager
+    def stage(self) -> Iterator[None]:
+        with counted_by(self._count):
+            yield
+        self._ended += 1
+        self._counts.clear()
+        self._tell_if_due()
+
+    def finish(self) -> None:
+        self._tell(self._size)
+
+    def _count(self, size: int) -> None:
+        thread = get_ident()
+        self._counts[thread] = self._counts.get(thread, 0) + size
+        if thread == self._thread:
+            self._tell_if_due()
+
+    def _tell_if_due(self) -> None:
+        if time.monotonic() >= self._due:
+            # padding, and bytes that are read more than once, must not run ahead of the stage
+            counted = min(sum(self._counts.copy().values()), self._size)
+            done = (self._ended * self._size + counted) // self._stages
+            if self._told < done < self._size:
+                self._tell(done)
+
+    def _tell(self, done: int) -> None:
+        show = self._show
+        if show is None:
+            return
+        self._told = done
+        seconds = time.monotonic() - self._began
+        try:
+            with counted_by(None):
+                show(Progress(self._operation, self._path, done, self._size, seconds))
+        except Exception as error:
+            self._show = None
+            name = getattr(show, "__qualname__", None) or repr(show)
+            warn(
+                f"{self._path}: the function {name} of progress=... raised {type(error).__name__}: {error}. The {self._operation} goes on "
+                "and does not call it again: correct the function, or leave progress out"
+            )
+        self._due = time.monotonic() + _PAUSE
+
+
+@contextmanager
+def reporting(progress: Shown | None, operation: str, path: str, *, leads: bool = True) -> Iterator[Unreported]:
+    """Reports on an operation while it runs, on the thread that runs it.
+
+    Args:
+        progress: What the program has passed.
+        operation: As for `Progress`.
+        path: As for `Progress`.
+        leads: Whether this process shows a progress bar. Of several processes, process 0 does.
+
+    Example:
+        >>> told = []
+        >>> with reporting(told.append, "save", "run/ckpt-1") as progress:
+        ...     progress.begin([8, 4])
+        ...     with progress.stage():
+        ...         pass  # write
+        ...     progress.finish()
+        >>> [each.bytes_done for each in told]
+        [0, 12]
+    """
+    # an object that can be called may be empty, and so count as false
+    if progress is None or progress is False or (progress is True and not leads):
+        yield UNREPORTED
+    elif progress is True:
+        from milepost.engine.progress_bar import Bar  # rich is imported when it is needed
+
+        bar = Bar()
+        try:
+            yield _Reporter(bar.show, operation, path)
+        finally:
+            bar.close()
+    else:
+        yield _Reporter(progress, operation, path)
+
+
+def array_sizes(arrays: Iterable[Any]) -> Iterator[int]:
+    """The bytes of the values of arrays that are to be written; of strings, their lengths."""
+    for array in arrays:
+        if array.dtype == object:
+            yield sum(map(len, np.asarray(array).ravel().tolist()))
+        else:
+            yield array.nbytes
+
+
+def saved_sizes(reader: BundleReader, keys: Iterable[str]) -> Iterator[int]:
+    """The bytes of tensors of an open checkpoint."""
+    for key in keys:
+        entry = reader.entry(key)
+        # a tensor in pieces and one of a checkpoint of version 1 have no run of bytes of their own
+        yield entry.size or entry.spec.nbytes

@@ -1,0 +1,99 @@
+"""Shows the progress of a long save or restore on the standard error stream, with rich.
+
+On a terminal and in a notebook it is a bar with bytes, rate and time left. Elsewhere, such as in the log of a batch job, it is a line
+every ten seconds. What takes less than a second on a terminal, or less than ten elsewhere, shows nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress as RichProgress
+
+from milepost.errors import printable
+
+if TYPE_CHECKING:
+    from milepost.engine.progress import Progress
+
+_LONG: Final = 1.0
+"""Seconds after which a bar appears."""
+_LINES: Final = 10.0
+"""Seconds between two lines."""
+_VERBS: Final = {
+    "save": ("saving", "saved"),
+    "restore": ("restoring", "restored"),
+    "load": ("loading", "loaded"),
+    "verify": ("verifying", "verified"),
+}
+
+
+class Bar:
+    """The display of one operation."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._is_live = console.is_jupyter or (console.is_terminal and not console.is_dumb_terminal)
+        self._shown = RichProgress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            auto_refresh=False,  # a thread of its own would be one more for forks to meet
+        )
+        self._task = self._shown.add_task("", total=None)
+        self._next_line = _LINES
+        self._has_lines = False
+        self._has_begun = False
+
+    def show(self, progress: Progress) -> None:
+        """Shows how far the operation is."""
+        if self._is_live:
+            description = f"{_VERBS[progress.operation][0]} {printable(progress.path, one_line=True)}"
+            self._shown.update(
+                self._task,
+                description=description,
+                total=progress.bytes_total,
+                completed=progress.bytes_done,
+            )
+            if progress.seconds >= _LONG:
+                self._has_begun = True
+                self._shown.start()
+                self._shown.refresh()
+        elif progress.seconds >= self._next_line or (self._has_lines and progress.bytes_done == progress.bytes_total):
+            self._has_lines = True
+            self._next_line = progress.seconds + _LINES
+            print(line(progress), file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Ends the display, and leaves what it shows."""
+        if self._has_begun:
+            with suppress(Exception):  # a terminal that is gone must not fail a save
+                self._shown.stop()
+
+
+def line(progress: Progress) -> str:
+    """How far an operation is, in one line.
+
+    Example:
+        >>> from milepost.engine.progress import Progress
+        >>> line(Progress("save", "run/ckpt-3", 10**9, 4 * 10**9, 10.0))
+        'milepost: saving run/ckpt-3: 1.0 GB of 4.0 GB (25%), 100.0 MB/s, 30 s left'
+        >>> line(Progress("save", "run/ckpt-3", 4 * 10**9, 4 * 10**9, 40.0))
+        'milepost: saved run/ckpt-3: 4.0 GB in 40 s'
+    """
+    doing, did = _VERBS[progress.operation]
+    path, done, total = printable(progress.path, one_line=True), progress.bytes_done, progress.bytes_total
+    if done == total:
+        return f"milepost: {did} {path}: {decimal(total)} in {progress.seconds:.0f} s"
+    text = f"milepost: {doing} {path}: {decimal(done)} of {decimal(total)} ({done * 100 // total}%)"
+    if not done or not progress.seconds:
+        return text
+    left = progress.seconds * (total - done) / done
+    return f"{text}, {decimal(int(done / progress.seconds))}/s, {left:.0f} s left"

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from milepost.bundle.parallel import for_each
+from milepost.collector import collection_paused
 from milepost.engine.background import BackgroundWriter
-from milepost.engine.collector import collection_paused
 from milepost.errors import MilepostWarning, StorageError
 from milepost.forks import ForkableLock
 

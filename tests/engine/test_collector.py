@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from milepost import Checkpoint, MismatchError, PythonState, Variable
-from milepost.engine.collector import collection_paused
+from milepost.collector import collection_paused
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import Boxes, BundleReader, CastingReader, Fetch, check_all, is_castable
-from milepost.engine.collector import collection_paused
+from milepost.collector import collection_paused
 from milepost.engine.growth import Growth
 from milepost.engine.progress import UNREPORTED, Unreported, saved_sizes
 from milepost.engine.report import Entry, Outcome, Report

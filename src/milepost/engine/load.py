@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from milepost.bundle import BundleReader, index_path, open_whole
-from milepost.engine.collector import collection_paused
+from milepost.collector import collection_paused
 from milepost.engine.exported import REMEDY, exported_lists, is_exported
 from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
 from milepost.engine.lost_values import refuse_lost_values

@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader, CastingReader
+from milepost.collector import collection_paused
 from milepost.deferred.position import DeferredNodes, RestoredPosition
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import SlotKey, defer, deferred_on, stop_waiting, supersede, withdraw
 from milepost.engine import unasked
-from milepost.engine.collector import collection_paused
 from milepost.engine.converted import follow_converted
 from milepost.engine.deliver import cast, check, deliver, live_spec
 from milepost.engine.growth import came_later

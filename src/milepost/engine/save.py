@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle import BundleWriter
+from milepost.collector import collection_paused
 from milepost.deferred.rescan import look_again_below, unannounced_below
 from milepost.deferred.saving import DeferredParts, deferred_parts
 from milepost.deferred.table import is_anything_deferred
 from milepost.engine.announcement import Announcement
-from milepost.engine.collector import collection_paused
 from milepost.engine.commit import commit_bundle
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
 from milepost.engine.options import CheckpointOptions

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from milepost.collector import collection_paused
 from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.graph import attach
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
@@ -100,6 +101,7 @@ def reachable(root: Any) -> list[Any]:
     return walk(root, slots=False).objects
 
 
+@collection_paused()
 def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in which calls would cost time
     root: Any, attached: Sequence[tuple[str, Any]] = (), *, slots: bool = True, omissions: bool = False
 ) -> LiveGraph:

@@ -172,9 +172,10 @@ class _Layout:
 
 def _encoded(tensor: Placed) -> tuple[list[bytes], int]:
     """The bytes of a small tensor or of one of strings, to be joined, and their checksum, not masked."""
-    array = np.asarray(tensor.array)
+    array = tensor.array if type(tensor.array) is np.ndarray else np.asarray(tensor.array)
+    dtype = tensor.dtype.numpy
     if not tensor.dtype.is_bytes:
-        data = array.astype(tensor.dtype.numpy, copy=False).tobytes()
+        data = array.tobytes() if array.dtype is dtype else array.astype(dtype, copy=False).tobytes()
         return [data], crc32c(data)
     try:
         elements = strings.elements_of(array)

@@ -120,8 +120,9 @@ def read_state(
     for number, path in enumerate(live.paths):
         saved: list[SavedValue] = []
         kind = _kind_of_own(live, number, options, member, of_first) if member is not None else ""
+        is_skipped = number in live.skipped_by_tensorflow
         for value, array in read[number]:
-            skipped = value.skipped_by_tensorflow or number in live.skipped_by_tensorflow
+            skipped = is_skipped or value.skipped_by_tensorflow
             name, listed = value.name, value.listed
             if kind == _FIRST:
                 first.add(len(writes))
@@ -136,9 +137,11 @@ def read_state(
             arrays.append(array)
         if len(saved) > 1:
             saved = list(dict.fromkeys(saved))  # several values may be listed under one name
-        edges = (*live.edges[number], *deferred.edges.get(number, ()))
-        slots = (*live.slots.get(number, ()), *deferred.slots.get(number, ()))
-        nodes.append(Node(edges, tuple(saved), slots, python=python.get(number, "")))
+        edges, slots = live.edges[number], live.slots.get(number, ())
+        if deferred.edges or deferred.slots:
+            edges = [*edges, *deferred.edges.get(number, ())]
+            slots = [*slots, *deferred.slots.get(number, ())]
+        nodes.append(Node(tuple(edges), tuple(saved), tuple(slots), "", python.get(number, "")))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):
         writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]

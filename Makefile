@@ -96,6 +96,7 @@ format: .venv-lint/.made  ## put the code into the format that lint asks for
 bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benchmarks/results
 	.venv-bench/$(BIN)/python -m benchmarks.engine_overhead
 	.venv-bench/$(BIN)/python -m benchmarks.completeness
+	.venv-bench/$(BIN)/python -m benchmarks.waits
 	.venv-bench/$(BIN)/python -m benchmarks.throughput
 	.venv-bench/$(BIN)/python -m benchmarks.several
 	.venv-bench/$(BIN)/python -m benchmarks.training_state

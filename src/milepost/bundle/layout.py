@@ -108,12 +108,15 @@ class _Layout:
                 yield from self._place_large(tensor)
                 continue
             pieces, crc = _encoded(tensor)
-            self._append(bytes(-self._end % self._alignment))
-            self._enter(tensor, self._end, sum(map(len, pieces)), crc)
+            padding = -self._end % self._alignment
+            self._enter(tensor, self._end + padding, sum(map(len, pieces)), crc)
             for piece in pieces:
                 if len(piece) > _SMALL or self._unwritten_size >= _JOINED:
                     yield self._flush()
-                self._append(piece)
+                self._append(piece, padding)
+                padding = 0
+            if padding:
+                self._append(b"", padding)
         yield self._flush()
 
     def entries(self) -> dict[bytes, bytes]:
@@ -126,7 +129,7 @@ class _Layout:
         return self._entries
 
     def _place_large(self, tensor: Placed) -> Iterator[Callable[[], None]]:
-        self._append(bytes(-self._end % self._alignment))
+        self._append(b"", -self._end % self._alignment)
         yield self._flush()
         large = _Large(tensor, self._end)
         self._large.append(large)
@@ -138,10 +141,13 @@ class _Layout:
             yield partial(self._write_block, large, len(large.blocks) - 1, block, self._end)
             self._end += block.nbytes
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: bytes, padding: int = 0) -> None:
+        if padding:
+            self._unwritten.append(bytes(padding))
         self._unwritten.append(data)
-        self._unwritten_size += len(data)
-        self._end += len(data)
+        size = padding + len(data)
+        self._unwritten_size += size
+        self._end += size
 
     def _flush(self) -> Callable[[], None]:
         work = partial(self._write_joined, self._end - self._unwritten_size, self._unwritten)

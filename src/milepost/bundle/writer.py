@@ -89,8 +89,9 @@ class BundleWriter:
         """
         if type(array) is not np.ndarray and type(array) is not PiecewiseArray:
             array = _as_array(array)
-        name = _name(key)
-        self._take(shard, Placed(key, name, array, _dtype(key, array, dtype)))
+        if dtype is None or array.dtype != dtype.numpy:
+            dtype = _dtype(key, array, dtype)
+        self._take(shard, Placed(key, _name(key), array, dtype))
 
     def add_slice(
         self,
@@ -192,7 +193,7 @@ class BundleWriter:
             entries[key] = encode(spec.dtype, spec.shape, slices=boxes)
         table = TableWriter()
         table.add(HEADER_KEY, header.SerializeToString())
-        table.add_all((key, entries[key]) for key in sorted(entries))
+        table.add_all(sorted(entries.items()))
         return table.finish()
 
     def _take(self, shard: int, tensor: Placed) -> None:

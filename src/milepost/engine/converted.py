@@ -13,7 +13,7 @@ import numpy as np
 
 from milepost.bundle import Boxes, BundleReader
 from milepost.engine.identity import Bindings
-from milepost.graph.adapter import adapter_of, values_of
+from milepost.graph.adapter import adapter_of, adapter_of_type, values_of
 from milepost.graph.keys import unescape
 from milepost.graph.object_graph import Node, SavedValue
 from milepost.graph.traversal import live_children
@@ -35,9 +35,8 @@ def follow_converted(reader: BundleReader, nodes: Sequence[Node], bound: Binding
         StorageError: The files can no longer be read.
     """
     others = []
-    for node in bound:
-        obj = bound[node]
-        adapter = adapter_of(obj)
+    for node, obj in bound.living():
+        adapter = adapter_of_type(type(obj))
         if adapter is None or "converted" not in adapter.overrides:
             continue
         names = adapter.converted(obj)

@@ -69,6 +69,10 @@ class Bindings:
     def __len__(self) -> int:
         return len(self._references)
 
+    def living(self) -> list[tuple[int, Any]]:
+        """The nodes whose live objects still exist, each with its object."""
+        return [(node, obj) for node, reference in self._references.items() if (obj := reference()) is not None]
+
     def exchange(self, others: Mapping[int, Any]) -> None:
         """Replaces live objects by others, given by the identities of the replaced objects."""
         for node, reference in self._references.items():

@@ -43,7 +43,7 @@ def refuse_lost_values(
     Raises:
         MismatchError: The live root has the optimizer, which cannot continue with these values.
     """
-    owners = [n for n, node in enumerate(graph.nodes) if any(edge.name == _TRAINED for edge in node.children)]
+    owners = [n for n, node in enumerate(graph.nodes) for name, _ in node.children if name == _TRAINED]
     for lost in _lost(graph, owners) if owners else ():
         if _is_live(graph, lost.optimizer, root, attached):
             raise MismatchError(

@@ -28,7 +28,7 @@ from milepost.engine.undo import raise_explained
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type, values_of
 from milepost.graph.containers import ListWrapper
-from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
+from milepost.graph.keys import ATTRIBUTES, OwnName, tensor_key, unescape
 from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
@@ -131,6 +131,12 @@ class Matcher:
         self._kept = kept or {}
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
+        self._of_each_process = {
+            number
+            for number, node in enumerate(graph.nodes)
+            for value in node.values
+            if value.skipped_by_tensorflow and OwnName.parse(value.name) is not None
+        }
         for owner, node in enumerate(graph.nodes):
             for variable, name, slot in node.slots:
                 self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
@@ -150,6 +156,8 @@ class Matcher:
         match = Match(Growth(self._nodes, self._arrays, is_late=node != 0), bindings={node: obj}, is_late=node != 0)
         try:
             self._match_below(match, node, obj, attached)
+            for number in self._of_each_process & match.bindings.keys():
+                refuse_another_number(self._nodes[number].values, *self._member)
         except BaseException as error:
             match.undo()
             raise_explained(error, self._reader.prefix, complete=True)
@@ -240,7 +248,6 @@ class Matcher:
             match.deferred.append(deferred)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
-        refuse_another_number(saved, *self._member)
         values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
         python = self._nodes[node].python
         if type(obj) is PlainLeaf:

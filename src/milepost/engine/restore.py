@@ -20,7 +20,15 @@ from milepost.bundle import BundleReader, CastingReader
 from milepost.collector import collection_paused
 from milepost.deferred.position import DeferredNodes, RestoredPosition
 from milepost.deferred.rescan import look_again_below
-from milepost.deferred.table import SlotKey, defer, deferred_on, stop_waiting, supersede, withdraw
+from milepost.deferred.table import (
+    SlotKey,
+    defer,
+    deferred_on,
+    is_anything_deferred,
+    stop_waiting,
+    supersede,
+    withdraw,
+)
 from milepost.engine import unasked
 from milepost.engine.converted import follow_converted
 from milepost.engine.deliver import cast, check, deliver, live_spec
@@ -44,7 +52,7 @@ from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import SAVE_COUNTER, UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, StorageError, UnrestoredWarning, warn
-from milepost.graph.adapter import Adapter, adapter_of
+from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.description import counted
 from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
@@ -377,7 +385,7 @@ class Restoration(WatchedRestore):
 
     def _supersede(self, match: Match) -> None:
         """Supersedes the positions of older restores for the children that this one has matched or deferred."""
-        for node, obj in match.bindings.items():
+        for node, obj in match.bindings.items() if is_anything_deferred() else ():
             if deferred_on(obj):
                 saved, adapter = self.graph.nodes[node], match.adapters[node]
                 aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
@@ -410,9 +418,8 @@ class Restoration(WatchedRestore):
 
     def _follow_exchanges(self) -> None:
         """Binds the present objects in the place of those that were replaced since the restore, such as buffers."""
-        for node in self._bound:
-            obj = self._bound[node]
-            adapter = adapter_of(obj)
+        for node, obj in self._bound.living():
+            adapter = adapter_of_type(type(obj))
             if adapter is None or adapter.leaf:
                 continue
             saved = self.graph.nodes[node]
@@ -456,7 +463,7 @@ class Restoration(WatchedRestore):
     def _account_of_live(
         self, root: Any, attached: Sequence[tuple[str, Any]], *, only_unrestored: bool = False
     ) -> list[Entry]:
-        bound = {id(obj) for node in self._bound if (obj := self._bound[node]) is not None}
+        bound = {id(obj) for _, obj in self._bound.living()}
         missing = {id(self._bound[node]): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
         skipped_too, plain = self.graph.writer_saves()

@@ -21,7 +21,7 @@ from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
-from milepost.graph.keys import METADATA, OBJECT_GRAPH, OwnName, escape, tensor_key
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, OwnName, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
@@ -132,16 +132,13 @@ def read_state(
                 skipped = True
             key = tensor_key(path, name)
             listed_key = key if listed == name else tensor_key(path, listed)
-            saved.append(SavedValue(escape(listed), value.full_name, listed_key, skipped))
+            saved.append(SavedValue(listed_key[len(path) + len(ATTRIBUTES) :], value.full_name, listed_key, skipped))
             writes.append(PlannedWrite(key, number, value.dtype, array.shape))
             arrays.append(array)
-        if len(saved) > 1:
-            saved = list(dict.fromkeys(saved))  # several values may be listed under one name
-        edges, slots = live.edges[number], live.slots.get(number, ())
-        if deferred.edges or deferred.slots:
-            edges = [*edges, *deferred.edges.get(number, ())]
-            slots = [*slots, *deferred.slots.get(number, ())]
-        nodes.append(Node(tuple(edges), tuple(saved), tuple(slots), "", python.get(number, "")))
+        edges = (*live.edges[number], *deferred.edges.get(number, ()))
+        slots = (*live.slots.get(number, ()), *deferred.slots.get(number, ()))
+        listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
+        nodes.append(Node(edges, tuple(listed_once), slots, "", python.get(number, "")))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):
         writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]
@@ -227,7 +224,10 @@ def _read_all(
 ) -> list[list[tuple[Value, Array | PiecewiseArray | ShardedArray]]]:
     """The values of each object, read in the order of the adapters' turns."""
     read: list[list[tuple[Value, Array | PiecewiseArray | ShardedArray]]] = [[] for _ in live.objects]
-    for number in sorted(range(len(live.objects)), key=lambda number: live.adapters[number].turn):
+    numbers: Sequence[int] = range(len(live.objects))
+    if len({adapter.turn for adapter in set(live.adapters)}) > 1:
+        numbers = sorted(numbers, key=lambda number: live.adapters[number].turn)
+    for number in numbers:
         try:
             read[number] = _read(live, number)
         except MilepostError as error:

@@ -27,8 +27,8 @@ class SavedArrays:
         self._specs = specs
         self._adapters: dict[int, Adapter] = {}
         if adapters:
-            found = ((number, adapters.get(node.python)) for number, node in enumerate(nodes))
-            self._adapters = {number: adapter for number, adapter in found if adapter is not None}
+            known = {name: adapter for name, adapter in adapters.items() if adapter is not None}
+            self._adapters = {number: known[node.python] for number, node in enumerate(nodes) if node.python in known}
         self._holders: dict[bool, set[int]] = {}
 
     def __contains__(self, node: object) -> bool:

@@ -34,6 +34,8 @@ from milepost.graph.trees.structure import CONTAINERS
 
 _NO_EDGES: Final[list[Edge]] = []
 _TREES: Final = (Node, Tree)
+_OF_HOLDERS: Final = frozenset({"children", "skipped_by_tensorflow"})
+"""What a leaf without any child does not say."""
 
 
 class _Unfollowed(NamedTuple):
@@ -149,6 +151,10 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
             edges[holder] = [*edges[holder], Edge(name, target)]
             continue
         obj, adapter, path = objects[number], adapters[number], paths[number]
+        if adapter.leaf and number and adapter.overrides.isdisjoint(_OF_HOLDERS):
+            edges.append(_NO_EDGES)
+            number += 1
+            continue
         own: list[Edge] = []
         try:
             is_state, in_tree = holds_state(obj), isinstance(obj, Node)
@@ -201,7 +207,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
         _walk_slots(graph, owners, ids, omissions=omissions)
     if omissions:
         graph.omissions += (omitted for each in untaken for omitted in omission_of(each, ids))
-        if any("account" in adapter.overrides for adapter in adapters):
+        if any("account" in adapter.overrides for adapter in set(adapters)):
             graph.omissions += left_out_of_accounts(graph, ids, slots=slots)
     return graph
 

@@ -38,6 +38,8 @@ def type_names(live: LiveGraph) -> dict[int, str]:
         any_container = any_container or issubclass(kind, (list, dict, tuple, TreeNode))
         if kind in _LEAVES and (name := TYPE_NAMES.get(type(obj.value))):
             names[number] = name
+        elif live.adapters[number].leaf:
+            continue
         elif holds_state(obj):
             holders.append(number)
             if kind is not PlainNode and kind not in _WRAPPERS:

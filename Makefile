@@ -100,6 +100,7 @@ bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benc
 	.venv-bench/$(BIN)/python -m benchmarks.throughput
 	.venv-bench/$(BIN)/python -m benchmarks.several
 	.venv-bench/$(BIN)/python -m benchmarks.training_state
+	.venv-bench/$(BIN)/python -m benchmarks.incremental
 
 peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes
 	.venv-bench/$(BIN)/python -m benchmarks.peers

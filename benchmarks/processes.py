@@ -23,7 +23,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
 from milepost.engine.temporary import Temporary
-from milepost.engine.together import Message, Rounds, plan_share, save_as_first, save_as_other
+from milepost.engine.together import Message, Rounds, divide_share, plan_share, save_as_first, save_as_other
 from milepost.engine.together.rounds import Session
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.storage import MemoryStorage
@@ -143,7 +143,9 @@ def save_others(exchange: Exchange, tensors: int, storage: MemoryStorage) -> lis
         held = state(rank, exchange.size, tensors)
         begun = time.process_time()
         plan, arrays = plan_share(held, Member(rank, exchange.size), CheckpointOptions())
-        save_as_other(rounds, plan, arrays, storage, _PREFIX, CheckpointOptions())
+        given = arrays, storage, _PREFIX, CheckpointOptions()
+        with divide_share(rounds, plan, *given) as division:
+            save_as_other(rounds, plan, division, *given)
         times.append(time.process_time() - begun)
     storage.remove(Temporary.claim(_PREFIX, _TOKEN, exchange.size + 1).path)
     return times
@@ -161,7 +163,9 @@ def save_first(exchange: Exchange, tensors: int, storage: MemoryStorage) -> tupl
     first = First(exchange, give_names)
     rounds = Rounds(Session(first), _WHAT, timeout=300)
     begun = time.process_time()
-    save_as_first(rounds, plan, arrays, storage, _PREFIX, CheckpointOptions(), None)
+    given = arrays, storage, _PREFIX, CheckpointOptions()
+    with divide_share(rounds, plan, *given) as division:
+        save_as_first(rounds, plan, division, *given, None)
     rounds.conclude(Message({"problems": []}))
     ended = time.process_time() - first.skipped
     decided, collected = first.sent["1/0"], first.received["1/1"]

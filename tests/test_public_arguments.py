@@ -106,5 +106,6 @@ def test_public_names_are_documented(module):
 
 def documented(value, name):
     """Whether a method has a docstring, or is one of a storage, whose docstring is that of the protocol."""
-    protocols = (milepost.storage.Storage, milepost.storage.ReadableFile, milepost.storage.WritableFile)
+    names = ("Storage", "LinkingStorage", "ReadableFile", "WritableFile")
+    protocols = [getattr(milepost.storage, each) for each in names]
     return inspect.getdoc(getattr(value, name)) or any(inspect.getdoc(getattr(each, name, None)) for each in protocols)

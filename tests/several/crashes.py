@@ -24,7 +24,8 @@ from milepost.storage import LocalStorage
 
 SIZE = 3
 TIMEOUT = 1.0
-KINDS = ("killed", "stopped", "disk full")
+INCREMENTAL = " incrementally"
+KINDS = ("killed", "stopped", "disk full", f"killed{INCREMENTAL}", f"disk full{INCREMENTAL}")
 
 
 class Failing(LocalStorage):
@@ -39,7 +40,7 @@ class Failing(LocalStorage):
         self.count += 1
         if self.count - 1 != self._at:
             return
-        if self._kind == "killed":
+        if self._kind.startswith("killed"):
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._kind == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -58,6 +59,10 @@ class Failing(LocalStorage):
         self._before()
         super().rename(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        self._before()
+        super().link(source, target)
+
     def remove(self, path: str) -> None:
         self._before()
         super().remove(path)
@@ -72,6 +77,10 @@ def state(step: int, rank: int) -> dict[str, Any]:
     return {
         "step": milepost.Variable(step),
         "weights": np.full(1000, float(step)),
+        "base": [
+            np.arange(30_000.0),
+            np.ones(30_000),
+        ],  # which never changes, so that two processes can take a file over
         "generator": np.random.default_rng([step, rank]),
     }
 
@@ -86,7 +95,9 @@ def save(rank: int, directory: Path, at: int, kind: str, failing: int) -> dict[s
     storage = Failing(at if rank == failing else -1, kind)
     checkpoint.step.assign(2)
     checkpoint.weights = np.full(1000, 2.0)
-    options = milepost.CheckpointOptions(coordinator=coordinator, process_timeout=TIMEOUT, storage=storage)
+    options = milepost.CheckpointOptions(
+        coordinator=coordinator, process_timeout=TIMEOUT, storage=storage, incremental=kind.endswith(INCREMENTAL)
+    )
     begun = time.monotonic()
     try:
         manager.save(options=options)
@@ -114,7 +125,7 @@ def resume(rank: int, directory: Path, size: int) -> dict[str, Any]:
     manager.status.assert_consumed()
     step = int(checkpoint.step)
     drawn = bool(checkpoint.generator.random() == np.random.default_rng([1, rank]).random())
-    whole = bool((checkpoint.weights == float(step)).all())
+    whole = bool((checkpoint.weights == float(step)).all() and (checkpoint.base[0] == np.arange(30_000.0)).all())
     again = manager.save()
     names = [os.path.basename(each or "") for each in (path, again)]
     return {"path": names[0], "step": step, "whole": whole, "drawn": drawn, "again": names[1]}
@@ -178,10 +189,10 @@ def case(kind: str, failing: int, at: int, base: Path) -> dict[str, Any]:
 def main() -> None:
     base = Path(sys.argv[1])
     kinds, ranks = sys.argv[2].split(","), [int(rank) for rank in sys.argv[3].split(",")]
-    counts = [each["operations"] for each in case("killed", 0, 1 << 30, base)["said"]]
     for failing in ranks:
         for kind in kinds:
-            for at in range(counts[failing]):
+            said = case(kind, failing, 1 << 30, base)["said"]
+            for at in range(said[failing]["operations"]):
                 print(json.dumps(case(kind, failing, at, base)), flush=True)
 
 

@@ -14,7 +14,7 @@ from milepost import (
     load_checkpoint,
 )
 from milepost.storage import LOCAL_STORAGE, MemoryStorage
-from milepost.storage.checked import checked, unchecked
+from milepost.storage.checked import checked, linking, unchecked
 
 
 class Bucket(MemoryStorage):
@@ -143,3 +143,21 @@ def test_the_given_storage_is_found_again():
     storage = Bucket()
     assert unchecked(checked(storage)) is storage
     assert unchecked(checked(checked(storage))) is storage
+
+
+def test_whether_a_storage_has_links_is_that_of_the_given_one():
+    class Without:
+        """All methods but `link`, which need not be there."""
+
+        def __getattr__(self, name):
+            if name == "link":
+                raise AttributeError(name)
+            return getattr(MemoryStorage(), name)
+
+    assert linking(checked(Bucket())) is not None
+    assert linking(checked(Without())) is None
+
+
+def test_what_link_raises_becomes_a_storage_error():
+    with pytest.raises(StorageError, match=r"Bucket\.link\(\) of the storage failed"):
+        checked(Bucket(link=raising(ConnectionResetError("gone")))).link("a", "b")

@@ -553,3 +553,51 @@ def test_a_dropped_file_whose_descriptor_is_gone_says_nothing(tmp_path):
     )
     ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f")], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+class TestLinks:
+    def test_the_bytes_are_synced_before_they_have_a_second_name(self, tmp_path, monkeypatch):
+        """A file that was copied may not be on the disk yet."""
+        (tmp_path / "f").write_bytes(b"1")
+        node, seen = (tmp_path / "f").stat().st_ino, []
+        sync = os.fsync
+        monkeypatch.setattr(
+            os, "fsync", lambda file: (seen.append((os.fstat(file).st_ino, os.listdir(tmp_path))), sync(file))
+        )
+        STORAGE.link(str(tmp_path / "f"), str(tmp_path / "g"))
+        assert seen == [(node, ["f"])]
+        assert (tmp_path / "g").stat().st_ino == node
+
+    def test_a_symbolic_link_is_refused(self, tmp_path):
+        """Its target may be changed by whoever owns it, and a link to the link would lose its target with it."""
+        (tmp_path / "f").write_bytes(b"1")
+        (tmp_path / "s").symlink_to("f")
+        with pytest.raises(StorageError) as caught:
+            STORAGE.link(str(tmp_path / "s"), str(tmp_path / "g"))
+        assert caught.value.errno == errno.ENOTSUP
+        assert sorted(os.listdir(tmp_path)) == ["f", "s"]
+
+    def test_no_file_is_opened_that_never_ends(self, tmp_path):
+        """A named pipe is refused at once."""
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(StorageError):
+            STORAGE.link(str(tmp_path / "pipe"), str(tmp_path / "g"))
+
+    def test_a_system_without_links(self, tmp_path, monkeypatch):
+        (tmp_path / "f").write_bytes(b"1")
+        monkeypatch.delattr(os, "link")
+        with pytest.raises(StorageError) as caught:
+            STORAGE.link(str(tmp_path / "f"), str(tmp_path / "g"))
+        assert caught.value.errno == errno.ENOTSUP
+
+    def test_a_sync_that_fails(self, tmp_path, monkeypatch):
+        """There is no link then."""
+        (tmp_path / "f").write_bytes(b"1")
+
+        def fail(file):
+            raise OSError(errno.EIO, "the disk is broken")
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(StorageError):
+            STORAGE.link(str(tmp_path / "f"), str(tmp_path / "g"))
+        assert os.listdir(tmp_path) == ["f"]

@@ -83,4 +83,4 @@ class TestWindowsStorage(StorageSuite):
             with storage.create(path) as file:
                 file.write(0, [data])
 
-        return Bench(storage, "D:\\runs", lambda path: bytes(storage._files[_new(path)].data), put)
+        return Bench(storage, "D:\\runs", lambda path: bytes(storage._files[_new(path)].content.data), put)

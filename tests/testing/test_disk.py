@@ -287,3 +287,24 @@ def test_syncs_of_files_and_directories_do_not_mix():
     steps = [Link(0, "f", 2), Write(2, 0, b"1"), Sync(0)]
     found = {aftermath.image.contents()["f"] for aftermath in aftermaths(Image(), steps, limit=100, seed=0)}
     assert b"" in found
+
+
+def test_a_link_makes_bytes_durable_and_not_its_name():
+    """The name survives or not; where it does, the bytes are whole, although nobody synced the file itself."""
+    storage = FaultyStorage()
+    write(storage, "f", b"12", sync=False)
+    storage.link("f", "g")
+    assert values(storage, "g") == values(storage, "f") == {None, b"12"}
+    storage.remove("f")
+    storage.sync_directory(".")
+    assert states(storage) == [{"g": b"12"}]
+
+
+def test_names_of_one_file_have_the_same_bytes():
+    """Whatever of an unsynced write is lost."""
+    storage = FaultyStorage({"f": b""})
+    storage.link("f", "g")
+    storage.sync_directory(".")
+    storage._write("f", storage._find("f"), 0, b"1234", True)
+    assert all(contents["f"] == contents["g"] for contents in states(storage))
+    assert len(states(storage)) > 2

@@ -110,6 +110,18 @@ class IndexedReader:
             return None
         return self._file_of(key, entry), entry
 
+    def stored(self, key: str, box: TensorSlice | None = None) -> tuple[ReadableFile, Entry] | None:
+        """Where a tensor, or a piece of one that was saved as this box, lies as it would in memory. None if it does not.
+
+        Errors are those of `entry`, but for a key that does not exist.
+        """
+        name = _encode_key(key)
+        row = self._row(name if box is None else slice_key(name, box))
+        entry = None if row is None else self._decoded(key, row, decode)
+        if entry is None or entry.slices or self._swapped or entry.dtype.is_bytes:
+            return None
+        return self._file_of(key, entry), entry
+
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         entry = self.entry(key)
         if entry.dtype.is_bytes and entry.shape == () and not entry.slices and box is None:
@@ -196,12 +208,24 @@ class IndexedReader:
             self._file(shard, None)
 
     def is_replaced(self) -> bool:
+        return self._is_visible() is False
+
+    def is_visible(self) -> bool:
+        """Whether the index that was opened is still there, and no other one has taken its place.
+
+        Raises:
+            StorageError: This cannot be told.
+        """
+        return self._is_visible() is True
+
+    def _is_visible(self) -> bool | None:
+        """Whether the index that is there is the one that was opened; None if there is none."""
         try:
             present = self._storage.open(self._index.path)
         except CheckpointNotFoundError:
-            return False
+            return None
         try:
-            return not have_same_bytes(self._index, present)
+            return have_same_bytes(self._index, present)
         finally:
             present.close()
 

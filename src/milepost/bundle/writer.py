@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle.counting import counter
-from milepost.bundle.entry import encode
+from milepost.bundle.entry import Entry, encode
 from milepost.bundle.layout import ALIGNMENT, Placed, write_tensors
 from milepost.bundle.memory import Array
 from milepost.bundle.messages import BundleHeader
@@ -133,17 +133,40 @@ class BundleWriter:
             return
         name = _name(key)
         spec = TensorSpec(_dtype(key, array, dtype), shape)
-        sliced = self._sliced.get(name)
-        if sliced is None:
-            if name in self._keys:
-                raise _duplicate(key)
-            sliced = _Sliced(spec, [])
-        elif sliced.spec != spec:
-            raise MismatchError("slices of different tensors under one key", key=key, expected=sliced.spec, found=spec)
+        sliced = self._pieces_of(key, name, spec)
         self._take(shard, Placed(key, slice_key(name, box), array, spec.dtype))
-        sliced.boxes.append(box)
-        self._sliced[name] = sliced
-        self._keys.add(name)
+        self._note_piece(name, sliced, box)
+
+    def add_stored(
+        self, key: str, full_shape: Sequence[int], box: TensorSlice | None, entry: Entry, *, shard: int
+    ) -> None:
+        """Adds a tensor, or a piece of one, whose bytes are in a data file already. That data file is not written.
+
+        Args:
+            key: The name of the whole tensor.
+            full_shape: The shape of the whole tensor.
+            box: The box of the piece in the tensor; None for the whole tensor.
+            entry: Where the bytes are in the file. The number of its data file is ignored.
+            shard: The number of the data file in this checkpoint.
+
+        Raises:
+            MismatchError: As for `add_slice`.
+            UnsupportedError: As for `add`.
+        """
+        if self._shards[shard]:
+            raise ValueError(f"shard {shard} is to be written")
+        name, shape = _name(key), tuple(full_shape)
+        stored, sliced = name, None
+        if box is not None and not covers(box, shape):
+            sliced = self._pieces_of(key, name, TensorSpec(entry.dtype, shape))
+            stored = slice_key(name, box)
+        if stored in self._keys:
+            raise _duplicate(key)
+        self._keys.add(stored)
+        self._entries[stored] = encode(entry.dtype, entry.shape, shard, entry.offset, entry.size, entry.crc)
+        self._shards[shard] = None
+        if sliced is not None and box is not None:
+            self._note_piece(name, sliced, box)
 
     def write_shard(self, shard: int, file: WritableFile) -> None:
         """Writes the tensors of a shard, and forgets them.
@@ -195,6 +218,22 @@ class BundleWriter:
         table.add(HEADER_KEY, header.SerializeToString())
         table.add_all(sorted(entries.items()))
         return table.finish()
+
+    def _pieces_of(self, key: str, name: bytes, spec: TensorSpec) -> _Sliced:
+        """The pieces of a tensor that were added before."""
+        sliced = self._sliced.get(name)
+        if sliced is None:
+            if name in self._keys:
+                raise _duplicate(key)
+            return _Sliced(spec, [])
+        if sliced.spec != spec:
+            raise MismatchError("slices of different tensors under one key", key=key, expected=sliced.spec, found=spec)
+        return sliced
+
+    def _note_piece(self, name: bytes, sliced: _Sliced, box: TensorSlice) -> None:
+        sliced.boxes.append(box)
+        self._sliced[name] = sliced
+        self._keys.add(name)
 
     def _take(self, shard: int, tensor: Placed) -> None:
         tensors = self._shards[shard]

@@ -3,7 +3,8 @@
 A checkpoint, in this order; each step is durable before the next begins::
 
     1. claim the data's names     P.index.milepost-<token>-of-NNNNN.tmp, which becomes the index
-    2. write and sync             P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index
+    2. write and sync             P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index; data files of an earlier
+                                  checkpoint are linked to such names, if the save is incremental
     3. sync the directory         from here on a crash cannot lose a claim and keep the data; if there was a checkpoint P
                                   before, its data is claimed, too; a numbered save has been announced
     4. rename the data            to P.data-SSSSS-of-NNNNN, which nothing refers to yet
@@ -17,6 +18,8 @@ Invariants:
 - An index that is visible has all its data, whole and durable: new data never takes the names of the visible index's
   data, because the number of shards is part of the name. If that number is taken, an empty shard is added.
 - Before step 6 a crash leaves what was there before; after it, the new checkpoint. After step 7 it survives a power cut.
+- A data file is never written again once it has its last name, so files of several checkpoints may be one file
+  (`milepost.engine.incremental`). Whatever is removed is a name.
 - Leftovers are recognised by their names (`milepost.engine.leftovers`).
 - A failed sync of a file is not tried again, because the kernel may have dropped the pages and marked them as clean.
 """
@@ -43,6 +46,7 @@ from milepost.errors import (
     warn,
 )
 from milepost.storage import Storage, WritableFile
+from milepost.storage.checked import link
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
@@ -56,6 +60,7 @@ def commit_bundle(
     shards: int = 1,
     alignment: int = 1,
     announcement: Announcement | None = None,
+    take_over: Callable[[BundleCommit], object] | None = None,
 ) -> None:
     """Writes a checkpoint. When this returns, the checkpoint survives a power cut.
 
@@ -70,6 +75,7 @@ def commit_bundle(
             empty.
         alignment: Bytes; each tensor begins at a multiple of it.
         announcement: An announcement to make before the commit point, if the checkpoint is to be listed afterwards.
+        take_over: A function that is called before ``fill`` and that may link some of the data files; see `BundleCommit.link`.
 
     Raises:
         StorageError: The files cannot be written. Existing files are unchanged.
@@ -86,10 +92,13 @@ def commit_bundle(
     storage.make_directory(os.path.dirname(prefix))
     try:
         with BundleCommit(storage, prefix, shards) as save:
+            if take_over is not None:
+                take_over(save)
             writer = BundleWriter(shards=len(save.data), alignment=alignment)
             fill(writer)
             for shard, temporary in enumerate(save.data):
-                writer.write_shard(shard, save.create(temporary))
+                if shard not in save.linked:
+                    writer.write_shard(shard, save.create(temporary))
             save.publish(writer.index(), announcement)
     except CheckpointNotFoundError as error:
         raise _vanished(error) from error
@@ -139,7 +148,8 @@ class BundleCommit:
         wanted: The number of data files, of which there may be more; see `data`.
 
     Attributes:
-        data: The data files. All of them are written before `publish`.
+        data: The data files. All of them are written or linked before `publish`.
+        linked: The numbers of those that are links to existing files.
         claim: The file that becomes the index. Whoever removes it before the commit point keeps the save from being committed.
     """
 
@@ -154,6 +164,7 @@ class BundleCommit:
         self._published = False
         self.claim, self._index = self._claim_names(wanted)
         shards = self.claim.shards or 0
+        self.linked: set[int] = set()
         self.data = [Temporary(data_path(prefix, shard, shards), self._token) for shard in range(shards)]
 
     def __enter__(self) -> Self:
@@ -175,6 +186,21 @@ class BundleCommit:
         file = self._storage.create(temporary.path)
         self._open.append(file)
         return file
+
+    def link(self, shard: int, source: str) -> None:
+        """Makes a data file of an existing one. Its bytes are durable then.
+
+        Raises:
+            CheckpointNotFoundError: The existing file is no longer there.
+            StorageError: The storage cannot link it.
+        """
+        self.linked.add(shard)
+        link(self._storage, source, self.data[shard].path)
+
+    def unlink(self, shard: int) -> None:
+        """Undoes `link`, which may have failed. The data file is then to be written."""
+        self._storage.remove(self.data[shard].path)
+        self.linked.discard(shard)
 
     def publish(self, index: bytes, announcement: Announcement | None) -> None:
         """Carries out steps 2 to 8, from the sync of the data on."""
@@ -257,6 +283,8 @@ class BundleCommit:
                 temporary = Temporary.parse(file.path)
                 if temporary is not None and temporary.shards is None:
                     self._storage.remove(file.path)
+            for shard in self.linked:
+                self._storage.remove(self.data[shard].path)
             for path in self._moved:
                 self._storage.remove(path)
             if self._moved:

@@ -45,7 +45,7 @@ class CheckpointOptions:
         experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one.
             TensorFlow's ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.
         data_alignment: Saves. Each tensor begins at a multiple of this many bytes, a power of two. With 1, files are byte for byte
-            those that TensorFlow writes.
+            those that TensorFlow writes, unless the save is incremental.
         strict: Saves. Raise an error where a save only warns: where it leaves out something that may be left out on
             purpose, such as a module in a set.
         allow_unsaved: Both. Paths from the root, such as ``"net/scale"``, of what may be left out, with all that is
@@ -72,6 +72,9 @@ class CheckpointOptions:
             asynchronous save, that is a thread of milepost's. Each process is told of its own part. What the function
             raises is a warning, except KeyboardInterrupt. True shows a progress bar on a terminal and in a notebook,
             and elsewhere a line every ten seconds; it needs ``pip install milepost[progress]``.
+        incremental: Saves. Do not write tensors again that have not changed since the checkpoint before, in the same
+            directory; take them over by hard links. Each checkpoint stays whole by itself. If files cannot be linked, everything is
+            written, and a warning says why. The page ``docs/incremental.md`` has the rules.
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.
@@ -102,6 +105,7 @@ class CheckpointOptions:
     each_process: Sequence[str] = ()
     first_process: Sequence[str] = ()
     progress: bool | Callable[[Progress], Any] = False
+    incremental: bool = False
 
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)

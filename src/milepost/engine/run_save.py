@@ -22,7 +22,16 @@ from milepost.engine.save import Member, execute_save, plan_save, read_state
 from milepost.engine.series import list_saved
 from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import STATE_FILE
-from milepost.engine.together import Message, Rounds, SharePlan, plan_share, rounds_of, save_as_first, save_as_other
+from milepost.engine.together import (
+    Message,
+    Rounds,
+    SharePlan,
+    divide_share,
+    plan_share,
+    rounds_of,
+    save_as_first,
+    save_as_other,
+)
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
 from milepost.storage import Storage, anchored
@@ -132,9 +141,9 @@ class Save:
     def _commit_as_other(self, rounds: Rounds) -> list[Exception]:
         try:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
-            problems: list[Exception] = [
-                *save_as_other(rounds, self._plan, self._arrays, self.storage, self.prefix, self.options)
-            ]
+            given = self._arrays, self.storage, self.prefix, self.options
+            with divide_share(rounds, self._plan, *given) as division:
+                problems: list[Exception] = [*save_as_other(rounds, self._plan, division, *given)]
         except AfterCommitError as error:
             problems = [error]
         rounds.end()
@@ -153,16 +162,9 @@ class Save:
         """Writes and commits the files."""
         if self._rounds is not None:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
-            save_as_first(
-                self._rounds,
-                self._plan,
-                self._arrays,
-                self.storage,
-                self.prefix,
-                self.options,
-                announcement,
-                self.metadata,
-            )
+            given = self._arrays, self.storage, self.prefix, self.options
+            with divide_share(self._rounds, self._plan, *given) as division:
+                save_as_first(self._rounds, self._plan, division, *given, announcement, self.metadata)
             return
         assert isinstance(self._plan, SavePlan), "read() comes before run()"
         execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, announcement, self.metadata)

@@ -15,6 +15,7 @@ from milepost.deferred.saving import DeferredParts, deferred_parts
 from milepost.deferred.table import is_anything_deferred
 from milepost.engine.announcement import Announcement
 from milepost.engine.commit import commit_bundle
+from milepost.engine.incremental import divide
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan
@@ -298,18 +299,21 @@ def execute_save(
         AfterCommitError: The checkpoint is visible, but a power cut may lose it.
     """
     graph = np.array(plan.graph.serialize(), object)
+    with divide(storage, prefix, plan.writes, plan.shards, arrays, options) as division:
 
-    @collection_paused()
-    def fill(writer: BundleWriter) -> None:
-        for write, array in zip(plan.writes, arrays, strict=True):
-            if write.box is None:
-                writer.add(write.key, array, write.dtype, shard=write.shard)
-            else:
-                writer.add_slice(write.key, write.shape, write.box, array, write.dtype, shard=write.shard)
-        writer.add(OBJECT_GRAPH, graph, STRING, shard=plan.shards - 1)
-        if metadata is not None:
-            writer.add(METADATA, np.array(metadata, object), STRING, shard=plan.shards - 1)
+        @collection_paused()
+        def fill(writer: BundleWriter) -> None:
+            division.add_to(writer, arrays)
+            writer.add(OBJECT_GRAPH, graph, STRING, shard=division.written - 1)
+            if metadata is not None:
+                writer.add(METADATA, np.array(metadata, object), STRING, shard=division.written - 1)
 
-    commit_bundle(
-        storage, prefix, fill, shards=plan.shards, alignment=options.data_alignment, announcement=announcement
-    )
+        commit_bundle(
+            storage,
+            prefix,
+            fill,
+            shards=division.files,
+            alignment=options.data_alignment,
+            announcement=announcement,
+            take_over=division.take_over,
+        )

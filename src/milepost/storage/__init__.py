@@ -2,6 +2,7 @@
 
 ====================================  ==============================================================================
 `Storage`                             the methods of a storage, and what each promises about a crash
+`LinkingStorage`                      one method more, which incremental saves use
 `ReadableFile`, `WritableFile`        the files that `open` and `create` return
 `Buffer`                              memory to write from or to read into
 `LocalStorage`, `LOCAL_STORAGE`       files of this machine; the default
@@ -23,13 +24,14 @@ Example:
 """
 
 from milepost.storage.buffers import byte_view, check_range
-from milepost.storage.interface import Buffer, ReadableFile, Storage, WritableFile
+from milepost.storage.interface import Buffer, LinkingStorage, ReadableFile, Storage, WritableFile
 from milepost.storage.local import LOCAL_STORAGE, LocalStorage, anchored
 from milepost.storage.memory import MemoryStorage
 
 __all__ = [
     "LOCAL_STORAGE",
     "Buffer",
+    "LinkingStorage",
     "LocalStorage",
     "MemoryStorage",
     "ReadableFile",

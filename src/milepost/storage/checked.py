@@ -7,11 +7,12 @@ of the storage, the file, and what to change.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 from milepost.errors import MilepostError, StorageError
-from milepost.storage.interface import Buffer, ReadableFile, Storage, WritableFile
+from milepost.storage.interface import Buffer, LinkingStorage, ReadableFile, Storage, WritableFile
 from milepost.storage.local import LOCAL_STORAGE, LocalFile
 
 _READS: Final = ("path", "size", "read", "read_into", "close")
@@ -47,6 +48,37 @@ def unchecked(storage: Storage) -> Storage:
     return storage._given if isinstance(storage, CheckedStorage) else storage
 
 
+def linking(storage: Storage) -> LinkingStorage | None:
+    """The same storage, if it can give a file a second name.
+
+    Args:
+        storage: What `checked` returned.
+
+    Example:
+        >>> linking(LOCAL_STORAGE) is LOCAL_STORAGE
+        True
+    """
+    return storage if callable(getattr(unchecked(storage), "link", None)) else None  # type: ignore[return-value]  # it has `link`
+
+
+def link(storage: Storage, source: str, target: str) -> None:
+    """Links a file, as `LinkingStorage.link` does.
+
+    Raises:
+        CheckpointNotFoundError: There is no such file.
+        StorageError: It cannot be linked, or the storage has no method for that.
+    """
+    able = linking(storage)
+    if able is None:
+        raise StorageError(
+            f"{type(unchecked(storage)).__name__} has no method link()",
+            errno=errno.ENOTSUP,
+            file=source,
+            remedy="give it one, as milepost.storage.LinkingStorage describes",
+        )
+    able.link(source, target)
+
+
 class CheckedStorage:
     """A storage of a program's own, whose exceptions become `StorageError`.
 
@@ -72,6 +104,9 @@ class CheckedStorage:
 
     def rename(self, source: str, target: str) -> None:
         self._call("rename", source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._call("link", source, target)
 
     def remove(self, path: str) -> None:
         self._call("remove", path)

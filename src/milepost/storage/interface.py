@@ -197,3 +197,37 @@ class Storage(Protocol):
     def in_use(self, path: str) -> bool:
         """Whether a living process has the file open from `create`."""
         ...
+
+
+class LinkingStorage(Storage, Protocol):
+    """A storage that can give the bytes of a file a second name, so that incremental saves need not write them again.
+
+    It is optional: a save to a storage without `link` writes everything.
+
+    Example:
+        >>> from milepost.storage import LinkingStorage, MemoryStorage
+        >>> storage: LinkingStorage = MemoryStorage()
+        >>> with storage.create("first") as file:
+        ...     file.write(0, [b"text"])
+        >>> storage.link("first", "second")
+        >>> storage.remove("first")
+        >>> storage.open("second").read(0, 4)
+        b'text'
+    """
+
+    def link(self, source: str, target: str) -> None:
+        """Makes a file with the bytes of another one, without transferring them: a hard link, or a copy within an object store.
+
+        After that, either name can be renamed, replaced or removed, and the other keeps its bytes. The bytes of the target are
+        durable, even if those of the source were not, and its name is durable after `sync_directory`.
+
+        Args:
+            source: A file that nobody writes any more.
+            target: A path in the same directory that does not exist.
+
+        Raises:
+            CheckpointNotFoundError: There is no such file.
+            StorageError: The target exists already, with ``errno`` EEXIST. Or this file cannot be linked, such as a directory. Where the
+                system has no links, the error number is ENOTSUP or EPERM. Then there is no target, and an incremental save writes everything.
+        """
+        ...

@@ -320,6 +320,12 @@ class LocalStorage:
         except OSError as error:
             _raise_explained(error, f"rename to {target}", source)
 
+    def link(self, source: str, target: str) -> None:
+        try:
+            system.link(self._place(source), self._place(target))
+        except OSError as error:
+            _raise_explained(error, f"link to {target}", source)
+
     def remove(self, path: str) -> None:
         try:
             system.remove(self._place(path))

@@ -142,6 +142,20 @@ class MemoryStorage:
             self._pop(_place(target))
             self._put(_place(target), content)
 
+    def link(self, source: str, target: str) -> None:
+        doing = f"link to {target}"
+        _new_place(doing, source, target)
+        with self._lock:
+            if _place(target) in self._files or self._is_directory(_place(target)):
+                raise _refused(doing, source, errno.EEXIST)
+            self._check_parents(doing, target)
+            content = self._files.get(_place(source))
+            if content is None and self._is_directory(_place(source)):
+                raise _refused(doing, source, errno.EPERM)
+            if content is None:
+                raise CheckpointNotFoundError(f"cannot {doing}: there is no such file", file=source)
+            self._put(_place(target), content)
+
     def remove(self, path: str) -> None:
         with self._lock:
             if self._pop(_place(path)) is None and self._is_directory(_place(path)):

@@ -99,6 +99,22 @@ def replace(source: str, target: str) -> None:
     os.replace(source, target)
 
 
+def link(source: str, target: str) -> None:
+    """Gives a file a second name, once its data is on the disk. A symbolic link is refused: whoever owns its file may change it."""
+    if not hasattr(os, "link"):
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), source)
+    if stat.S_ISLNK(os.lstat(source).st_mode):
+        raise OSError(errno.ENOTSUP, "it is a symbolic link", source)
+    descriptor = open_to_read(source)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), source)
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.link(source, target)
+
+
 def remove(place: str) -> None:
     """Removes a file. It may be open."""
     os.unlink(place)

@@ -109,6 +109,20 @@ if sys.platform == "win32":
 
         patiently(move)
 
+    def link(source: str, target: str) -> None:
+        """Gives a file a second name, once its data is on the disk. A symbolic link is refused."""
+        if os.path.islink(source):
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), source)
+        _refuse_directory(source)
+        # only a handle that may write can be synced
+        share = _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
+        descriptor = _descriptor(_open(source, _GENERIC_READ | _GENERIC_WRITE, share, _OPEN_EXISTING), os.O_RDWR)
+        try:
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.link(source, target)
+
     def remove(place: str) -> None:
         """Removes a file, which no other program may have open. Tries for two seconds."""
         _refuse_directory(place)

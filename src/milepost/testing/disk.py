@@ -6,6 +6,7 @@ performs the steps later, in groups and in any order, unless a sync forces it. A
 - Steps in the **names** of a directory (create, make, rename, remove) that were not followed by a sync of the directory may have
   happened or not. Each happens completely or not at all, in any combination, also across directories. Only steps that concern
   the same name keep their order: if `a` and then `b` was renamed to `x`, the second step cannot survive alone.
+- A file that has several names is one file: a sync, and a write that is lost, concern the bytes under each of them.
 - **Writes** to a file that were not followed by a sync of the file may be there, be missing, or be there in part. The file may
   already have its new length, with zeros or old contents of the disk in the place of the bytes. Bytes that were synced before do
   not change.
@@ -39,7 +40,7 @@ _MOST_WRITES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A new file or directory gets a name."""
+    """A new file or directory gets a name, or an existing file gets another one."""
 
     directory: int
     name: str
@@ -197,7 +198,7 @@ class _Crash:
                     if step.is_directory:
                         self._names[step.node] = {}
                     else:
-                        self._files[step.node] = b""
+                        self._files.setdefault(step.node, b"")
             elif step.succeeded:
                 for settled in _settle(pending[step.node]):
                     _apply_names(self._names, settled)

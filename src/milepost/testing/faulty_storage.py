@@ -29,7 +29,7 @@ class Operation:
     Attributes:
         name: The name of the method.
         path: Its path.
-        target: The second path of a rename.
+        target: The second path of a rename or a link.
         failed: The error number with which it failed; None if it did not fail.
         steps: Its steps on the disk.
     """
@@ -229,6 +229,19 @@ class FaultyStorage:
             if name != to_name:
                 node = children[to_name] = children.pop(name)
                 attempt.steps.append(Rename(directory, name, to_name, node))
+
+    def link(self, source: str, target: str) -> None:
+        with self._operation("link", source, target) as attempt:
+            node = self._find(source)
+            if node in self._names:
+                raise OSError(errno.EPERM, source)
+            directory, name = self._parent(target)
+            if name in self._names[directory]:
+                raise OSError(errno.EEXIST, target)
+            if directory != self._parent(source)[0]:
+                raise OSError(errno.EXDEV, target)
+            self._names[directory][name] = node
+            attempt.steps.extend((Sync(node), Link(directory, name, node)))
 
     def remove(self, path: str) -> None:
         with self._operation("remove", path) as attempt:

@@ -27,6 +27,7 @@ import pytest
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage import Buffer, Storage
+from milepost.storage.checked import linking
 
 _FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -84,6 +85,24 @@ def refuses(kind: type[MilepostError], path: str, code: int | None = None) -> It
 def flat(buffer: Buffer) -> bytes:
     """The bytes of a buffer."""
     return buffer if isinstance(buffer, bytes) else bytes(buffer) if isinstance(buffer, bytearray) else buffer.tobytes()
+
+
+def linking_of(bench: Bench) -> Callable[[str, str], None]:
+    """The method `link` of a storage. The test is skipped if there is none, or if its system has no links."""
+    storage = linking(bench.storage)
+    if storage is None:
+        pytest.skip(f"{type(bench.storage).__name__} has no link()")
+    bench.put(bench.path("first"), b"")
+    try:
+        storage.link(bench.path("first"), bench.path("second"))
+    except StorageError as error:
+        assert bench.storage.list(bench.root) == ["first"]
+        if error.errno not in (errno.ENOTSUP, errno.EPERM):
+            raise
+        pytest.skip(f"this system has no links: {error.problem}")
+    for name in bench.storage.list(bench.root):
+        bench.storage.remove(bench.path(name))
+    return storage.link
 
 
 class StorageSuite:
@@ -308,6 +327,41 @@ class StorageSuite:
         with refuses(StorageError, bench.path("a"), errno.EISDIR):
             bench.storage.rename(bench.path("a"), bench.path("d"))
         assert bench.get(bench.path("a")) == b"1"
+
+    def test_a_link_is_another_file_with_the_same_bytes(self, bench: Bench) -> None:
+        """Either name can be removed, renamed or replaced, and the other keeps its bytes. Skipped without `link`."""
+        link = linking_of(bench)
+        for name in ("a", "b"):
+            bench.put(bench.path(name), b"1")
+            link(bench.path(name), bench.path(f"{name}-link"))
+        assert bench.storage.list(bench.root) == ["a", "a-link", "b", "b-link"]
+        bench.storage.remove(bench.path("a"))
+        bench.storage.rename(bench.path("b-link"), bench.path("moved"))
+        with bench.storage.create(bench.path("new")) as file:
+            file.write(0, [b"2"])
+        bench.storage.rename(bench.path("new"), bench.path("b"))
+        bench.storage.sync_directory(bench.root)
+        found = {name: bench.get(bench.path(name)) for name in bench.storage.list(bench.root)}
+        assert found == {"a-link": b"1", "b": b"2", "moved": b"1"}
+        opened = bench.storage.open(bench.path("moved"))
+        assert (opened.size, opened.read(0, 1)) == (1, b"1")
+        assert not bench.storage.in_use(bench.path("moved"))
+
+    def test_a_link_that_cannot_be(self, bench: Bench) -> None:
+        """No link replaces a file, and missing files and directories have none. Skipped without `link`."""
+        link = linking_of(bench)
+        bench.put(bench.path("a"), b"1")
+        bench.put(bench.path("b"), b"2")
+        bench.storage.make_directory(bench.path("d"))
+        for taken in ("b", "d", "a"):
+            with refuses(StorageError, bench.path("a"), errno.EEXIST):
+                link(bench.path("a"), bench.path(taken))
+        with refuses(CheckpointNotFoundError, bench.path("no")):
+            link(bench.path("no"), bench.path("c"))
+        with refuses(StorageError, bench.path("d")):
+            link(bench.path("d"), bench.path("c"))
+        assert bench.storage.list(bench.root) == ["a", "b", "d"]
+        assert (bench.get(bench.path("a")), bench.get(bench.path("b"))) == (b"1", b"2")
 
     def test_remove(self, bench: Bench) -> None:
         """A file is removed. A missing file is not an error, and a directory is one."""

@@ -1,6 +1,6 @@
 """A storage in memory with the rules of Windows, for tests on any system.
 
-- A file that is open for reading cannot be removed, replaced or renamed. Windows treats files in this way that another program has
+- A file that is open for reading cannot be removed, replaced or renamed, under any of its names. Windows treats files in this way that another program has
   open, or that are mapped. `LocalStorage` opens its files so that they can be removed; this storage is stricter.
 - A file that is open for writing can be renamed and removed, like those of `LocalStorage`. A removed file keeps its name until it
   is closed. Until then it can be neither opened nor created again.
@@ -34,26 +34,35 @@ CURRENT_DIRECTORY: Final = "C:\\work"
 """The directory to which relative paths are relative. It always exists."""
 
 
-class _File:
-    def __init__(self, name: str) -> None:
-        self.name = name
+class _Content:
+    """The bytes of a file, which may have several names, and who has it open under any of them."""
+
+    def __init__(self) -> None:
         self.data = bytearray()
         self.modified = time.time()
         self.readers = 0
         self.writers = 0
+
+
+class _File:
+    """One name of a file."""
+
+    def __init__(self, name: str, content: _Content) -> None:
+        self.name = name
+        self.content = content
         self.is_removed = False
 
 
 class _Reader:
     def __init__(self, storage: WindowsStorage, path: str, file: _File) -> None:
         self.path = path
-        self.size = len(file.data)
+        self.size = len(file.content.data)
         self._storage = storage
         self._file: _File | None = file
 
     def read(self, offset: int, length: int) -> bytes:
         with self._storage._lock:
-            data = self._open().data
+            data = self._open().content.data
             check_range(self.path, offset, length, len(data))
             return bytes(data[offset : offset + length])
 
@@ -64,7 +73,7 @@ class _Reader:
     def close(self) -> None:
         with self._storage._lock:
             if self._file is not None:
-                self._file.readers -= 1
+                self._file.content.readers -= 1
                 self._file = None
 
     def _open(self) -> _File:
@@ -86,13 +95,13 @@ class _Writer:
         views = [byte_view(buffer) for buffer in buffers]
         end = offset + sum(map(len, views))
         with self._storage._lock:
-            file = self._open("write")
+            content = self._open("write").content
             if end > offset:
-                file.data.extend(bytes(max(0, end - len(file.data))))
+                content.data.extend(bytes(max(0, end - len(content.data))))
             for view in views:
-                file.data[offset : offset + len(view)] = view
+                content.data[offset : offset + len(view)] = view
                 offset += len(view)
-            file.modified = time.time()
+            content.modified = time.time()
 
     def sync(self) -> None:
         self._open("make durable")
@@ -101,7 +110,7 @@ class _Writer:
         with self._storage._lock:
             if self._file is not None:
                 file, self._file = self._file, None
-                file.writers -= 1
+                file.content.writers -= 1
                 if file.is_removed:
                     self._storage._forget(file)
 
@@ -163,7 +172,7 @@ class WindowsStorage:
                 raise CheckpointNotFoundError("cannot open for reading: there is no such file", file=path)
             if file.is_removed:
                 raise _refused("open for reading", path, errno.EACCES)
-            file.readers += 1
+            file.content.readers += 1
             return _Reader(self, path, file)
 
     def create(self, path: str) -> _Writer:
@@ -173,8 +182,8 @@ class WindowsStorage:
             if there is not None or place in self._directories:
                 raise _refused("create", path, errno.EACCES if there is not None and there.is_removed else errno.EEXIST)
             self._check_directory("create", path, place)
-            file = self._files[place] = _File(ntpath.basename(_whole(path)))
-            file.writers += 1
+            file = self._files[place] = _File(ntpath.basename(_whole(path)), _Content())
+            file.content.writers += 1
             return _Writer(self, path, file)
 
     def rename(self, source: str, target: str) -> None:
@@ -189,13 +198,27 @@ class WindowsStorage:
                 if file is None or file.is_removed:
                     raise CheckpointNotFoundError(f"cannot {doing}: there is no such file", file=source)
                 self._check_directory(doing, target, end)
-                if file.readers or (there not in (None, file) and _is_open(there)):
+                if file.content.readers or (there not in (None, file) and _is_open(there)):
                     raise PermissionError
                 del self._files[start]
                 file.name = ntpath.basename(_whole(target))
                 self._files[end] = file
 
         self._try(move, doing, source)
+
+    def link(self, source: str, target: str) -> None:
+        doing = f"link to {target}"
+        with self._lock, _possible(doing, source):
+            start, end = _existing(source) or "", _new(target)
+            if end in self._files or end in self._directories:
+                raise _refused(doing, source, errno.EEXIST)
+            if start in self._directories:
+                raise _refused(doing, source, errno.EPERM)
+            file = self._files.get(start)
+            if file is None or file.is_removed:
+                raise CheckpointNotFoundError(f"cannot {doing}: there is no such file", file=source)
+            self._check_directory(doing, target, end)
+            self._files[end] = _File(ntpath.basename(_whole(target)), file.content)
 
     def remove(self, path: str) -> None:
         def unlink() -> None:
@@ -206,10 +229,10 @@ class WindowsStorage:
                 file = self._files.get(place)
                 if file is None:
                     return
-                if file.readers or file.is_removed:
+                if file.content.readers or file.is_removed:
                     raise PermissionError
                 file.is_removed = True
-                if not file.writers:
+                if not file.content.writers:
                     self._forget(file)
 
         self._try(unlink, "remove", path)
@@ -244,12 +267,12 @@ class WindowsStorage:
             file = self._files.get(_existing(path) or "")
             if file is None:
                 raise CheckpointNotFoundError("cannot look at: there is no such file", file=path)
-            return file.modified
+            return file.content.modified
 
     def in_use(self, path: str) -> bool:
         with self._lock:
             file = self._files.get(_existing(path) or "")
-            return file is not None and file.writers > 0
+            return file is not None and file.content.writers > 0
 
     def _make(self, whole: str) -> None:
         place = ntpath.normcase(whole)
@@ -306,7 +329,7 @@ def _above(place: str) -> list[str]:
 
 
 def _is_open(file: _File | None) -> bool:
-    return file is not None and (file.readers > 0 or file.writers > 0)
+    return file is not None and (file.content.readers > 0 or file.content.writers > 0)
 
 
 @contextmanager

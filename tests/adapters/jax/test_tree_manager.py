@@ -131,3 +131,17 @@ def test_items_are_of_one_commit() -> None:
                 assert tree["config"] == {"lr": float(latest), "name": f"run {float(latest)}"}
                 assert again.metrics(latest) == {"loss": latest}
     assert found == {None, 1, 2}
+
+
+def test_incremental_saves_share_what_has_not_changed(tmp_path: Path) -> None:
+    options = milepost.CheckpointOptions(incremental=True)
+    manager = TreeManager(tmp_path, max_to_keep=2, options=options)
+    base = jnp.arange(100_000.0)
+    for step in range(1, 6):
+        manager.save({"base": base, "adapter": jnp.full(100, step)}, step)
+    found = {status.st_ino: status.st_size for path in tmp_path.glob("*.data-*") for status in [path.stat()]}
+    assert sum(found.values()) < 1.1 * base.nbytes
+    for step in (4, 5):
+        tree, _ = manager.restore(step, {"base": jnp.zeros(100_000), "adapter": jnp.zeros(100, int)})
+        assert tree["adapter"][0] == step
+        assert bool((tree["base"] == base).all())

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Self
 
 from milepost.bundle import BundleWriter, data_path, index_path
 from milepost.bundle.merging import contribution
 from milepost.engine.commit import is_published
+from milepost.engine.incremental import Division
 from milepost.engine.temporary import Temporary
-from milepost.engine.together.plan import SharePlan
-from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError
+from milepost.errors import CheckpointNotFoundError, StorageError
 from milepost.graph.adapter import Array
 from milepost.storage import Storage, WritableFile
+from milepost.storage.checked import link
 from milepost.tensor import PiecewiseArray
 
 _PATIENCE: Final = 10.0
@@ -43,6 +45,7 @@ class Part:
         self._prefix = claim.final.removesuffix(index_path(""))
         self._first = first
         self._files: list[WritableFile] = []
+        self._linked: set[int] = set()
         self._wait_for_claim(check)
 
     def __enter__(self) -> Self:
@@ -55,22 +58,36 @@ class Part:
                 file.close()
             except StorageError:
                 pass  # It is swept later.
+        for shard in self._linked:
+            with suppress(StorageError):
+                self._storage.remove(self._path(shard))
 
-    def write(self, plan: SharePlan, arrays: Sequence[Array | PiecewiseArray], writer: BundleWriter) -> bytes:
-        """Writes all of a plan durably; returns what it adds to the index.
+    def link(self, shard: int, source: str) -> None:
+        """Makes a data file of an existing one; errors are those of `milepost.storage.LinkingStorage.link`."""
+        self._linked.add(shard)
+        link(self._storage, source, self._path(shard))
+
+    def unlink(self, shard: int) -> None:
+        """Undoes `link`, which may have failed. The data file is then to be written."""
+        self._storage.remove(self._path(shard))
+        self._linked.discard(shard)
+
+    def write(self, division: Division, arrays: Sequence[Array | PiecewiseArray], writer: BundleWriter) -> bytes:
+        """Writes all of its files durably, or takes them over; returns what they add to the index.
 
         Raises:
             StorageError: The files could not be written.
         """
-        fill(writer, plan, arrays, self._first)
-        for shard in range(self._first, self._first + plan.files):
-            path = Temporary(data_path(self._prefix, shard, self._claim.shards or 0), self._claim.token).path
-            file = self._storage.create(path)
-            self._files.append(file)
-            writer.write_shard(shard, file)
+        division.take_over(self, self._first)
+        division.add_to(writer, arrays, self._first)
+        for shard in range(self._first, self._first + division.files):
+            if shard not in self._linked:
+                file = self._storage.create(self._path(shard))
+                self._files.append(file)
+                writer.write_shard(shard, file)
         for file in self._files:
             file.sync()
-        if self._files:
+        if division.files:
             self._storage.sync_directory(os.path.dirname(self._prefix))
         return contribution(writer.entries, writer.pieces)
 
@@ -94,6 +111,10 @@ class Part:
         self._storage.remove(abandoned)
         return False
 
+    def _path(self, shard: int) -> str:
+        """The path of a data file until the save is committed."""
+        return Temporary(data_path(self._prefix, shard, self._claim.shards or 0), self._claim.token).path
+
     def _wait_for_claim(self, check: Callable[[], object]) -> None:
         end = time.monotonic() + _PATIENCE
         while not self._storage.is_file(self._claim.path):
@@ -108,25 +129,3 @@ class Part:
                     "CheckpointOptions(process_local=True)",
                 )
             time.sleep(_PAUSE)
-
-
-def fill(writer: BundleWriter, plan: SharePlan, arrays: Sequence[Array | PiecewiseArray], first: int) -> None:
-    """Gives a writer what one process writes.
-
-    Args:
-        writer: The writer.
-        plan: The plan.
-        arrays: The elements of each of its writes.
-        first: The number of the process' first data file.
-
-    Raises:
-        UnsupportedError: A tensor cannot be stored.
-    """
-    for write, array in zip(plan.writes, arrays, strict=True):
-        try:
-            if write.box is None:
-                writer.add(write.key, array, write.dtype, shard=first + write.shard)
-            else:
-                writer.add_slice(write.key, write.shape, write.box, array, write.dtype, shard=first + write.shard)
-        except MilepostError as error:
-            raise error.with_context(key=write.key) from error.__cause__

@@ -2,9 +2,10 @@
 
 ::
 
-    1. each plans               `milepost.engine.together.plan`; reports a summary
+    1. each plans               `milepost.engine.together.plan`; compares with an earlier checkpoint, if the save is incremental;
+                                reports a summary
     2. process 0 compares       claims the names of all data files; tells the claim, and each its files
-    3. each writes and syncs    its own data files; reports their entries of the index
+    3. each writes and syncs    its own data files, or links them; reports their entries of the index
     4. process 0 writes         one more data file, with the object graph and small tensors; merges the index; commits it
                                 (`milepost.engine.commit`); lists the checkpoint; tells that it is saved
 
@@ -27,9 +28,10 @@ from milepost.bundle import BundleWriter
 from milepost.bundle.merging import contribution, merged_index
 from milepost.engine.announcement import Announcement
 from milepost.engine.commit import BundleCommit
+from milepost.engine.incremental import Division, divide
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.temporary import Temporary
-from milepost.engine.together.part import Part, fill
+from milepost.engine.together.part import Part
 from milepost.engine.together.plan import SharePlan, is_small, with_own
 from milepost.engine.together.replicas import difference_of, digests, find_difference
 from milepost.engine.together.rounds import Message, Rounds
@@ -45,9 +47,24 @@ _ASKED: Final = 2
 _LISTED: Final = 5
 
 
+def divide_share(
+    rounds: Rounds,
+    plan: SharePlan,
+    arrays: Sequence[Array | PiecewiseArray],
+    storage: Storage,
+    prefix: str,
+    options: CheckpointOptions,
+) -> Division:
+    """Which data files this process writes and which it takes over. Each process decides that for what it would write itself."""
+    compared: list[int] = []
+    with rounds.working(lambda: len(compared)):
+        return divide(storage, prefix, plan.writes, plan.files, arrays, options, graph=False, compared=compared.append)
+
+
 def save_as_first(
     rounds: Rounds,
     plan: SharePlan,
+    division: Division,
     arrays: Sequence[Array | PiecewiseArray],
     storage: Storage,
     prefix: str,
@@ -61,7 +78,7 @@ def save_as_first(
         MilepostError: The save has failed, here or on another process; what was there before still is.
         AfterCommitError: The checkpoint is visible, and may or may not survive a power cut.
     """
-    summaries = [_summary(plan), *rounds.collect()]
+    summaries = [_summary(plan, division), *rounds.collect()]
     _compare(rounds, plan, summaries)
     files = [summary.facts["files"] for summary in summaries]
     others = [(node, SavedValue(*value)) for summary in summaries[1:] for node, value in summary.facts["own"]]
@@ -70,10 +87,12 @@ def save_as_first(
         shards = len(commit.data)
         rounds.tell(Message({"token": commit.claim.token, "shards": shards, "files": _runs(files)}))
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
-        fill(writer, plan, arrays, 0)
+        division.take_over(commit)
+        division.add_to(writer, arrays)
         with rounds.working(lambda: writer.bytes_written):
             for shard in range(files[0]):
-                writer.write_shard(shard, commit.create(commit.data[shard]))
+                if shard not in commit.linked:
+                    writer.write_shard(shard, commit.create(commit.data[shard]))
             small = [(piece.key, piece.box, piece.data) for piece in plan.small]
             reports = rounds.collect()
             for report in reports:
@@ -95,6 +114,7 @@ def save_as_first(
 def save_as_other(
     rounds: Rounds,
     plan: SharePlan,
+    division: Division,
     arrays: Sequence[Array | PiecewiseArray],
     storage: Storage,
     prefix: str,
@@ -108,7 +128,7 @@ def save_as_other(
     Raises:
         MilepostError: The save has failed, here or on another process; what was there before still is.
     """
-    rounds.report(_summary(plan))
+    rounds.report(_summary(plan, division))
     decision = rounds.hear()
     if "explain" in decision.facts:
         asked = rounds.rank in decision.facts["explain"]
@@ -127,7 +147,7 @@ def save_as_other(
     with Part(storage, claim, first, rounds.check) as part:
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
         with rounds.working(lambda: writer.bytes_written):
-            entries = part.write(plan, arrays, writer)
+            entries = part.write(division, arrays, writer)
         rounds.report(_written(entries, plan))
         try:
             outcome = rounds.hear()
@@ -159,11 +179,11 @@ def _unless_given_up(prefix: str) -> Iterator[None]:
         ) from error
 
 
-def _summary(plan: SharePlan) -> Message:
+def _summary(plan: SharePlan, division: Division) -> Message:
     own = [(node, list(value)) for node, value in plan.own]
     replicas = digests(plan.replicas)
     return Message(
-        {"structure": plan.structure, "values": plan.values, "files": plan.files, "own": own, "replicas": replicas}
+        {"structure": plan.structure, "values": plan.values, "files": division.files, "own": own, "replicas": replicas}
     )
 
 

@@ -82,7 +82,19 @@ def test_reports(checkpoint):
 
 def test_the_command_line(checkpoint, capsys):
     """Listing, drawing and verifying print no key as it is."""
-    for command in (["ls", checkpoint], ["ls", "--json", checkpoint], ["graph", checkpoint], ["verify", checkpoint]):
+    (key,) = (key for key, _ in milepost.list_variables(checkpoint) if key.startswith("m/"))
+    commands = [
+        ["ls", checkpoint],
+        ["show", checkpoint],
+        ["show", "--tree", checkpoint],
+        ["show", "--json", checkpoint],
+        ["show", checkpoint, key],
+        ["diff", checkpoint, checkpoint],
+        ["graph", checkpoint],
+        ["graph", "--json", checkpoint],
+        ["verify", checkpoint],
+    ]
+    for command in commands:
         assert main(command) == 0
         assert is_clean(capsys.readouterr().out)
 
@@ -114,6 +126,7 @@ def test_directories_of_such_names(nasty, tmp_path, capsys):
     assert is_clean(str(caught.value))
     path = Checkpoint(v=Variable(1.0)).write(f"{directory}/ckpt")
     assert main(["verify", path]) == 0
-    assert main(["ls", f"{directory}/none"]) == 1
+    assert main(["ls", directory]) == 0
+    assert main(["ls", f"{directory}/none"]) == 3
     captured = capsys.readouterr()
     assert is_clean(captured.out + captured.err)

@@ -239,7 +239,7 @@ class TestObjects:
         from milepost.tools.cli import main
 
         path = saved(tmp_path / "it.pt", {"w": torch.ones(2), "args": argparse.Namespace(lr=1)})
-        assert main(["ls", str(path)]) == 0
+        assert main(["show", str(path)]) == 0
         assert "args  argparse.Namespace" in capsys.readouterr().out
 
     def test_assert_consumed_names_an_object_that_nothing_took(self, tmp_path):

@@ -126,8 +126,9 @@ def test_a_relative_path_is_told_apart_too(tmp_path, monkeypatch):
 def test_the_command_says_it_too(tmp_path, capsys):
     path = tmp_path / "model.pt"
     path.write_bytes(FILES["LFS"][0])
-    assert main(["ls", str(path)]) == 1
-    assert "Git LFS" in capsys.readouterr().err
+    for command in ("show", "verify"):
+        assert main([command, str(path)]) == 3
+        assert "Git LFS" in capsys.readouterr().err
 
 
 def test_jax_says_it_too(tmp_path):

@@ -100,8 +100,8 @@ class TestFiles:
 
     def test_the_command_line_lists_and_verifies_it(self, tmp_path, capsys):
         path = str(write(tmp_path, ARRAYS))
-        assert main(["ls", path]) == 0
-        assert "float32  24  l1.weight  [2, 3]" in capsys.readouterr().out
+        assert main(["show", path]) == 0
+        assert "float32[2,3]     24  l1.weight" in capsys.readouterr().out
         assert main(["verify", path]) == 0
         assert capsys.readouterr().out == f"{path}: 3 tensors, all readable\n"
 

@@ -73,10 +73,10 @@ class TestEveryPathOfIt:
         """It has no counter, and lacks none."""
         milepost.Checkpoint(module()).restore(path).assert_existing_objects_matched()
 
-    @pytest.mark.parametrize("command", ["ls", "verify", "graph"])
+    @pytest.mark.parametrize("command", ["ls", "show", "verify", "graph"])
     def test_is_shown(self, path, command, capsys):
         assert main([command, path]) == 0
-        assert "variables" in capsys.readouterr().out or command == "ls"
+        assert "variables" in capsys.readouterr().out
 
     def test_is_found_from_inside(self, saved, monkeypatch):
         """Relative paths lead to it from everywhere."""

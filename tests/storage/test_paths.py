@@ -95,8 +95,8 @@ def test_the_command_says_so(path, capsys):
     """The command line ends with the error's text and no traceback."""
     from milepost.tools.cli import main
 
-    for command in ("ls", "verify", "graph"):
-        assert main([command, path]) == 1
+    for command in ("ls", "show", "verify", "graph"):
+        assert main([command, path]) == 3
         error = capsys.readouterr().err
         assert error.startswith("error: ")
         assert path in error

@@ -1,20 +1,22 @@
-"""The command line."""
+"""What is the same for all commands: help, exit status, errors, pipes, terminals."""
 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, CheckpointManager, Variable
+from milepost import Checkpoint, Variable
 from milepost.tools.cli import main, parser
-from milepost.tools.manual import manual
+from milepost.tools.manual import documented
+from tests.tools.commands import damage, run, series
 
-COMMANDS = ["ls", "verify", "graph", "demo"]
+COMMANDS = ["ls", "show", "cat", "diff", "match", "verify", "repair", "prune", "convert", "graph", "demo", "completion"]
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 @pytest.fixture
@@ -22,172 +24,209 @@ def saved(tmp_path):
     return Checkpoint(v=Variable(np.arange(6.0).reshape(2, 3)), s=Variable("text")).save(tmp_path / "ckpt")
 
 
-def test_ls_lists_every_tensor(saved, capsys):
-    assert main(["ls", saved]) == 0
-    assert "float64   48  v/.ATTRIBUTES/VARIABLE_VALUE  [2, 3]" in capsys.readouterr().out
+def test_these_are_all_commands():
+    listed = [line.split()[0] for line in parser().format_help().splitlines() if re.match(r"    \w", line)]
+    assert listed == COMMANDS
 
 
-def test_ls_is_json_for_programs(saved, capsys):
-    assert main(["ls", "--json", saved]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {"key": "v/.ATTRIBUTES/VARIABLE_VALUE", "dtype": "float64", "shape": [2, 3], "bytes": 48} in rows
-    assert next(row["bytes"] for row in rows if row["key"].startswith("s/")) >= len("text")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_and_exit_statuses(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    examples, statuses = text.split("examples:")[1].split("exit status:")
+    assert f"milepost {command}" in examples
+    assert [line.split()[0] for line in statuses.split("\n") if line.strip()][-2:] == ["2", "3"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_page_has_the_arguments_and_exit_statuses_of_every_command(command):
+    assert documented(command) in PAGE.read_text(), f"python -m milepost.tools.manual {command}"
+
+
+def test_wrong_arguments_have_their_own_status():
+    assert run("show").returncode == 2
+    assert run("no-such-command").returncode == 2
+
+
+@pytest.mark.parametrize("command", [["ls"], ["show"], ["verify"], ["graph"], ["cat", "--as=float32"], ["repair"]])
+def test_what_is_not_there_is_an_error_without_a_traceback(tmp_path, command):
+    arguments = [command[0], tmp_path / "none", *(["key", "-o", tmp_path / "out"] if command[0] == "cat" else [])]
+    done = run(*arguments)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+
+
+def test_a_warning_has_no_line_of_code(tmp_path, capsys):
+    """Of the newest that a directory of checkpoints has, the index is gone."""
+    paths = series(tmp_path, [1.0, 1.0])
+    os.remove(paths[-1] + ".index")
+    assert main(["show", str(tmp_path)]) == 0
+    message = capsys.readouterr().err
+    assert message.startswith("warning: ")
+    assert paths[-1] in message
+    assert ".py" not in message
 
 
 def test_what_the_terminal_cannot_show_is_escaped(tmp_path):
     """A terminal of another encoding, as on Windows, is no reason to fail."""
     path = Checkpoint(größe=Variable(1.0), ключ=Variable(1.0)).write(tmp_path / "ckpt")
-    command = [sys.executable, "-m", "milepost.tools", "ls", path]
-    done = subprocess.run(
-        command,
-        env=os.environ | {"PYTHONIOENCODING": "cp1252"},
-        capture_output=True,
-        text=True,
-        encoding="cp1252",
-        check=False,
-    )
+    done = run("show", path, env=os.environ | {"PYTHONIOENCODING": "cp1252"}, encoding="cp1252")
     assert done.returncode == 0, done.stderr
     assert "größe/.ATTRIBUTES" in done.stdout
     assert "\\u043a\\u043b\\u044e\\u0447/.ATTRIBUTES" in done.stdout
 
 
-def test_a_directory_means_its_latest_checkpoint(saved, tmp_path, capsys):
-    assert main(["ls", str(tmp_path)]) == 0
-    assert "v/.ATTRIBUTES/VARIABLE_VALUE" in capsys.readouterr().out
+def test_no_framework_and_no_drawing_is_imported(saved):
+    """A list takes as long as the index takes to read."""
+    heavy = ["rich", "torch", "tensorflow", "jax", "keras", "orbax", "safetensors", "h5py"]
+    code = (
+        "import sys; from milepost.tools.cli import main\n"
+        f"for command in ('ls', 'show', 'verify'): main([command, {saved!r}])\n"
+        f"main(['diff', {saved!r}, {saved!r}])\n"
+        f"print(*sorted(set(sys.modules) & set({heavy})), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []
 
 
-def damage(prefix):
-    data = pathlib.Path(prefix + ".data-00000-of-00001")
-    damaged = bytearray(data.read_bytes())
-    damaged[-1] ^= 1
-    data.write_bytes(damaged)
-    return str(data)
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGPIPE")
+def test_a_closed_pipe_ends_the_command_silently(tmp_path):
+    tree = {f"v{number}": Variable(1.0) for number in range(3000)}
+    path = Checkpoint(**tree).write(tmp_path / "ckpt")
+    shell = f"set -o pipefail; {sys.executable} -m milepost.tools show {path} | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.returncode == 141
+    assert done.stdout.startswith(path)
+    assert done.stderr == ""
 
 
-@pytest.fixture
-def series(tmp_path):
-    checkpoint = Checkpoint(v=Variable(np.arange(6.0)))
-    manager = CheckpointManager(checkpoint, tmp_path / "series", max_to_keep=3)
-    return [manager.save() for _ in range(3)]
+class TestOnATerminal:
+    @pytest.fixture(autouse=True)
+    def _posix(self):
+        pytest.importorskip("pty")
+        pytest.importorskip("rich")
+
+    def seen(self, *arguments, columns=60, program=("-m", "milepost.tools"), **variables):
+        """What a terminal gets."""
+        import fcntl
+        import pty
+        import struct
+        import termios
+
+        parent, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR", "TERM")}
+        environment |= {"TERM": "xterm-256color", **variables}
+        command = [sys.executable, *program, *map(str, arguments)]
+        with subprocess.Popen(command, stdout=child, stderr=child, env=environment) as process:
+            os.close(child)
+            parts = []
+            while True:
+                try:
+                    part = os.read(parent, 1 << 16)
+                except OSError:  # the other end is closed
+                    break
+                if not part:
+                    break
+                parts.append(part)
+        os.close(parent)
+        assert process.returncode in (0, 1, 3)
+        return b"".join(parts).decode()
+
+    def test_a_table_is_coloured_and_as_wide_as_the_terminal(self, tmp_path):
+        series(tmp_path / "run", [0.5, 0.25], checkpoint_name="long" * 20)
+        text = self.seen("ls", tmp_path / "run", columns=56)
+        assert "\x1b[" in text
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+        assert max(map(len, plain.splitlines())) <= 56
+        assert "left out, since the terminal is narrow: TENSORS" in plain
+
+    def test_no_color_is_observed(self, tmp_path):
+        series(tmp_path, [0.5])
+        text = self.seen("ls", tmp_path, columns=80, NO_COLOR="1")
+        assert "latest" in text
+        assert not re.findall(r"\x1b\[[0-9;]*3[0-9]m", text)
+
+    def test_a_dumb_terminal_gets_plain_text(self, tmp_path):
+        series(tmp_path, [0.5])
+        assert "\x1b" not in self.seen("ls", tmp_path, TERM="dumb")
+
+    def test_tensors_are_a_tree(self, saved):
+        text = re.sub(r"\x1b\[[0-9;]*m", "", self.seen("show", saved))
+        assert re.search(r"^ *v +float64\[2,3\] +48 B", text, re.MULTILINE)
+        assert "/.ATTRIBUTES" not in text
+
+    def test_a_large_tree_is_folded(self, tmp_path):
+        tree = {f"layer{number}": {"a": Variable(1.0), "b": Variable(1.0)} for number in range(120)}
+        path = Checkpoint(**tree).write(tmp_path / "ckpt")
+        text = self.seen("show", path)
+        assert "(2 tensors)" in text
+        assert "--depth" in text
+
+    def test_a_name_is_no_markup_and_no_command(self, tmp_path):
+        """rich would take words in brackets for colours, and a terminal an escape for a command."""
+        path = Checkpoint(**{"[red]x": Variable(1.0), "e\x1b[2J": Variable(1.0)}).write(tmp_path / "ckpt")
+        text = self.seen("show", path, columns=100)
+        assert "[red]x" in text
+        assert "e\\x1b[2J" in text
+        assert "\x1b[2J" not in text
+
+    def test_npy_is_not_written_to_it(self, saved):
+        assert "no text for a terminal" in self.seen("cat", saved, "v")
+
+    def test_a_long_read_shows_its_progress(self, tmp_path):
+        path = Checkpoint(v=Variable(np.ones(1 << 24))).write(tmp_path / "ckpt")
+        code = (
+            "import sys, time; from milepost.bundle import reader; from milepost.tools.cli import main\n"
+            "read = reader.read_spans\n"
+            "def slow(*arguments, **options): read(*arguments, **options); time.sleep(1.2); read(*arguments, **options)\n"
+            "reader.read_spans = slow; sys.exit(main(sys.argv[1:]))"
+        )
+        text = self.seen("verify", path, columns=120, program=["-c", code])
+        assert f"verifying {path}" in text
+        assert "all checksums correct (128.0 MiB" in text
+
+    def test_json_is_the_same_as_in_a_pipe(self, saved):
+        assert json.loads(self.seen("show", saved, "--json", columns=20)) == json.loads(
+            run("show", saved, "--json").stdout
+        )
 
 
-def test_verify_finds_damage(saved, capsys):
-    data = damage(saved)
-    assert main(["verify", saved]) == 1
-    message = capsys.readouterr().err
-    assert message.startswith("error: ")
-    assert data in message
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_is_a_script_of_all_commands(shell):
+    pytest.importorskip("shtab")
+    done = run("completion", shell)
+    assert done.returncode == 0, done.stderr
+    assert all(command in done.stdout for command in COMMANDS)
 
 
-def test_verify_reads_all_checkpoints_of_a_directory(series, capsys):
-    assert main(["verify", os.path.dirname(series[0])]) == 0
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == series[::-1]
-
-
-@pytest.mark.parametrize("damaged", range(3))
-def test_verify_of_a_directory_passes_over_no_damage(series, capsys, damaged):
-    """Least of all over that of the newest, of which an older good one would take the place."""
-    data = damage(series[damaged])
-    assert main(["verify", os.path.dirname(series[0])]) == 1
-    captured = capsys.readouterr()
-    assert data in captured.err
-    assert len(captured.out.splitlines()) == 2
-
-
-def test_verify_misses_a_checkpoint_that_is_gone(series, capsys):
-    for file in pathlib.Path(series[2]).parent.glob("ckpt-3.*"):
-        file.unlink()
-    assert main(["verify", os.path.dirname(series[0])]) == 1
-    assert series[2] in capsys.readouterr().err
-
-
-def test_verify_of_a_directory_without_checkpoints_is_an_error(tmp_path, capsys):
-    assert main(["verify", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("error: ")
-
-
-def test_a_warning_is_one_for_readers_of_output(series, capsys):
-    damage(series[2])
-    assert main(["ls", os.path.dirname(series[0])]) == 0
-    message = capsys.readouterr().err
-    assert message.startswith("warning: ")
-    assert series[2] in message
-    assert ".py" not in message
-
-
-def test_graph_draws_an_svg(saved, tmp_path, capsys):
-    assert main(["graph", saved, "-o", str(tmp_path / "graph.svg")]) == 0
-    assert "4 nodes" in capsys.readouterr().out
-    assert ET.parse(tmp_path / "graph.svg").getroot().tag.endswith("svg")
-
-
-def test_graph_writes_dot(saved, tmp_path):
-    assert main(["graph", saved, "-o", str(tmp_path / "graph.dot")]) == 0
-    assert (tmp_path / "graph.dot").read_text().startswith("digraph")
-
-
-def test_graph_draws_to_the_screen_a_part(saved, capsys):
-    assert main(["graph", saved, "--root", "v"]) == 0
-    assert "save_counter" not in capsys.readouterr().out
-
-
-def test_a_picture_that_cannot_be_written_is_an_error(saved, tmp_path, capsys):
-    assert main(["graph", saved, "-o", str(tmp_path / "no" / "graph.svg")]) == 1
-    assert "graph.svg" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("depth", ["-1", "two", "1.5"])
-def test_a_depth_is_a_whole_number(saved, depth, capsys):
-    with pytest.raises(SystemExit):
-        main(["graph", saved, "--depth", depth])
-    assert f"expected 0 or a larger whole number, found {depth!r}" in capsys.readouterr().err
-
-
-def test_a_file_of_another_library_has_no_graph(tmp_path, capsys):
-    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    assert main(["graph", str(path)]) == 1
-    error = capsys.readouterr().err
-    assert "have no object graph" in error
-    assert f"milepost ls {path}" in error
+def test_the_script_for_bash_completes_options(tmp_path):
+    pytest.importorskip("shtab")
+    if os.name == "nt":
+        pytest.skip("this needs bash")
+    script = tmp_path / "script"
+    script.write_text(run("completion", "bash").stdout)
+    code = f"source {script}; COMP_WORDS=(milepost diff --na); COMP_CWORD=2; _shtab_milepost milepost --na diff; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert "--names-only" in done.stdout.split()
 
 
 def test_a_demo_without_a_directory_is_an_error(tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert main(["demo", "--directory", str(tmp_path / "file" / "demo")]) == 1
+    assert main(["demo", "--directory", str(tmp_path / "file" / "demo")]) == 3
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_errors_are_printed_without_a_traceback(tmp_path, capsys):
-    assert main(["ls", str(tmp_path / "missing")]) == 1
-    captured = capsys.readouterr()
-    assert captured.err.startswith("error: ")
-    assert "Traceback" not in captured.err
-    assert not captured.out
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    assert ended.value.code == 0
-    assert f"milepost {command}" in capsys.readouterr().out.split("example:")[1]
-
-
-def test_these_are_all_commands(capsys):
-    text = parser().format_help()
-    listed = [line.split()[0] for line in text.splitlines() if line.startswith("    ") and line[4] != " "]
-    assert listed == COMMANDS
-
-
-def test_the_manual_is_what_help_says():
-    page = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
-    assert page.read_text() == manual(), "python -m milepost.tools.manual > docs/cli.md"
-
-
-def test_the_module_runs_as_a_program(saved):
-    done = subprocess.run(
-        [sys.executable, "-m", "milepost.tools", "ls", saved], capture_output=True, text=True, check=True
-    )
-    assert "VARIABLE_VALUE" in done.stdout
+def test_reading_changes_no_file(tmp_path):
+    """Not even where there is something to repair."""
+    paths = series(tmp_path, [1.0, 1.0])
+    damage(paths[0])
+    (tmp_path / "ckpt-30.index.milepost-0123456789abcdef-of-00001.tmp").touch()
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    for command in (["ls"], ["show"], ["verify"], ["graph"], ["repair", "--dry-run"], ["prune", "--keep", "1"]):
+        assert main([command[0], str(tmp_path), *command[1:]]) in (0, 1)
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
-from milepost.engine.directory import latest_checkpoint
+from milepost.checkpoint.short_names import check_key, key_of
+from milepost.engine.directory import Verification, latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.metadata import Metadata, read_metadata
 from milepost.engine.progress import Progress, check_progress, reporting, saved_sizes
@@ -16,7 +17,6 @@ from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
 from milepost.errors import (
     CheckpointNotFoundError,
-    KeyNotFoundError,
     UnrestoredWarning,
     UnsupportedError,
     printable,
@@ -25,7 +25,6 @@ from milepost.errors import (
 from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
 from milepost.graph.adapter import Array
 from milepost.graph.description import counted, of_file
-from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, escape, tensor_key
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
@@ -159,7 +158,7 @@ class CheckpointReader:
             KeyNotFoundError: There is no such tensor, or several have this short name.
             CorruptCheckpointError: Its bytes are damaged or missing.
         """
-        array = self._bundle.read(self._key_of(key))
+        array = self._bundle.read(key_of(self._bundle, key))
         return array if array.ndim else array[()]
 
     def map_tensor(self, key: str) -> Array:
@@ -178,7 +177,7 @@ class CheckpointReader:
                 another byte order, or at an offset that its element type does not allow.
         """
         try:
-            return self._bundle.map(self._key_of(key))
+            return self._bundle.map(key_of(self._bundle, key))
         except UnsupportedError as error:
             error.remedy = "use get_tensor(), which reads the tensor into new memory"
             raise
@@ -209,32 +208,6 @@ class CheckpointReader:
             for spec in (self._bundle.spec(key),)
         ]
         return "".join(lines).encode()
-
-    def _key_of(self, name: str) -> str:
-        """The full key for a key or a short name. The name itself if there is no such tensor."""
-        bundle = self._bundle
-        _check_key(name)
-        if name in bundle:
-            return name
-        escaped = "/".join(map(escape, name.split("/")))
-        for path in dict.fromkeys((name, escaped)):
-            if (key := tensor_key(path, VARIABLE_VALUE)) in bundle:
-                return key
-            found = sorted(key for key in bundle.keys() if key.startswith(path + ATTRIBUTES))  # noqa: SIM118 - a reader is no mapping
-            if len(found) > 1:
-                listed = ", ".join(map(repr, found[:_MOST_LISTED]))
-                more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
-                raise KeyNotFoundError(
-                    f"this short name stands for {len(found)} tensors",
-                    key=name,
-                    file=bundle.prefix,
-                    expected="the full key of one of them",
-                    found=listed + more,
-                    remedy=f"pass a full key, such as {found[0]!r}",
-                )
-            if found:
-                return found[0]
-        return name
 
 
 def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> CheckpointReader:
@@ -307,16 +280,8 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
         >>> load_variable(path, "v")
         array([1., 2.], dtype=float32)
     """
-    _check_key(name)
+    check_key(name)
     return load_checkpoint(ckpt_dir_or_file, storage).get_tensor(name.removesuffix(":0"))
-
-
-def _check_key(key: Any) -> None:
-    if not isinstance(key, (str, bytes)):
-        raise UnsupportedError(
-            f"a key is text; found {key!r:.80} of type {type(key).__name__}",
-            remedy="pass a key that list_variables() or keys() gives",
-        )
 
 
 def _named(objects: dict[str, str]) -> str:
@@ -325,14 +290,20 @@ def _named(objects: dict[str, str]) -> str:
     return "".join(f"\n  {line}" for line in lines[:_MOST_LISTED] + more)
 
 
-def resolve(path: PathLike, storage: Storage) -> str:
-    """The checkpoint, file or directory that a path means: for a directory of checkpoints, the latest."""
+def resolve(path: PathLike, storage: Storage, verify: Verification = "checksums") -> str:
+    """The checkpoint, file or directory that a path means.
+
+    Args:
+        path: The path.
+        storage: Where it is.
+        verify: What is checked of the latest checkpoint of a directory of checkpoints, as for `latest_checkpoint`.
+    """
     path = checkpoint_of(storage, plain_path(path))
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
     if is_item_of_orbax(storage, path):
         return path
-    latest = latest_checkpoint(path, storage=storage)
+    latest = latest_checkpoint(path, verify=verify, storage=storage)
     if latest is None and is_foreign_directory(storage, path):
         return path
     if latest is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.collector import collection_paused
@@ -13,6 +14,7 @@ from milepost.engine.lost_values import refuse_lost_values
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import reporting
+from milepost.engine.report import Report
 from milepost.engine.restore import Restoration
 from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
 from milepost.engine.status import (
@@ -139,6 +141,35 @@ def _load_any(
         raise
 
 
+@places_in_use()
+def preview(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> Report:
+    """What `load_into` would do: the report that its status would have. No value is read, and no object changes.
+
+    Arguments are those of `load_into`. Values that do not fit are in the report. Only this process is concerned.
+
+    Raises:
+        CheckpointNotFoundError: There is no such checkpoint.
+        CorruptCheckpointError: The index or the object graph of the checkpoint is damaged.
+        AdapterError: The adapter of an imported framework cannot be imported.
+        UntrackableError: A live object raises an error when it is asked what it holds.
+    """
+    import_adapters()
+    storage = storage_of(options)
+    with open_any(storage, prefix) as reader:
+        prepared = _prepared(reader, view, options, storage, None, translation)
+        return prepared.restoration.preview(prepared.root, prepared.attached)
+
+
+class _Prepared(NamedTuple):
+    """A restore that can begin."""
+
+    restoration: Restoration | NameBasedRestoration
+    root: Any
+    attached: Sequence[tuple[str, Any]]
+    status: Callable[[], LoadStatus]
+
+
+@places_in_use()
 def _load(
     reader: BundleReader,
     view: View,
@@ -147,26 +178,40 @@ def _load(
     rounds: Rounds | None,
     translation: Translation,
 ) -> LoadStatus:
+    restoration, root, attached, status = _prepared(reader, view, options, storage, rounds, translation)
+    if isinstance(restoration, NameBasedRestoration):
+        leads = rounds is None or rounds.leads
+        with reporting(options.progress, "restore", reader.prefix, leads=leads) as progress:
+            if rounds is None:
+                restoration.restore(root, attached, progress=progress)
+            else:
+                restoration.restore(root, attached, rounds.agree, progress)
+    else:
+        restoration.restore(root, attached)
+    return status()
+
+
+def _prepared(
+    reader: BundleReader,
+    view: View,
+    options: CheckpointOptions,
+    storage: Storage,
+    rounds: Rounds | None,
+    translation: Translation,
+) -> _Prepared:
     if isinstance(reader, ForeignReader):
-        return _load_foreign(reader, view, options, rounds, translation)
+        return _prepared_foreign(reader, view, options, rounds, translation)
     graph = read_object_graph(reader)
     root, attached = view()
     if graph is None:
         by_name = NameBasedRestoration(reader, translation)
-        leads = rounds is None or rounds.leads
-        with reporting(options.progress, "restore", reader.prefix, leads=leads) as progress:
-            if rounds is None:
-                by_name.restore(root, attached, progress=progress)
-            else:
-                by_name.restore(root, attached, rounds.agree, progress)
-        return NameBasedStatus(by_name, view)
+        return _Prepared(by_name, root, attached, lambda: NameBasedStatus(by_name, view))
     if is_of_saved_model(storage, reader.prefix):
-        return _load_saved_model(reader, graph, view, options, rounds, translation)
+        return _prepared_saved_model(reader, graph, view, options, rounds, translation)
     refuse_lost_values(reader, graph, root, attached)
     graph, translated = _translated(graph, translation)
     restoration = Restoration(reader, graph, options, rounds=rounds, translated=translated)
-    restoration.restore(root, attached)
-    return CheckpointLoadStatus(restoration, view)
+    return _Prepared(restoration, root, attached, lambda: CheckpointLoadStatus(restoration, view))
 
 
 def _translated(graph: ObjectGraph, translation: Translation) -> tuple[ObjectGraph, Translated]:
@@ -176,36 +221,37 @@ def _translated(graph: ObjectGraph, translation: Translation) -> tuple[ObjectGra
     return graph, Translated(translation, left_out)
 
 
-def _load_saved_model(
+def _prepared_saved_model(
     reader: BundleReader,
     graph: ObjectGraph,
     view: View,
     options: CheckpointOptions,
     rounds: Rounds | None,
     translation: Translation,
-) -> LoadStatus:
+) -> _Prepared:
     root, attached = view()
     exported = is_exported(graph)
     lists = exported_lists(graph, root) if exported else []
     names = {name for name, _ in lists}
     graph, translated = _translated(graph, translation)
     restoration = Restoration(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
-    restoration.restore(root, [*(pair for pair in attached if pair[0] not in names), *lists])
-    hint = ""
-    if exported and not lists:
-        hint = REMEDY
-    elif restoration.matched_nothing():
-        hint = _SAVED_MODEL_REMEDY
-    status = SavedModelStatus(restoration, view, hint)
-    if hint:
-        warn(f"{reader.prefix}: nothing was restored from this SavedModel: {hint}", UnrestoredWarning)
-    return status
+
+    def status() -> LoadStatus:
+        hint = ""
+        if exported and not lists:
+            hint = REMEDY
+        elif restoration.matched_nothing():
+            hint = _SAVED_MODEL_REMEDY
+        if hint:
+            warn(f"{reader.prefix}: nothing was restored from this SavedModel: {hint}", UnrestoredWarning)
+        return SavedModelStatus(restoration, view, hint)
+
+    return _Prepared(restoration, root, [*(pair for pair in attached if pair[0] not in names), *lists], status)
 
 
-@places_in_use()
-def _load_foreign(
+def _prepared_foreign(
     reader: ForeignReader, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
-) -> LoadStatus:
+) -> _Prepared:
     root, attached = view()
     live = walk(root, attached, slots=False)
     try:
@@ -223,9 +269,12 @@ def _load_foreign(
         rounds,
         Translated(translation, left_out),
     )
-    restoration.restore(root, attached)
-    hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
-    return ForeignStatus(restoration, view, hint)
+
+    def status() -> LoadStatus:
+        hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
+        return ForeignStatus(restoration, view, hint)
+
+    return _Prepared(restoration, root, attached, status)
 
 
 def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:

@@ -20,6 +20,7 @@ from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
 from milepost.engine.undo import Undo, raise_explained
+from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.live_graph import LiveGraph
@@ -67,6 +68,24 @@ class NameBasedRestoration(WatchedRestore):
         self.begins_at(root)
         self._run(live, "", agree, progress)
         progress.finish()
+
+    def preview(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
+        """The report that `restore` would give. Arguments and errors are those of `Restoration.preview`."""
+        takes = self._takes(walk(root, attached), "")
+        misfits: Sequence[Entry] = ()
+        try:
+            self._check(takes)
+        except MismatchError as error:
+            misfits = error.report.entries
+        before = [(take.obj, last_restore(take.obj)) for take in takes]
+        try:
+            for take in takes:
+                remember_restore(take.obj, self.uid)
+            found = self.report(root, attached)
+        finally:
+            self._forget(before, [])
+        named = {entry.key for entry in misfits}
+        return sorted_report(self.reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
 
     def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
         """Live values that are not in the checkpoint."""
@@ -124,19 +143,10 @@ class NameBasedRestoration(WatchedRestore):
         agree: Callable[[], object] = lambda: None,
         progress: Unreported = UNREPORTED,
     ) -> dict[int, Any]:
-        takes: list[Take] = []
-        for number, values in live.values():
-            obj = live.objects[number]
-            own_path = "/".join(filter(None, (path, live.paths[number])))
-            pairs = [(value, key) for value in values if (key := self._key(self._name(value, own_path))) is not None]
-            self.may_lack |= len(pairs) < len(values)
-            if pairs and last_restore(obj) < self.uid:
-                takes.append(Take(number, obj, live.adapters[number], pairs))
+        takes = self._takes(live, path)
         undo = Undo()
         try:
-            if isinstance(self.reader, CastingReader):
-                cast(self.reader, takes, self._translation)
-            check(self.reader, takes, self._translation)
+            self._check(takes)
             self.reader.hold()
             successors = deliver(self.reader, takes, live.objects, undo, verified=agree, progress=progress)
             takers = [successors.get(id(take.obj), take.obj) for take in takes]
@@ -150,6 +160,23 @@ class NameBasedRestoration(WatchedRestore):
             raise_explained(error, self.reader.prefix, complete=undo.run())
         self._matched |= bool(takes)
         return successors
+
+    def _takes(self, live: LiveGraph, path: str) -> list[Take]:
+        """The live objects that take values, and the keys of these."""
+        takes: list[Take] = []
+        for number, values in live.values():
+            obj = live.objects[number]
+            own_path = "/".join(filter(None, (path, live.paths[number])))
+            pairs = [(value, key) for value in values if (key := self._key(self._name(value, own_path))) is not None]
+            self.may_lack |= len(pairs) < len(values)
+            if pairs and last_restore(obj) < self.uid:
+                takes.append(Take(number, obj, live.adapters[number], pairs))
+        return takes
+
+    def _check(self, takes: Sequence[Take]) -> None:
+        if isinstance(self.reader, CastingReader):
+            cast(self.reader, takes, self._translation)
+        check(self.reader, takes, self._translation)
 
     def _defer_rest(
         self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]

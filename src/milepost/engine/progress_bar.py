@@ -28,6 +28,9 @@ _VERBS: Final = {
     "save": ("saving", "saved"),
     "restore": ("restoring", "restored"),
     "load": ("loading", "loaded"),
+    "compare": ("comparing", "compared"),
+    "convert": ("converting", "converted"),
+    "read": ("reading", "read"),
     "verify": ("verifying", "verified"),
 }
 

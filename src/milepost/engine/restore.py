@@ -540,10 +540,40 @@ class Restoration(WatchedRestore):
     def _is_skipped(self, node: int) -> bool:
         return self._skip_slots and node in self._matcher.slot_nodes
 
+    @places_in_use()
+    def preview(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
+        """The report that `restore` would give. No value is read, and no object changes.
+
+        Args:
+            root: The live root.
+            attached: More edges of the root, after its own.
+
+        Raises:
+            CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
+            MilepostError: A live object does not say what it holds, or an optimizer cannot make a slot variable.
+        """
+        match = self._matcher.match(0, root, attached)
+        misfits = Report(self.reader.prefix, ())
+        try:
+            try:
+                if isinstance(self.reader, CastingReader):
+                    cast(self.reader, match.takes, self._translated.translation)
+                check(self.reader, match.takes, self._translated.translation)
+            except MismatchError as error:
+                misfits = error.report
+            return self._report_before(misfits, match, root, attached)
+        finally:
+            match.undo()
+
     def _report_of_refused(
         self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]
     ) -> Report:
         """A report of the values that do not fit, and of those that would be unmatched on either side."""
+        entries = self._report_before(misfits, match, root, attached)
+        return sorted_report(self.reader.prefix, [each for each in entries if each.outcome is not Outcome.MATCHED])
+
+    def _report_before(self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]) -> Report:
+        """A report of what would become of every value, with those that do not fit."""
         before = [(take.obj, last_restore(take.obj)) for take in match.takes]
         self._remember(match, [obj for obj, _ in before], {})
         try:
@@ -552,7 +582,7 @@ class Restoration(WatchedRestore):
         finally:
             self._forget(match, before, [])
         named = {entry.key for entry in misfits}
-        others = [each for each in (*saved, *live) if each.outcome is not Outcome.MATCHED and each.key not in named]
+        others = [each for each in (*saved, *live) if each.key not in named]
         return sorted_report(self.reader.prefix, [*misfits, *others])
 
     def _describe(self, node: int) -> str:

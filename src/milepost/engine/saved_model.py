@@ -42,7 +42,7 @@ def checkpoint_of(storage: Storage, path: str) -> str:
     if directory is None:
         _refuse_versions(storage, path)
         return path
-    prefix = os.path.join(directory, _FOLDER, _FOLDER)
+    prefix = prefix_of_variables(directory)
     if os.path.normpath(path) == os.path.normpath(directory) and _is_listed(storage, directory):
         raise UnsupportedError(
             "this directory is a SavedModel, and its state file names checkpoints of a training run; it is not clear which "
@@ -58,6 +58,16 @@ def checkpoint_of(storage: Storage, path: str) -> str:
             remedy="call tf.saved_model.load() to run it; if it should have variables, its `variables` directory is missing",
         )
     return prefix
+
+
+def prefix_of_variables(directory: str) -> str:
+    """The prefix of the checkpoint of a SavedModel, given its directory.
+
+    Example:
+        >>> prefix_of_variables("model")
+        'model/variables/variables'
+    """
+    return os.path.join(directory, _FOLDER, _FOLDER)
 
 
 def is_saved_model(storage: Storage, directory: str) -> bool:

@@ -189,6 +189,29 @@ class ForeignReader:
             _count(whole)
         return whole if box is None else whole[index_of(ranges(box, whole.shape))].copy()
 
+    def chunks(self, key: str) -> Iterator[Array]:
+        """The elements of a tensor in the order of memory, in flat arrays; each is valid until the next one is read.
+
+        If the file holds the tensor in one run of bytes, or can read boxes of it, no more than some megabytes are in memory at once.
+        Errors are those of `read`.
+        """
+        stored = self._stored.get(key)
+        if stored is None:
+            yield self._plain_array(key).reshape(-1)
+            return
+        self.check(key)
+        place = self._file.extent(stored)
+        if place is not None and stored.spec.nbytes:
+            for chunk in read_chunks(*place, stored.spec.nbytes):
+                yield chunk.view(stored.spec.dtype.numpy)
+        elif self._boxed is not None:
+            for box in _blocks(stored.spec):
+                part = new_array(stored.spec.dtype, tuple(stop - start for start, stop in box))
+                self._boxed.read_box(stored, box, part)
+                yield part.reshape(-1)
+        else:
+            yield self.read(key).reshape(-1)
+
     def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
         stored = self._stored.get(key)
         if stored is None or (box is not None and self._boxed is None):

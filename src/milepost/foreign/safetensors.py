@@ -36,7 +36,7 @@ _LONGEST: Final = 100_000_000
 """The most bytes of a header, by the format's own rule."""
 _MOST_DIMENSIONS: Final = 254
 _METADATA: Final = "__metadata__"
-_DTYPES: Final = {
+DTYPES: Final = {
     "BOOL": "bool",
     "U8": "uint8",
     "I8": "int8",
@@ -170,14 +170,14 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
             "these are not the offsets of a tensor", expected="[begin, end]", found=reprlib.repr(offsets)
         )
     local = VARIABLE_VALUE
-    if isinstance(name, str) and name in _DTYPES:
-        spec = TensorSpec(DType.of(_DTYPES[name]), tuple(shape))
+    if isinstance(name, str) and name in DTYPES:
+        spec = TensorSpec(DType.of(DTYPES[name]), tuple(shape))
     elif isinstance(name, str) and name in _BYTES:
         spec, local = raw_bytes(_BYTES[name], 1, tuple(shape))
     else:
         raise UnsupportedError(
             "milepost cannot read this element type of safetensors",
-            expected="one of " + ", ".join([*_DTYPES, *_BYTES]),
+            expected="one of " + ", ".join([*DTYPES, *_BYTES]),
             found=reprlib.repr(name),
             remedy="load the file with the library safetensors, convert the tensor, and save it again",
         )

@@ -1,0 +1,70 @@
+"""Sizes, ages and numbers as people read them."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_AGES: Final = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
+
+
+def size(count: int) -> str:
+    """A number of bytes, with a unit.
+
+    Example:
+        >>> size(900), size(1536), size(5 << 30)
+        ('900 B', '1.5 KiB', '5.0 GiB')
+    """
+    amount, unit = float(count), 0
+    while amount >= 1000 and unit < len(_UNITS) - 1:
+        amount /= 1024
+        unit += 1
+    return f"{count} B" if not unit else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def age(seconds: float) -> str:
+    """A number of seconds, in the largest unit of which there are two or more.
+
+    Example:
+        >>> age(5), age(300), age(200_000)
+        ('5 s', '5 min', '2 d')
+    """
+    for least, unit, name in _AGES:
+        if seconds >= least:
+            return f"{int(seconds // unit)} {name}"
+    return f"{max(0, int(seconds))} s"
+
+
+def moment(timestamp: float) -> str:
+    """A time in seconds since the epoch, as ISO 8601 writes it in UTC.
+
+    Example:
+        >>> moment(0.0)
+        '1970-01-01T00:00:00Z'
+    """
+    try:
+        time = datetime.datetime.fromtimestamp(timestamp, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def number(value: float) -> str:
+    """A number with up to six digits. A whole number of Python is shown whole.
+
+    Example:
+        >>> number(1 / 3), number(12345678)
+        ('0.333333', '12345678')
+    """
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count and its noun.
+
+    Example:
+        >>> plural(1, "tensor"), plural(1200, "tensor")
+        ('1 tensor', '1,200 tensors')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,116 @@
+"""What all commands say about their arguments in the same way."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+SUCCESS: Final = 0
+DIFFERS: Final = 1
+"""The answer is no: damaged, different, not matched."""
+CANNOT: Final = 3
+"""The command could not do its work: nothing is there, it cannot be read, or milepost does not support it. Wrong arguments have 2."""
+
+FILES: Final = "a checkpoint (its prefix), a SavedModel, a file or directory of another library, or a directory of checkpoints, whose latest is used"
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    examples: Sequence[str],
+    statuses: Mapping[int, str],
+    details: str = "",
+) -> argparse.ArgumentParser:
+    """Adds a command to the parser.
+
+    Args:
+        commands: The subparsers.
+        name: Its name.
+        run: What it does. It returns the exit status.
+        text: One sentence about it, which begins with a small letter and ends without a full stop.
+        examples: Lines to type.
+        statuses: What each exit status means. Those of wrong arguments and of errors are added.
+        details: More about it, for its own help.
+    """
+    meanings = {**statuses, 2: "the arguments are wrong", CANNOT: "an error: the command could not do its work"}
+    lines = ["examples:", *(f"  {each}" for each in examples), "", "exit status:"]
+    lines += [f"  {status}  {meaning}" for status, meaning in sorted(meanings.items())]
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + "." + (f" {details}" if details else ""),
+        epilog="\n".join(lines),
+        formatter_class=_Formatter,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def add_checkpoint(command: argparse.ArgumentParser, name: str = "checkpoint", text: str = FILES) -> None:
+    """Adds the path of a checkpoint to the arguments of a command."""
+    command.add_argument(name, metavar=name.upper(), help=text)
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """Adds ``--json`` to the options of a command."""
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def add_translation(command: argparse.ArgumentParser) -> None:
+    """Adds the options that change names and leave values out, as the arguments of ``restore`` do."""
+    command.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        type=_renaming,
+        metavar="OLD=NEW",
+        help="as restore(rename={OLD: NEW}); may be repeated",
+    )
+    command.add_argument(
+        "--ignore", action="append", default=[], metavar="NAME", help="as restore(ignore=[NAME]); may be repeated"
+    )
+    command.add_argument("--only", action="append", metavar="NAME", help="as restore(only=[NAME]); may be repeated")
+
+
+def _renaming(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"expected OLD=NEW, found {text!r}")
+    return old, new
+
+
+def natural(text: str) -> int:
+    """The value of an option that is a whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected 0 or a larger whole number, found {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """The value of an option that is a whole number from 1 on."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected 1 or a larger whole number, found {text!r}")
+    return int(text)
+
+
+def hours(text: str) -> float:
+    """The value of an option that is a number of hours."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of hours greater than 0, found {text!r}")
+    return value
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Fills the description as the default formatter does, and keeps the lines of examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return super()._fill_text(text, width, indent)
+        return argparse.HelpFormatter._fill_text(self, text, width, indent)

@@ -1,0 +1,93 @@
+"""Reads one tensor of any checkpoint piece by piece, so that memory does not grow with its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.bundle.memory import Array
+from milepost.bundle.problems import wrong_checksum
+from milepost.bundle.transfer import read_chunks
+from milepost.coding.crc32c import crc32c, mask
+from milepost.errors import MilepostError
+from milepost.foreign import ForeignReader
+from milepost.tensor import TensorSlice, TensorSpec
+
+_BLOCK: Final = 256 << 20
+"""Bytes that are read at once of a tensor that was saved in pieces."""
+
+
+def chunks_of(reader: BundleReader, key: str) -> Iterator[Array]:
+    """The elements of a tensor in the order of memory.
+
+    A tensor in one run of bytes takes a megabyte of memory. One that was saved in pieces takes up to 256 MiB or its longest row. Strings are
+    read at once, and so is a tensor of a machine with the other byte order, of a checkpoint from before TensorFlow 0.12, or of Orbax.
+
+    Args:
+        reader: The open checkpoint.
+        key: The key.
+
+    Yields:
+        Flat arrays. Each is valid until the next one is read.
+
+    Raises:
+        CorruptCheckpointError: The bytes are damaged. A wrong checksum is found after the last array.
+    """
+    if isinstance(reader, ForeignReader):
+        yield from reader.chunks(key)
+        return
+    extent = reader.extent(key)
+    if extent is None:
+        entry = reader.entry(key)
+        if entry.slices and not entry.dtype.is_bytes:
+            for box in _rows(entry.spec):
+                yield reader.read(key, box).reshape(-1)
+        else:
+            yield reader.read(key).reshape(-1)
+        return
+    file, entry = extent
+    crc = 0
+    try:
+        for chunk in read_chunks(file, entry.offset, entry.size) if entry.size else ():
+            crc = crc32c(chunk, crc)
+            yield chunk.view(entry.dtype.numpy)
+    except MilepostError as error:
+        raise error.with_context(key=key) from None
+    if mask(crc) != entry.crc:
+        raise wrong_checksum(key, file.path, entry.offset, entry.crc, crc)
+
+
+def _rows(spec: TensorSpec) -> Iterator[TensorSlice]:
+    """Boxes of rows of a tensor, one after the other."""
+    if not spec.shape or spec.nbytes <= _BLOCK:
+        yield TensorSlice.whole(len(spec.shape))
+        return
+    rows = max(1, _BLOCK // (spec.nbytes // spec.shape[0]))
+    rest = TensorSlice.whole(len(spec.shape) - 1).extents
+    for start in range(0, spec.shape[0], rows):
+        yield TensorSlice(((start, min(rows, spec.shape[0] - start)), *rest))
+
+
+def paired(first: Iterator[Array], second: Iterator[Array]) -> Iterator[tuple[Array, Array]]:
+    """Two runs of as many elements, divided alike.
+
+    Example:
+        >>> runs = [np.arange(5)], [np.arange(2), np.arange(2, 5)]
+        >>> [(len(a), len(b)) for a, b in paired(iter(runs[0]), iter(runs[1]))]
+        [(2, 2), (3, 3)]
+    """
+    left, right = np.empty(0), np.empty(0)
+    while True:
+        # a run is read to its end, where its checksum is compared
+        while not left.size and (more := next(first, None)) is not None:
+            left = more
+        while not right.size and (more := next(second, None)) is not None:
+            right = more
+        count = min(left.size, right.size)
+        if not count:
+            return
+        yield left[:count], right[:count]
+        left, right = left[count:], right[count:]

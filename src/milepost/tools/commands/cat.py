@@ -1,0 +1,106 @@
+"""`milepost cat`: one tensor as a .npy file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from milepost.bundle.memory import Array
+from milepost.errors import StorageError, UnsupportedError
+from milepost.tensor import DType
+from milepost.tools import amounts, npy
+from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command
+from milepost.tools.chunks import chunks_of
+from milepost.tools.named import open_named
+from milepost.tools.output_file import replaced
+from milepost.tools.statistics import is_numeric
+from milepost.tools.tensors import one_selected
+from milepost.tools.terminal import note, progress, shown
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = add_command(
+        commands,
+        "cat",
+        run,
+        "write one tensor as a .npy file of NumPy",
+        [
+            "milepost cat ./tf_ckpts net/l1/kernel -o kernel.npy",
+            "milepost cat model.safetensors embed.weight --as float32 > embed.npy",
+        ],
+        {0: "the tensor is written"},
+        "The tensor is read and written in pieces, so memory does not grow with it.",
+    )
+    add_checkpoint(command, text=FILES)
+    command.add_argument("key", metavar="KEY", help="the key of the tensor, or its short name such as net/l1/kernel")
+    command.add_argument(
+        "-o", "--output", metavar="FILE", help="the file to write; by default the output, which must not be a terminal"
+    )
+    command.add_argument(
+        "--as",
+        dest="dtype",
+        metavar="TYPE",
+        help="convert to this type of NumPy, such as float32; bfloat16, float8 and the like have no .npy form of their own",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command says."""
+    if options.output is None and sys.stdout.isatty():
+        raise UnsupportedError(
+            "a .npy file is no text for a terminal",
+            remedy="pass -o FILE, or redirect the output to a file or a program",
+        )
+    with open_named(options.checkpoint) as reader:
+        key = one_selected(reader, options.key)
+        spec = reader.spec(key)
+        wanted = _wanted(options.dtype, spec.dtype, key, reader.prefix)
+        with progress("read", reader.prefix, spec.nbytes):
+            chunks = chunks_of(reader, key)
+            if options.output is None:
+                _write(sys.stdout.buffer, wanted, spec.shape, chunks)
+            else:
+                with replaced(options.output) as file:
+                    _write(file, wanted, spec.shape, chunks)
+                size = os.path.getsize(options.output)
+                note(f"{shown(options.output)}: {wanted.name}{list(spec.shape)}, {amounts.size(size)}")
+    return SUCCESS
+
+
+def _wanted(name: str | None, saved: DType, key: str, file: str) -> np.dtype[Any]:
+    """The element type to write."""
+    if name is None:
+        npy.check_type(saved, key, file)
+        return saved.numpy
+    if not is_numeric(saved):
+        npy.check_type(saved, key, file)
+    try:
+        wanted = np.dtype(name)
+    except TypeError:
+        wanted = np.dtype(object)
+    if wanted.kind not in "biufc":
+        raise UnsupportedError(
+            "this is not a type of numbers of NumPy",
+            key=key,
+            expected="a type such as float32 or int64",
+            found=repr(name),
+        )
+    return wanted
+
+
+def _write(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], chunks: Iterator[Array]) -> None:
+    try:
+        npy.write(file, dtype, shape, chunks)
+        file.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            "cannot write the file", errno=error.errno, found=error.strerror, remedy="free space, or write elsewhere"
+        ) from error

@@ -1,0 +1,84 @@
+"""`milepost graph`: a picture of the object graph."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from milepost.engine.load import read_object_graph
+from milepost.errors import UnsupportedError
+from milepost.foreign import ForeignReader
+from milepost.tools.arguments import SUCCESS, add_checkpoint, add_command, add_json, natural
+from milepost.tools.named import open_named
+from milepost.tools.output_file import write_text
+from milepost.tools.picture import picture_of
+from milepost.tools.svg import to_dot, to_svg
+from milepost.tools.tensors import rows_of
+from milepost.tools.terminal import line, print_json, shown
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = add_command(
+        commands,
+        "graph",
+        run,
+        "draw the object graph of a checkpoint: optimizers red, variables blue, slot variables orange",
+        ["milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --root net"],
+        {0: "the graph is drawn"},
+    )
+    add_checkpoint(
+        command, text="a checkpoint (its prefix), a SavedModel, or a directory of checkpoints, whose latest is used"
+    )
+    command.add_argument("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; without it, SVG is printed")
+    command.add_argument(
+        "--root",
+        default="",
+        metavar="PATH",
+        help="draw only the object at this path and those below it, such as net/l1",
+    )
+    command.add_argument(
+        "--depth",
+        type=natural,
+        metavar="N",
+        help="draw only objects that are at most N edges below the root, or below PATH",
+    )
+    add_json(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command says."""
+    with open_named(options.checkpoint) as reader:
+        graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
+        if graph is None:
+            is_foreign = isinstance(reader, ForeignReader)
+            raise UnsupportedError(
+                "files of other libraries have no object graph to draw"
+                if is_foreign
+                else "a checkpoint of names, as TensorFlow 1 writes it, has no object graph to draw",
+                file=reader.prefix,
+                expected="a checkpoint of milepost, or of tf.train.Checkpoint",
+                found="a file of another library" if is_foreign else "a checkpoint of names",
+                remedy=f"list its tensors: milepost show {reader.prefix}",
+            )
+        specs = {row.key: row.spec for row in rows_of(reader, places=False)}
+        prefix = reader.prefix
+    picture = picture_of(graph, specs, root=options.root, depth=options.depth)
+    if options.json:
+        print_json(
+            {
+                "checkpoint": prefix,
+                "nodes": [asdict(node) for node in picture.nodes],
+                "edges": [asdict(edge) for edge in picture.edges],
+            }
+        )
+        return SUCCESS
+    draw = to_dot if (options.output or "").endswith(".dot") else to_svg
+    text = draw(picture, f"Object graph of {prefix}")
+    if options.output is None:
+        print(text, end="")
+        return SUCCESS
+    write_text(options.output, text)
+    line(f"{shown(options.output)}: {len(picture.nodes)} nodes, {len(picture.edges)} edges")
+    return SUCCESS

@@ -1,0 +1,125 @@
+"""`milepost ls`: the checkpoints of a directory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from milepost.errors import without_remedy
+from milepost.tools import amounts
+from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
+from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of
+from milepost.tools.terminal import Column, note, print_json, shown, table
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = add_command(
+        commands,
+        "ls",
+        run,
+        "list the checkpoints of a directory: steps, sizes, ages, metrics, which are whole, latest and pinned",
+        ["milepost ls ./tf_ckpts", "milepost ls ./tf_ckpts --json | jq '.checkpoints[].step'"],
+        {0: "all are whole", 1: "one is damaged or missing, or the state file is malformed"},
+        "Nothing is changed, and no data is read: a checkpoint is whole if its index is undamaged and its data files are long "
+        "enough. 'milepost verify' reads all data.",
+    )
+    command.add_argument(
+        "path",
+        metavar="PATH",
+        nargs="?",
+        default=".",
+        help="a directory, by default the current one; or one checkpoint, SavedModel or file, of which 'milepost show' lists the tensors",
+    )
+    add_json(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command says."""
+    inventory = inventory_of(options.path)
+    found = [(place, facts_of(place.path)) for place in inventory.places]
+    is_bad = inventory.problem is not None or any(facts.state in ("damaged", "missing") for _, facts in found)
+    if options.json:
+        print_json(_json(options.path, inventory, found))
+    else:
+        _print(options.path, inventory, found)
+    return DIFFERS if is_bad else SUCCESS
+
+
+def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> None:
+    rows = [_cells(path, place, facts) for place, facts in found]
+    columns = [
+        Column("STEP", right=True),
+        Column("SIZE", right=True),
+        Column("AGE", right=True, is_spare=True),
+        Column("TENSORS", right=True, is_spare=True),
+        Column("STATE"),
+        Column("MARKS", style="bold"),
+        Column("METRICS", folds=True),
+        Column("NAME", style="cyan", folds=True),
+    ]
+    used = [place for place, column in enumerate(columns) if any(row[place] for row in rows) or column.title == "NAME"]
+    table([columns[place] for place in used], [[row[place] for place in used] for row in rows])
+    if inventory.problem is not None:
+        note(f"warning: {without_remedy(inventory.problem)}\n  remedy: 'milepost repair {shown(path)}' makes it anew")
+    for place, facts in found:
+        if facts.problem is not None:
+            note(f"{facts.state}: {shown(place.path)}: {without_remedy(facts.problem)}")
+
+
+def _cells(directory: str, place: Place, facts: Facts) -> list[str]:
+    seconds = age_of(place, facts)
+    marks = [name for name, is_set in (("latest", place.is_latest), ("pinned", place.is_pinned)) if is_set]
+    return [
+        "" if place.step is None else str(place.step),
+        amounts.size(facts.size) if facts.size else "",
+        "" if seconds is None else amounts.age(seconds),
+        "" if facts.tensors is None else f"{facts.tensors:,}",
+        facts.state,
+        " ".join(marks),
+        _metrics(facts.metrics),
+        shown(_name(directory, place.path)),
+    ]
+
+
+def _name(directory: str, path: str) -> str:
+    """The name of a checkpoint in its directory, or the whole path of one that is elsewhere."""
+    folder, name = os.path.split(path.rstrip(os.sep))
+    is_inside = os.path.normpath(folder or ".") == os.path.normpath(directory)
+    return name if name and (is_inside or os.path.normpath(path).startswith(os.path.normpath(directory))) else path
+
+
+def _metrics(metrics: Any, prefix: str = "") -> str:
+    parts = []
+    for name, value in metrics.items():
+        if isinstance(value, dict):
+            parts.append(_metrics(value, f"{prefix}{shown(name)}/"))
+        else:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            parts.append(f"{prefix}{shown(name)}={amounts.number(value) if is_number else shown(value)}")
+    return " ".join(parts)
+
+
+def _json(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> dict[str, Any]:
+    rows = []
+    for place, facts in found:
+        saved = facts.modified if place.saved is None else place.saved
+        rows.append(
+            {
+                "path": place.path,
+                "step": place.step,
+                "bytes": facts.size,
+                "saved": None if saved is None else amounts.moment(saved),
+                "age_seconds": age_of(place, facts),
+                "tensors": facts.tensors,
+                "state": facts.state,
+                "latest": place.is_latest,
+                "pinned": place.is_pinned,
+                "listed": place.is_listed,
+                "metrics": facts.metrics or None,
+                "problem": None if facts.problem is None else str(facts.problem),
+            }
+        )
+    problem = None if inventory.problem is None else str(inventory.problem)
+    return {"path": path, "state_file_problem": problem, "checkpoints": rows}

@@ -1,0 +1,120 @@
+"""`milepost prune`: deletes the checkpoints of a series that no rule keeps."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from milepost.engine.removal import remove_for_good
+from milepost.errors import without_remedy
+from milepost.retention import Best, EveryHours, EverySteps, Policy, Recent
+from milepost.storage import LOCAL_STORAGE
+from milepost.tools import amounts
+from milepost.tools.arguments import SUCCESS, add_command, add_json, hours, positive
+from milepost.tools.pruning import Pruning, planned
+from milepost.tools.terminal import Column, line, note, print_json, shown, table
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = add_command(
+        commands,
+        "prune",
+        run,
+        "show which checkpoints of a series no rule keeps, and delete them with --delete",
+        [
+            "milepost prune ./tf_ckpts --keep 3",
+            "milepost prune ./tf_ckpts --keep 3 --best loss:min:2 --every-steps 10000 --delete",
+        ],
+        {0: "the list is printed, or the checkpoints are deleted"},
+        "A checkpoint is kept if any rule keeps it. The newest whole checkpoint and pinned ones are always kept. Checkpoints that are not whole "
+        "count for no rule, and are never deleted. Without --delete nothing changes.",
+    )
+    command.add_argument("directory", metavar="DIRECTORY", help="the directory of the checkpoints")
+    command.add_argument("--keep", type=positive, metavar="N", help="keep the newest N; by default 1")
+    command.add_argument(
+        "--best",
+        type=_best,
+        action="append",
+        default=[],
+        metavar="METRIC:MODE[:N]",
+        help="keep the best N, by default 1, by a metric that was saved with them; MODE is min or max",
+    )
+    command.add_argument(
+        "--every-steps", type=positive, metavar="N", help="keep those whose numbers are multiples of N"
+    )
+    command.add_argument("--every-hours", type=hours, metavar="H", help="keep one for each H hours")
+    command.add_argument("--recent", type=hours, metavar="H", help="keep those of the last H hours before the newest")
+    command.add_argument("--name", help="the name of the series, such as ckpt, if the directory has several")
+    command.add_argument("--delete", action="store_true", help="delete; without it, only say what would be deleted")
+    command.add_argument(
+        "-n", "--dry-run", action="store_true", help="only say what would be deleted, also with --delete"
+    )
+    add_json(command)
+    command.set_defaults(usage_error=command.error)
+
+
+def _best(text: str) -> Best:
+    parts = text.split(":")
+    count = parts.pop() if len(parts) > 2 and parts[-1].isdecimal() else "1"
+    name, mode = ":".join(parts[:-1]), parts[-1]
+    if mode not in ("min", "max") or not name or not int(count):
+        raise argparse.ArgumentTypeError(
+            f"expected METRIC:min or METRIC:max, perhaps with :N, such as loss:min:2; found {text!r}"
+        )
+    return Best(int(count), by=name, mode="min" if mode == "min" else "max")
+
+
+def _policy(options: argparse.Namespace) -> Policy | None:
+    policies: list[Policy] = list(options.best)
+    if options.every_steps is not None:
+        policies.append(EverySteps(options.every_steps))
+    if options.every_hours is not None:
+        policies.append(EveryHours(options.every_hours))
+    if options.recent is not None:
+        policies.append(Recent(options.recent))
+    joined = None
+    for each in policies:
+        joined = each if joined is None else joined | each
+    return joined
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command says."""
+    policy = _policy(options)
+    if options.keep is None and policy is None:
+        options.usage_error("say which checkpoints to keep, for example --keep 3")
+    directory = options.directory.rstrip(os.sep) or os.sep
+    found = planned(directory, options.name, options.keep, policy)
+    is_dry = options.dry_run or not options.delete
+    if not is_dry:
+        for path in found.deleted:
+            remove_for_good(LOCAL_STORAGE, path, directory)
+    freed = sum(found.sizes[path] for path in found.deleted)
+    if options.json:
+        print_json(
+            {
+                "directory": directory,
+                "dry_run": is_dry,
+                "bytes_freed": freed,
+                "kept": [_row(path, found) | {"reasons": list(reasons)} for path, reasons in found.kept.items()],
+                "deleted": [_row(path, found) | {"reasons": list(reasons)} for path, reasons in found.deleted.items()],
+                "not_whole": [_row(path, found) | {"problem": str(error)} for path, error in found.bad.items()],
+            }
+        )
+        return SUCCESS
+    word = "delete" if is_dry else "deleted"
+    rows = [[word, shown(os.path.basename(path)), shown("; ".join(why))] for path, why in found.deleted.items()]
+    rows += [["keep", shown(os.path.basename(path)), shown("; ".join(why))] for path, why in found.kept.items()]
+    table([Column(""), Column("NAME", style="cyan", folds=True), Column("WHY", folds=True)], rows)
+    for path, error in found.bad.items():
+        note(f"not whole, and left as it is: {shown(path)}: {without_remedy(error)}")
+    size = amounts.size(freed)
+    counted = amounts.plural(len(found.deleted), "checkpoint")
+    line(f"{counted} would be deleted, {size}; pass --delete to do it" if is_dry else f"{counted} deleted, {size}")
+    return SUCCESS
+
+
+def _row(path: str, found: Pruning) -> dict[str, Any]:
+    return {"path": path, "bytes": found.sizes[path]}

@@ -1,0 +1,237 @@
+"""`milepost show`: the tensors of a checkpoint, or the values and statistics of one."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.bundle.memory import Array
+from milepost.engine.metadata import read_metadata
+from milepost.foreign import ForeignReader
+from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.tools import amounts
+from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
+from milepost.tools.chunks import chunks_of
+from milepost.tools.named import kind_of, open_named
+from milepost.tools.statistics import Statistics, bars, histogram_of, is_numeric, statistics_of
+from milepost.tools.tensors import Row, row_of, rows_of, selected
+from milepost.tools.terminal import Column, is_drawn, line, note, print_json, progress, shown, table
+from milepost.tools.tree import folded, tree_of
+
+_MOST_LINES: Final = 200
+"""Lines of a tree on a terminal. Deeper levels are folded."""
+_MOST_VALUES: Final = 100
+"""Values that are printed of one tensor."""
+_MOST_TEXT: Final = 2000
+"""Characters that are printed of one string."""
+_MOST_BINNED: Final = 256 << 20
+"""Bytes of a tensor that is read a second time for its histogram without being asked for it."""
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = add_command(
+        commands,
+        "show",
+        run,
+        "list the tensors of a checkpoint, or show the values and statistics of one",
+        [
+            "milepost show ./tf_ckpts",
+            "milepost show model.safetensors 'decoder.*.weight'",
+            "milepost show ./tf_ckpts/ckpt-10 net/l1/kernel",
+        ],
+        {0: "the tensors are shown"},
+        "On a terminal the tensors are a tree, otherwise one line each. A list reads the index only. Statistics read the one tensor, in "
+        "pieces, so memory does not grow with it.",
+    )
+    add_checkpoint(command, text=FILES)
+    command.add_argument(
+        "key",
+        metavar="KEY",
+        nargs="?",
+        help="a key, its short name such as net/l1/kernel, the name of an object such as net, or a pattern such as '*kernel*'; several "
+        "tensors are listed, of one the values are shown",
+    )
+    command.add_argument("--tree", action="store_true", help="print a tree, also if the output is no terminal")
+    command.add_argument("--flat", action="store_true", help="print one line for each tensor, also on a terminal")
+    command.add_argument("--depth", type=natural, metavar="N", help="fold everything that is deeper than N levels")
+    command.add_argument(
+        "--histogram",
+        action="store_true",
+        help="show the histogram of a tensor of more than 256 MiB, too, which is read twice",
+    )
+    add_json(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command says."""
+    with open_named(options.checkpoint) as reader:
+        keys = None if options.key is None else selected(reader, options.key)
+        if keys is not None and len(keys) == 1:
+            _show_one(reader, keys[0], options)
+        else:
+            places = options.json or len(reader.shard_paths) > 1
+            rows = rows_of(reader, places=places) if keys is None else [row_of(reader, key) for key in keys]
+            _show_all(reader, rows, options, is_part=keys is not None)
+    return SUCCESS
+
+
+def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace, *, is_part: bool) -> None:
+    objects = reader.objects if isinstance(reader, ForeignReader) else {}
+    saved_with = None if isinstance(reader, ForeignReader) else read_metadata(reader)
+    if options.json:
+        print_json(
+            {
+                "checkpoint": reader.prefix,
+                "kind": kind_of(reader),
+                "data_files": len(reader.shard_paths),
+                "metrics": saved_with and saved_with.metrics,
+                "metadata": saved_with and saved_with.metadata,
+                "tensors": [row.to_dict() for row in rows],
+                "objects_not_read": [{"key": key, "object": kind} for key, kind in objects.items()],
+            }
+        )
+        return
+    total = sum(row.size for row in rows)
+    files = f" in {amounts.plural(len(reader.shard_paths), 'data file')}" if not is_part else ""
+    counted = f"{amounts.plural(len(rows), 'tensor')}, {amounts.size(total)}{files}"
+    line(f"{shown(reader.prefix)}: {kind_of(reader)}, {counted}")
+    if saved_with is not None and not is_part:
+        for name, value in (("metrics", saved_with.metrics), ("metadata", saved_with.metadata)):
+            if value is not None:
+                line(f"{name}: {shown(value)}")
+    _print_rows(rows, options, has_shards=len(reader.shard_paths) > 1 and not isinstance(reader, ForeignReader))
+    if not is_part:
+        for key, kind in objects.items():
+            line(f"object, not read: {shown(key) or '(the whole file)'}  {shown(kind)}")
+
+
+def _print_rows(rows: list[Row], options: argparse.Namespace, *, has_shards: bool) -> None:
+    columns = [Column("TYPE"), Column("BYTES", right=True), *([Column("SHARD", right=True)] if has_shards else [])]
+    is_terminal = is_drawn()
+    if options.flat or not (options.tree or options.depth is not None or is_terminal):
+        cells = [[row.spec, str(row.size), *([_shard(row)] if has_shards else []), shown(row.key)] for row in rows]
+        table([*columns, Column("KEY", style="cyan", folds=True)], cells)
+        return
+    tree = tree_of(rows)
+    lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None)
+    names = [[f"{'  ' * each.depth}{shown(each.name)}"] for each in lines]
+    cells = []
+    for name, each in zip(names, lines, strict=True):
+        row = each.row
+        what = row.spec if row is not None else f"({amounts.plural(each.count, 'tensor')})" if each.is_folded else ""
+        where = [_shard(row) if row is not None else ""] if has_shards else []
+        is_counted = row is not None or each.is_folded
+        cells.append([*name, what, amounts.size(each.size) if is_counted else "", *where])
+    table([Column("NAME", style="cyan", folds=True), *columns], cells)
+    if any(each.is_folded for each in lines) and options.depth is None:
+        note("deeper levels are folded; --depth N or --flat shows more")
+
+
+def _shard(row: Row) -> str:
+    return str(row.shard) if row.shard is not None else f"{row.pieces} pieces"
+
+
+def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> None:
+    row = row_of(reader, key)
+    if not is_numeric(row.dtype):
+        _show_other(reader, row, options)
+        return
+    first: list[Array] = []
+    with progress("read", reader.prefix, row.size):
+        found = statistics_of(_watched(chunks_of(reader, key), first))
+    counts: list[int] = []
+    is_binned = found.finite > 1 and found.minimum != found.maximum
+    if is_binned and (row.size <= _MOST_BINNED or options.histogram):
+        with progress("read", reader.prefix, row.size):
+            counts = histogram_of(chunks_of(reader, key), found.minimum or 0, found.maximum or 0)
+    values = first[0] if first else np.empty(0)
+    if options.json:
+        bins = {"min": found.minimum, "max": found.maximum, "counts": counts} if counts else None
+        listed = [_plain(value) for value in values]
+        print_json(
+            {
+                "checkpoint": reader.prefix,
+                **row.to_dict(),
+                "statistics": found.to_dict(),
+                "histogram": bins,
+                "first_values": listed,
+            }
+        )
+        return
+    _print_head(row)
+    _print_statistics(found, is_complex=row.dtype.numpy.kind == "c")
+    if counts:
+        line(f"histogram  {amounts.number(found.minimum or 0)} |{bars(counts)}| {amounts.number(found.maximum or 0)}")
+    if found.count:
+        line("values" if found.count <= _MOST_VALUES else f"first {len(values)} of {found.count:,} values")
+        shape = row.shape if found.count <= _MOST_VALUES else (len(values),)
+        width = max(20, shutil.get_terminal_size().columns - 2)
+        for each in np.array2string(values.reshape(shape), max_line_width=width).splitlines():
+            line(f"  {each}")
+
+
+def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> None:
+    """Strings, variants, and quantised numbers, of which there are no statistics."""
+    array = reader.read(row.key).reshape(-1)
+    if row.dtype.is_bytes:
+        values = [_text(each) for each in array[:_MOST_VALUES]]
+    else:
+        values = [str(each[0]) for each in array[:_MOST_VALUES]]
+    if options.json:
+        print_json({"checkpoint": reader.prefix, **row.to_dict(), "first_values": values})
+        return
+    _print_head(row)
+    if row.key == OBJECT_GRAPH:
+        line("the object graph of the checkpoint; 'milepost graph' draws it")
+    elif row.key == METADATA:
+        line(f"metrics and metadata: {values[0]}")
+    else:
+        line("values" if array.size == len(values) else f"first {len(values)} of {array.size:,} values")
+        for each in values:
+            line(f"  {each}")
+
+
+def _print_head(row: Row) -> None:
+    where = f", in {row.pieces} pieces" if row.pieces > 1 else f", shard {row.shard}" if row.shard is not None else ""
+    line(shown(row.key))
+    line(f"{row.spec}, {amounts.size(row.size)}{where}")
+
+
+def _print_statistics(found: Statistics, *, is_complex: bool) -> None:
+    if found.finite:
+        number = amounts.number
+        of = "absolute values: " if is_complex else ""
+        line(
+            f"{of}min {number(found.minimum or 0)}  max {number(found.maximum or 0)}  mean {number(found.mean)}  "
+            f"std {number(found.deviation)}  norm {number(found.norm)}"
+        )
+    line(f"zeros {found.zeros:,}  NaN {found.nan:,}  infinite {found.infinite:,}")
+
+
+def _watched(chunks: Iterator[Array], first: list[Array]) -> Iterator[Array]:
+    """The chunks; the first values of the first one are kept."""
+    for chunk in chunks:
+        if not first:
+            first.append(chunk[:_MOST_VALUES].copy())
+        yield chunk
+
+
+def _text(value: bytes) -> str:
+    text = value[: 4 * _MOST_TEXT].decode(errors="backslashreplace")
+    is_cut = len(value) > 4 * _MOST_TEXT or len(text) > _MOST_TEXT
+    return shown(text[:_MOST_TEXT]) + (f"... ({len(value):,} bytes)" if is_cut else "")
+
+
+def _plain(value: Any) -> Any:
+    """A number for JSON: of small element types as a float, of complex numbers as a pair."""
+    if isinstance(value, (np.bool_, np.integer)):
+        return value.item()
+    if isinstance(value, np.complexfloating):
+        return [float(value.real), float(value.imag)]
+    return float(value)

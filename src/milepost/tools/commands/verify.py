@@ -1,0 +1,130 @@
+"""`milepost verify`: reads all data of checkpoints, and compares every checksum."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.engine.load import open_any
+from milepost.engine.progress import saved_sizes
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
+from milepost.foreign import ForeignReader
+from milepost.storage import LOCAL_STORAGE
+from milepost.tools import amounts
+from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json
+from milepost.tools.inventory import facts_of, inventory_of
+from milepost.tools.terminal import is_drawn, line, note, print_json, progress, shown
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = add_command(
+        commands,
+        "verify",
+        run,
+        "read all data of checkpoints and compare every checksum",
+        ["milepost verify ./tf_ckpts", "milepost verify ./tf_ckpts/ckpt-10 && echo whole"],
+        {
+            0: "all are whole",
+            1: "one is damaged or missing, or the state file is malformed",
+            3: "one could not be read for another reason, and none is known to be damaged",
+        },
+        "Files of other libraries may have no checksums; then it is found out whether all tensors can be read.",
+    )
+    add_checkpoint(
+        command,
+        "path",
+        "a checkpoint, a SavedModel, a file or directory of another library, or a directory, in which every checkpoint is verified, whether "
+        "or not its state file lists it",
+    )
+    add_json(command)
+
+
+@dataclass(slots=True)
+class _Result:
+    """What was found out about one checkpoint."""
+
+    path: str
+    tensors: int | None = None
+    foreign: bool = False
+    size: int = 0
+    seconds: float = 0.0
+    error: MilepostError | None = None
+
+    @property
+    def status(self) -> int:
+        if self.error is None:
+            return SUCCESS
+        return DIFFERS if isinstance(self.error, (CorruptCheckpointError, CheckpointNotFoundError)) else CANNOT
+
+    def to_dict(self) -> dict[str, Any]:
+        error = self.error
+        problem = None
+        if error is not None:
+            problem = {name: _text(getattr(error, name)) for name in ("problem", "key", "file", "expected", "found")}
+        state = {SUCCESS: "whole", DIFFERS: "damaged", CANNOT: "not read"}[self.status]
+        if isinstance(error, CheckpointNotFoundError) and not self.size:
+            state = "missing"
+        return {
+            "path": self.path,
+            "state": state,
+            "tensors": self.tensors,
+            "bytes": self.size,
+            "seconds": round(self.seconds, 3),
+            "error": problem,
+        }
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command says."""
+    inventory = inventory_of(options.path)
+    results = []
+    if inventory.problem is not None:
+        note(f"error: {inventory.problem}")
+    for place in inventory.newest_first():
+        result = _verified(place.path)
+        results.append(result)
+        if not options.json:
+            _print(result)
+    if options.json:
+        problem = None if inventory.problem is None else str(inventory.problem)
+        print_json(
+            {"path": options.path, "state_file_problem": problem, "checkpoints": [each.to_dict() for each in results]}
+        )
+    statuses = {result.status for result in results} | ({DIFFERS} if inventory.problem is not None else set())
+    return next(status for status in (DIFFERS, CANNOT, SUCCESS) if status in statuses)
+
+
+def _verified(path: str) -> _Result:
+    result = _Result(path, size=facts_of(path).size)
+    started = time.perf_counter()
+    try:
+        with open_any(LOCAL_STORAGE, path) as reader:
+            result.path = reader.prefix
+            result.foreign = isinstance(reader, ForeignReader)
+            keys = reader.keys()
+            with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
+                reader.verify()
+            result.tensors = len(keys)
+    except MilepostError as error:
+        result.error = error
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def _print(result: _Result) -> None:
+    if result.error is not None:
+        note(f"error: {result.error}")
+        return
+    # Files of other libraries may not have checksums.
+    found = "all readable" if result.foreign else "all checksums correct"
+    rate = ""
+    if is_drawn() and result.seconds > 0:
+        rate = f" ({amounts.size(result.size)}, {amounts.size(int(result.size / result.seconds))}/s)"
+    line(f"{shown(result.path)}: {result.tensors} tensors, {found}{rate}")
+
+
+def _text(fact: object) -> str | None:
+    return None if fact is None else str(fact)

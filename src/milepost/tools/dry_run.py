@@ -1,0 +1,77 @@
+"""Files of this machine, in which changes are only noted: what would be written is in memory, and what would be removed looks removed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from milepost.errors import CheckpointNotFoundError
+from milepost.storage import LocalStorage, MemoryStorage
+
+
+class DryRunStorage(LocalStorage):
+    """A storage on which an operation can be tried. No file of this machine changes.
+
+    Attributes:
+        removed: The paths of files that would be removed.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "file")
+        >>> open(path, "w").close()
+        >>> storage = DryRunStorage()
+        >>> storage.remove(path)
+        >>> storage.is_file(path), os.path.isfile(path), storage.removed == {path}
+        (False, True, True)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = MemoryStorage()
+        self.removed: set[str] = set()
+
+    def open(self, path: str) -> Any:
+        if self._written.is_file(path):
+            return self._written.open(path)
+        if path in self.removed:
+            raise CheckpointNotFoundError("cannot open for reading: there is no such file or directory", file=path)
+        return super().open(path)
+
+    def create(self, path: str) -> Any:
+        return self._written.create(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if not self._written.is_file(source):
+            self._copy(source, source)
+            self.removed.add(source)
+        self._written.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._copy(source, target)
+
+    def remove(self, path: str) -> None:
+        self._written.remove(path)
+        if super().is_file(path):
+            self.removed.add(path)
+
+    def _copy(self, source: str, target: str) -> None:
+        file = self.open(source)
+        with self._written.create(target) as copy:
+            copy.write(0, [file.read(0, file.size)])
+        file.close()
+
+    def make_directory(self, path: str) -> None:
+        self._written.make_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Does nothing."""
+
+    def list(self, directory: str) -> list[str]:
+        present = [name for name in super().list(directory) if os.path.join(directory, name) not in self.removed]
+        return list(dict.fromkeys([*present, *self._written.list(directory)]))
+
+    def is_file(self, path: str) -> bool:
+        return self._written.is_file(path) or (path not in self.removed and super().is_file(path))
+
+    def modified(self, path: str) -> float:
+        return self._written.modified(path) if self._written.is_file(path) else super().modified(path)

@@ -1,0 +1,257 @@
+"""Which checkpoints a directory holds, and what is known of each without reading its data."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from milepost.bundle import find_prefixes, index_path, parse_data_path
+from milepost.bundle.names import INDEX_SUFFIX, v1_shards
+from milepost.engine.load import open_any
+from milepost.engine.metadata import read_metadata
+from milepost.engine.pins import pinned_in
+from milepost.engine.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
+from milepost.engine.series import known_checkpoints, no_checkpoint_error, split_number
+from milepost.engine.state_file import STATE_FILE
+from milepost.errors import (
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    MilepostError,
+    StateFileError,
+    UnsupportedError,
+)
+from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
+from milepost.storage import LOCAL_STORAGE, Storage
+
+State = Literal["whole", "damaged", "missing", "not read", "not checked"]
+_WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", ".keras", ".h5", ".hdf5")
+"""The endings of files of other libraries that are listed."""
+_INDEX: Final = ".index.json"
+_GRAPH: Final = ".meta"
+"""The ending of the file of a graph beside a checkpoint of TensorFlow 1."""
+_SHARD: Final = re.compile(r"(.*)-0{5,}-of-\d{5,}", re.DOTALL)
+"""The first file of a checkpoint from before TensorFlow 0.12 in several files."""
+_PATTERN: Final = re.compile(r"(.*)-\?{5}-of-\d{5,}", re.DOTALL)
+"""How TensorFlow 1 names a checkpoint in several files."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a checkpoint is.
+
+    Attributes:
+        path: The prefix, file or directory.
+        step: Its number, or None.
+        is_latest: Whether the state file names it as the latest.
+        is_pinned: Whether it is pinned.
+        is_listed: Whether the state file lists it.
+        saved: When it was saved, as the state file says; otherwise None.
+    """
+
+    path: str
+    step: int | None = None
+    is_latest: bool = False
+    is_pinned: bool = False
+    is_listed: bool = False
+    saved: float | None = None
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of a checkpoint.
+
+    Attributes:
+        state: Whether it is whole, as far as was checked.
+        size: The bytes of all its files.
+        modified: When its files changed last, in seconds since the epoch; None if that is not known.
+        tensors: How many tensors it has, or None.
+        metrics: The metrics that were saved with it.
+        problem: What is wrong with it.
+    """
+
+    state: State
+    size: int = 0
+    modified: float | None = None
+    tensors: int | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    problem: MilepostError | None = None
+
+
+@dataclass(slots=True)
+class Inventory:
+    """The checkpoints of a directory.
+
+    Attributes:
+        places: Where they are, in the order of their series and numbers.
+        problem: What is wrong with the state file.
+    """
+
+    places: list[Place]
+    problem: StateFileError | None = None
+
+    def newest_first(self) -> list[Place]:
+        """The latest checkpoint, and then all others from the last to the first."""
+        return [
+            *(each for each in self.places if each.is_latest),
+            *(each for each in reversed(self.places) if not each.is_latest),
+        ]
+
+
+def inventory_of(path: str, storage: Storage = LOCAL_STORAGE) -> Inventory:
+    """The checkpoints at a path: all of a directory of checkpoints, listed or not; or the one that it means.
+
+    Args:
+        path: A directory, or what names one checkpoint.
+        storage: Where it is.
+
+    Raises:
+        CheckpointNotFoundError: There is none.
+        StorageError: The directory cannot be read.
+    """
+    if _means_one(storage, path):
+        return Inventory([_alone(storage, path)])
+    problem = None
+    try:
+        state = known_checkpoints(storage, path)
+    except StateFileError as error:
+        state, problem = None, error
+    pinned = pinned_in(storage, path)
+    listed: dict[str, float | None] = {}
+    if state is not None:
+        times = state.all_model_checkpoint_timestamps
+        timed = len(times) == len(state.all_model_checkpoint_paths)
+        listed = dict.fromkeys(reversed(state.newest_first()))
+        listed |= zip(state.all_model_checkpoint_paths, times if timed else [None] * len(listed), strict=False)
+    # TensorFlow 1 lists a checkpoint of several files by a pattern
+    known = {match[1] for each in listed if (match := _PATTERN.fullmatch(each))}
+    others = [each for each in _others(storage, path) if each not in known]
+    paths = dict.fromkeys([*find_prefixes(storage, path), *others, *listed])
+    latest = None if state is None else state.model_checkpoint_path
+    places = [
+        Place(each, _number(each), each == latest, each in pinned, each in listed, listed.get(each)) for each in paths
+    ]
+    if not places:
+        raise problem or no_checkpoint_error(storage, path)
+    places.sort(key=lambda place: _order(place.path))
+    return Inventory(places, problem)
+
+
+def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
+    """What can be known of a checkpoint without reading its data: its index, and the sizes of its files."""
+    if is_item_of_orbax(storage, path):
+        # to open it takes seconds, because that imports Orbax
+        return Facts("not checked", *_stat([path]))
+    size, modified = _stat([index_path(path), *_of_v1(storage, path), path])
+    try:
+        with open_any(storage, path) as reader:
+            size, modified = _stat([index_path(path), *reader.shard_paths])
+            reader.check_files()
+            metrics = None if isinstance(reader, ForeignReader) else read_metadata(reader).metrics
+            return Facts("whole", size, modified, len(reader.keys()), metrics or {})
+    except CheckpointNotFoundError as error:
+        return Facts("damaged" if size else "missing", size, modified, problem=error)
+    except CorruptCheckpointError as error:
+        return Facts("damaged", size, modified, problem=error)
+    except UnsupportedError as error:
+        return Facts("not read", size, modified, problem=error)
+
+
+def age_of(place: Place, facts: Facts, now: float | None = None) -> float | None:
+    """How many seconds ago a checkpoint was saved, or None if that is not known."""
+    saved = facts.modified if place.saved is None else place.saved
+    return None if saved is None else max(0.0, (time.time() if now is None else now) - saved)
+
+
+def _means_one(storage: Storage, path: str) -> bool:
+    if not storage.is_directory(path) or storage.is_file(index_path(path)):
+        return True
+    is_exported = is_saved_model(storage, path) and not storage.is_file(os.path.join(path, STATE_FILE))
+    return is_exported or is_item_of_orbax(storage, path) or _is_distributed(path)
+
+
+def _is_distributed(path: str) -> bool:
+    return os.path.isfile(os.path.join(path, ".metadata"))
+
+
+def _alone(storage: Storage, path: str) -> Place:
+    """The one checkpoint that a path means. What its directory says of it is known, too."""
+    prefix = checkpoint_of(storage, path)
+    if prefix == path and path.endswith(".index") and storage.is_file(path):
+        prefix = path.removesuffix(".index")
+    directory = os.path.dirname(prefix)
+    if storage.is_file(index_path(prefix)):
+        try:
+            state = known_checkpoints(storage, directory)
+        except MilepostError:
+            state = None
+        latest = None if state is None else state.model_checkpoint_path
+        is_listed = state is not None and prefix in state.newest_first()
+        return Place(prefix, _number(prefix), prefix == latest, prefix in pinned_in(storage, directory), is_listed)
+    if not (os.path.exists(prefix) or v1_shards(storage, prefix)):
+        open_any(storage, prefix).close()  # raises an error that says what there is
+    return Place(prefix)
+
+
+def _others(storage: Storage, directory: str) -> Iterator[str]:
+    """Checkpoints in a directory that are no bundles with an index: files and directories of other libraries, SavedModels."""
+    names = dict.fromkeys(sorted(storage.list(directory)))
+    if is_saved_model(storage, directory) and storage.is_file(index_path(variables := prefix_of_variables(directory))):
+        yield variables
+    indexed = {name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX)}
+    for name in names:
+        path = os.path.join(directory, name)
+        if storage.is_directory(path):
+            is_one = is_saved_model(storage, path) or is_foreign_directory(storage, path)
+        elif not storage.is_file(path):
+            continue  # a pipe or a device
+        elif name.endswith(_WEIGHTS):
+            is_one = not _is_shard(name, indexed)
+        else:
+            is_model = name.endswith(_INDEX) and name.removesuffix(_INDEX).endswith(_WEIGHTS)
+            is_one = is_model or (name + _GRAPH in names and name + INDEX_SUFFIX not in names)
+            split = None if parse_data_path(name) else _SHARD.fullmatch(name)
+            if split and v1_shards(storage, os.path.join(directory, split[1])):
+                yield os.path.join(directory, split[1])
+        if is_one:
+            yield path
+
+
+def _is_shard(name: str, indexed: Iterable[str]) -> bool:
+    """Whether a file is one of several of a model that has an index."""
+    return any(name.startswith(each.rpartition(".")[0] + "-") for each in indexed)
+
+
+def _of_v1(storage: Storage, path: str) -> tuple[str, ...]:
+    return () if storage.is_file(index_path(path)) else v1_shards(storage, path)
+
+
+def _stat(paths: Iterable[str]) -> tuple[int, float | None]:
+    """The bytes of files, and when the last of them changed. Files that are not there count as empty."""
+    total, last = 0, None
+    for path in paths:
+        inside = [path]
+        if os.path.isdir(path):
+            inside = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+        for each in inside:
+            try:
+                found = os.stat(each)
+            except (OSError, ValueError):
+                continue
+            total += found.st_size
+            last = found.st_mtime if last is None else max(last, found.st_mtime)
+    return total, last
+
+
+def _number(path: str) -> int | None:
+    pattern = _PATTERN.fullmatch(path)
+    split = split_number(pattern[1] if pattern else path)
+    return None if split is None else split[1]
+
+
+def _order(path: str) -> tuple[str, int]:
+    split = split_number(path)
+    return (path, -1) if split is None else split

@@ -1,0 +1,64 @@
+"""Opens what a user names: a prefix, a directory, a SavedModel, or a file or directory of another library."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from milepost.bundle import BundleReader
+from milepost.checkpoint.reader import resolve
+from milepost.engine.directory import Verification
+from milepost.engine.load import open_any
+from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
+from milepost.errors import CheckpointNotFoundError
+from milepost.foreign import ForeignReader
+from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE
+from milepost.storage import LOCAL_STORAGE, Storage
+
+_TRIES: Final = 5
+_END: Final = ATTRIBUTES + VARIABLE_VALUE
+
+
+def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification = "none") -> BundleReader:
+    """Opens the checkpoint that a path means. Only its index is read.
+
+    Args:
+        path: As a user has typed it.
+        storage: Where it is.
+        verify: For a directory of checkpoints, what is checked of the latest one before it is opened; if it fails, the next older one
+            is opened, with a warning.
+
+    Raises:
+        CheckpointNotFoundError: There is no checkpoint.
+        CorruptCheckpointError: Its index is damaged.
+    """
+    for attempt in range(_TRIES):
+        try:
+            return open_any(storage, resolve(path, storage, verify))
+        except CheckpointNotFoundError:
+            # another program may have removed the checkpoint, and saved a newer one
+            if attempt == _TRIES - 1 or not storage.is_directory(path):
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def kind_of(reader: BundleReader) -> str:
+    """What has been opened, in one or two words."""
+    if isinstance(reader, ForeignReader):
+        return "directory of another library" if os.path.isdir(reader.prefix) else "file of another library"
+    return "SavedModel" if is_of_saved_model(LOCAL_STORAGE, reader.prefix) else "checkpoint"
+
+
+def short_name(key: str) -> str:
+    """The name of a tensor as users write it.
+
+    Example:
+        >>> short_name("net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"), short_name("global_step")
+        ('net/l1/kernel', 'global_step')
+    """
+    return key.removesuffix(_END)
+
+
+def is_checkpoint(path: str, storage: Storage = LOCAL_STORAGE) -> bool:
+    """Whether a path means one checkpoint, rather than a directory that may hold several."""
+    return not storage.is_directory(path) or checkpoint_of(storage, path) != path

@@ -1,0 +1,81 @@
+"""Writes an array as a ``.npy`` file, piece by piece.
+
+Source: NumPy 2.4, ``numpy/lib/format.py``; the header is NumPy's own.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import IO, Final
+
+import numpy as np
+
+from milepost.bundle.memory import Array
+from milepost.errors import UnsupportedError
+from milepost.tensor import DType
+
+_PLAIN: Final = "biufc"
+
+
+def has_type(dtype: DType) -> bool:
+    """Whether ``.npy`` has an element type.
+
+    Example:
+        >>> has_type(DType.of("float32")), has_type(DType.of("bfloat16"))
+        (True, False)
+    """
+    return not dtype.is_bytes and dtype.numpy.kind in _PLAIN and dtype.numpy.isbuiltin == 1
+
+
+def check_type(dtype: DType, key: str, file: str) -> None:
+    """Checks that ``.npy`` has an element type.
+
+    Raises:
+        UnsupportedError: It has not.
+    """
+    if dtype.is_bytes:
+        raise UnsupportedError(
+            "a .npy file of strings would be pickled data, which is not safe to load",
+            key=key,
+            file=file,
+            found=str(dtype),
+            remedy="read it with 'milepost show', which prints strings, also as --json",
+        )
+    if not has_type(dtype):
+        raise UnsupportedError(
+            f"a .npy file has no element type for {dtype}",
+            key=key,
+            file=file,
+            expected="a type of NumPy's own",
+            found=str(dtype),
+            remedy="pass --as float32, which holds every element of all small types; or --as another type of NumPy",
+        )
+
+
+def header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
+    """The beginning of a ``.npy`` file.
+
+    Example:
+        >>> header(np.dtype("float32"), (2,))[:6]
+        b'\\x93NUMPY'
+    """
+    text = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        text, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    )
+    return text.getvalue()
+
+
+def write(file: IO[bytes], dtype: np.dtype[np.generic], shape: tuple[int, ...], chunks: Iterable[Array]) -> None:
+    """Writes an array.
+
+    Args:
+        file: Where to.
+        dtype: Its element type in the file.
+        shape: Its shape.
+        chunks: Its elements in the order of memory.
+    """
+    file.write(header(dtype, shape))
+    for chunk in chunks:
+        file.write(memoryview(np.ascontiguousarray(chunk.astype(dtype, copy=False))).cast("B"))

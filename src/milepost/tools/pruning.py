@@ -1,0 +1,98 @@
+"""Which checkpoints of a series to delete, by the policies of managers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from milepost.engine.directory import good_checkpoints
+from milepost.engine.series import split_number
+from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError
+from milepost.retention import ManagedCheckpoint, Policy, RetentionPlan
+from milepost.retention.rules import RetentionPolicy
+from milepost.storage import LOCAL_STORAGE
+from milepost.tools.inventory import Facts, Place, facts_of, inventory_of
+
+
+@dataclass(slots=True)
+class Pruning:
+    """What becomes of the checkpoints of a series.
+
+    Attributes:
+        kept: The path of each checkpoint that stays, with the reasons, oldest first.
+        deleted: The same of those that are deleted.
+        bad: Checkpoints that are not whole, with what is wrong. They count for no rule and stay.
+        sizes: The bytes of each checkpoint.
+    """
+
+    kept: dict[str, tuple[str, ...]]
+    deleted: dict[str, tuple[str, ...]]
+    bad: dict[str, MilepostError]
+    sizes: dict[str, int]
+
+
+def planned(directory: str, name: str | None, keep: int | None, policy: Policy | None) -> Pruning:
+    """Decides. The newest whole checkpoint, of which all checksums are compared, and pinned ones are always kept.
+
+    Args:
+        directory: The directory.
+        name: The name of the series, such as ``ckpt``; it may be left out if there is one.
+        keep: How many of the newest to keep; None for one.
+        policy: Which to keep beside them.
+
+    Raises:
+        CheckpointNotFoundError: There are no numbered checkpoints.
+        UnsupportedError: There are several series, and no name.
+        StateFileError: The state file is malformed.
+    """
+    inventory = inventory_of(directory)
+    if inventory.problem is not None:
+        raise inventory.problem
+    places = _of_series(directory, name, inventory.places)
+    found = [(place, facts_of(place.path)) for place in places]
+    bad = {place.path: facts.problem for place, facts in found if facts.problem is not None}
+    whole = [(place, facts) for place, facts in found if place.path not in bad]
+    newest_first = [place.path for place, _ in reversed(whole)]
+    newest = next(good_checkpoints(LOCAL_STORAGE, newest_first, "checksums", bad.__setitem__), None)
+    managed = [_managed(place, facts) for place, facts in whole if place.path not in bad]
+    plan = RetentionPolicy(keep, keep=policy).plan(managed, 0.0) if managed else RetentionPlan(())
+    kept = {each.path: each.reasons for each in plan if each.kept or each.path == newest}
+    return Pruning(
+        kept,
+        {each.path: each.reasons for each in plan if each.path not in kept},
+        bad,
+        {place.path: facts.size for place, facts in found},
+    )
+
+
+def _managed(place: Place, facts: Facts) -> ManagedCheckpoint:
+    saved = facts.modified if place.saved is None else place.saved
+    return ManagedCheckpoint(place.path, saved or 0.0, facts.metrics or None, place.is_pinned)
+
+
+def _of_series(directory: str, name: str | None, places: Sequence[Place]) -> list[Place]:
+    series: dict[str, list[Place]] = {}
+    for place in places:
+        split = split_number(place.path)
+        if split is not None and os.path.dirname(place.path) == directory.rstrip(os.sep):
+            series.setdefault(os.path.basename(split[0]), []).append(place)
+    if name is None and len(series) > 1:
+        raise UnsupportedError(
+            "this directory has several series of checkpoints",
+            file=directory,
+            found=", ".join(sorted(series)),
+            remedy=f"pass the name of one, as in --name {sorted(series)[0]}",
+        )
+    wanted = next(iter(series), None) if name is None else name
+    if wanted not in series:
+        raise CheckpointNotFoundError(
+            "there are no numbered checkpoints of this name in the directory"
+            if name
+            else "there are no numbered checkpoints",
+            file=directory,
+            expected=f"{name or 'ckpt'}-1.index or the like",
+            found=", ".join(sorted(series)) or "none",
+            remedy="only series of numbered checkpoints are pruned; delete others one by one",
+        )
+    return series[wanted]

@@ -1,0 +1,192 @@
+"""Puts a directory of checkpoints in order: what killed processes have left, and the state file.
+
+The steps, each of which the library takes itself when it saves:
+
+1. A state file that is malformed or missing is made anew: of all numbered checkpoints that are whole.
+2. Checkpoints that killed processes had saved but not listed are listed.
+3. Removals that killed processes had begun are completed.
+4. Leftovers of killed saves are removed.
+5. Checkpoints that are damaged or missing are taken off the list. The files of damaged ones stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from milepost.bundle import find_prefixes, index_path
+from milepost.engine.directory import Verification, good_checkpoints
+from milepost.engine.leftovers import sweep_leftovers, sweep_state_files
+from milepost.engine.removal import finish_removals
+from milepost.engine.saved_model import is_saved_model
+from milepost.engine.series import known_checkpoints, list_announced, no_checkpoint_error, split_number
+from milepost.engine.state_file import STATE_FILE, CheckpointState, read_state_file, record_state
+from milepost.errors import CheckpointNotFoundError, MilepostError, StateFileError, UnsupportedError
+from milepost.foreign import is_item_of_orbax
+from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.tools.dry_run import DryRunStorage
+
+
+@dataclass(slots=True)
+class Repairs:
+    """What a repair does, or would do.
+
+    Attributes:
+        removed: The paths of the files that are removed.
+        state_file: What becomes of the state file, as a sentence; empty if it stays as it is.
+        unlisted: The checkpoints that leave the list, with what is wrong with each.
+        bad: Checkpoints that are damaged and not listed, with what is wrong with each.
+        latest: The latest checkpoint afterwards.
+    """
+
+    removed: list[str] = field(default_factory=list)
+    state_file: str = ""
+    unlisted: dict[str, MilepostError] = field(default_factory=dict)
+    bad: dict[str, MilepostError] = field(default_factory=dict)
+    latest: str | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.removed or self.state_file)
+
+
+class Repair:
+    """The repair of one directory.
+
+    Args:
+        directory: The directory.
+        verify: How a checkpoint is verified before the state file may name it.
+
+    Raises:
+        CheckpointNotFoundError: There is no such directory.
+        UnsupportedError: It is a directory of Orbax.
+    """
+
+    def __init__(self, directory: str, verify: Verification) -> None:
+        self._directory = directory
+        self._verify: Verification = verify
+        self._problems: dict[str, MilepostError | None] = {}
+        if not LOCAL_STORAGE.is_directory(directory):
+            raise CheckpointNotFoundError(
+                "there is no such directory", file=directory, remedy="pass the directory of the checkpoints"
+            )
+        if is_item_of_orbax(LOCAL_STORAGE, directory):
+            raise UnsupportedError(
+                "this is a directory of Orbax, of which milepost repairs nothing",
+                file=directory,
+                remedy="pass a directory of checkpoints of milepost or TensorFlow",
+            )
+
+    def planned(self) -> Repairs:
+        """What `carry_out` would do. No file changes."""
+        storage = DryRunStorage()
+        before = self._state_text(LOCAL_STORAGE)
+        found = self._run(storage)
+        after = self._state_text(storage)
+        if before == after:
+            found.state_file = ""
+        elif not found.state_file:
+            found.state_file = (
+                "removed, since it names no checkpoint that is there" if after is None else "written anew"
+            )
+        state_path = os.path.join(self._directory, STATE_FILE)
+        found.removed = sorted(storage.removed - {state_path})
+        return found
+
+    def carry_out(self) -> None:
+        """Repairs the directory.
+
+        Raises:
+            StorageError: A file cannot be written or removed.
+        """
+        self._run(LOCAL_STORAGE)
+
+    def _run(self, storage: Storage) -> Repairs:
+        found, directory = Repairs(), self._directory
+        try:
+            is_missing = known_checkpoints(storage, directory) is None
+        except StateFileError as error:
+            found.state_file = f"made anew, since it was malformed: {error.problem}"
+            self._make(storage, error)
+        else:
+            if is_missing and not is_saved_model(storage, directory) and self._numbered(storage):
+                found.state_file = "made, since there was none"
+                self._make(storage, no_checkpoint_error(storage, directory))
+        list_announced(storage, directory)
+        finish_removals(storage, directory)
+        sweep_leftovers(storage, directory)
+        sweep_state_files(storage, self._state_path)
+        self._unlist(storage, found)
+        for prefix in find_prefixes(storage, directory):
+            if prefix not in found.unlisted and (problem := self._problem(prefix)) is not None:
+                found.bad[prefix] = problem
+        return found
+
+    @property
+    def _state_path(self) -> str:
+        return os.path.join(self._directory, STATE_FILE)
+
+    def _state_text(self, storage: Storage) -> bytes | None:
+        try:
+            return read_state_file(storage, self._directory)
+        except StateFileError:
+            return b""
+
+    def _numbered(self, storage: Storage) -> list[str]:
+        """The checkpoints that a state file could name, oldest first."""
+        found = {prefix: split for prefix in find_prefixes(storage, self._directory) if (split := split_number(prefix))}
+        if len({stem for stem, _ in found.values()}) <= 1:
+            return list(found)  # in the order of their numbers, which copies keep
+        return sorted(found, key=lambda prefix: (storage.modified(index_path(prefix)), found[prefix]))
+
+    def _make(self, storage: Storage, otherwise: MilepostError) -> None:
+        """Writes a state file that names all whole numbered checkpoints."""
+        whole = [prefix for prefix in self._numbered(storage) if self._problem(prefix) is None]
+        if not whole:
+            raise otherwise
+        self._write(storage, CheckpointState(whole[-1], whole, [storage.modified(index_path(each)) for each in whole]))
+
+    def _write(self, storage: Storage, state: CheckpointState) -> None:
+        record_state(self._directory, state, storage=storage)
+
+    def _unlist(self, storage: Storage, found: Repairs) -> None:
+        """Takes checkpoints that are not whole off the list."""
+        state = known_checkpoints(storage, self._directory)
+        if state is None:
+            return
+        problems = {prefix: self._problem(prefix) for prefix in state.newest_first()}
+        found.unlisted = {prefix: problem for prefix, problem in problems.items() if problem is not None}
+        found.latest = state.model_checkpoint_path
+        if not found.unlisted:
+            return
+        whole = [prefix for prefix in problems if problems[prefix] is None]
+        if not whole:
+            numbered = [prefix for prefix in self._numbered(storage) if self._problem(prefix) is None]
+            if not numbered:
+                # a state file that names nothing good is an error of the next restore, which must not start anew in silence
+                return
+            self._make(storage, no_checkpoint_error(storage, self._directory))
+            found.latest = numbered[-1]
+            return
+        paths, times = state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
+        left = [place for place, path in enumerate(paths) if path not in found.unlisted]
+        found.latest = whole[0]
+        changed = dataclasses.replace(
+            state,
+            model_checkpoint_path=whole[0],
+            all_model_checkpoint_paths=[paths[place] for place in left],
+            all_model_checkpoint_timestamps=[times[place] for place in left] if len(times) == len(paths) else [],
+        )
+        self._write(storage, changed)
+
+    def _problem(self, prefix: str) -> MilepostError | None:
+        """What is wrong with a checkpoint. It is found out once, since this may read all its data."""
+        if prefix not in self._problems:
+            skipped: dict[str, MilepostError] = {}
+            skip: Callable[[str, MilepostError], None] = skipped.__setitem__
+            list(good_checkpoints(LOCAL_STORAGE, [prefix], self._verify, skip))
+            self._problems[prefix] = skipped.get(prefix)
+        return self._problems[prefix]

@@ -1,0 +1,168 @@
+"""The tensors of an open checkpoint as rows, and the choice of some of them by name."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from milepost.bundle import BundleReader
+from milepost.checkpoint.short_names import key_of
+from milepost.collector import collection_paused
+from milepost.errors import KeyNotFoundError
+from milepost.foreign import ForeignReader
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT
+from milepost.tensor import DType, TensorSpec
+
+_OF_CHECKPOINTS: Final = (OBJECT_GRAPH, METADATA)
+
+
+class Row(NamedTuple):
+    """One tensor.
+
+    Attributes:
+        key: Its key.
+        dtype: Its element type.
+        shape: Its shape.
+        size: How many bytes it takes in the file, or in memory if the file is one of another library.
+        shard: The number of its data file; None if it is in pieces, or in a file of another library.
+        pieces: How many pieces it was saved in.
+    """
+
+    key: str
+    dtype: DType
+    shape: tuple[int, ...]
+    size: int
+    shard: int | None
+    pieces: int = 1
+
+    @property
+    def spec(self) -> str:
+        """Element type and shape as text."""
+        return _spec(self.dtype, self.shape)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row for JSON."""
+        return {
+            "key": self.key,
+            "dtype": self.dtype.name,
+            "shape": list(self.shape),
+            "bytes": self.size,
+            "shard": self.shard,
+            "pieces": self.pieces,
+        }
+
+
+@functools.lru_cache(maxsize=4096)
+def _spec(dtype: DType, shape: tuple[int, ...]) -> str:
+    return str(TensorSpec(dtype, shape))
+
+
+@collection_paused()
+def rows_of(reader: BundleReader, *, places: bool = True) -> list[Row]:
+    """All tensors of a checkpoint, sorted by key. Only the index is read.
+
+    Args:
+        reader: The open checkpoint.
+        places: Whether shards and pieces are wanted. Without them this takes less time.
+    """
+    if isinstance(reader, ForeignReader):
+        return [_foreign(reader, key) for key in reader.keys()]  # noqa: SIM118 - a reader is no mapping
+    rows = []
+    if not places:
+        for key in sorted(reader.keys()):
+            spec = reader.spec(key)
+            size = reader.entry(key).size if spec.dtype.is_bytes else spec.nbytes
+            rows.append(Row(key, spec.dtype, spec.shape, size, None))
+        return rows
+    for key in sorted(reader.keys()):
+        entry = reader.entry(key)
+        if entry.slices:
+            size = entry.spec.nbytes
+            rows.append(Row(key, entry.dtype, entry.shape, size, None, len(entry.slices)))
+        else:
+            rows.append(Row(key, entry.dtype, entry.shape, entry.size, entry.shard))
+    return rows
+
+
+def row_of(reader: BundleReader, key: str) -> Row:
+    """One tensor of a checkpoint."""
+    if isinstance(reader, ForeignReader):
+        return _foreign(reader, key)
+    entry = reader.entry(key)
+    size = entry.spec.nbytes if entry.slices else entry.size
+    return Row(key, entry.dtype, entry.shape, size, None if entry.slices else entry.shard, len(entry.slices) or 1)
+
+
+def _foreign(reader: ForeignReader, key: str) -> Row:
+    spec = reader.spec(key)
+    # such files hold text as plain values, which are in memory already
+    size = sum(map(len, reader.read(key).reshape(-1))) if spec.dtype.is_bytes else spec.nbytes
+    return Row(key, spec.dtype, spec.shape, size, None)
+
+
+def selected(reader: BundleReader, name: str) -> list[str]:
+    """The keys that a user means.
+
+    Args:
+        reader: The open checkpoint.
+        name: A key, a short name, the path of an object, which means everything below it, or a pattern with ``*``, ``?`` or ``[``.
+
+    Raises:
+        KeyNotFoundError: There is no such tensor.
+    """
+    try:
+        key = key_of(reader, name)
+        if key in reader:
+            return [key]
+    except KeyNotFoundError:
+        pass  # the name of several: all below it
+    keys = sorted(reader.keys())
+    below = [key for key in keys if key.startswith((name.rstrip("/") + "/", name.rstrip(".") + "."))]
+    if not below and re.search(r"[*?[]", name):
+        fits = re.compile(fnmatch.translate(name)).match
+        below = [key for key in keys if fits(key) or fits(key.partition(ATTRIBUTES)[0])]
+    if not below:
+        reader.spec(name)  # raises an error that names similar keys
+    return below
+
+
+def one_selected(reader: BundleReader, name: str) -> str:
+    """The key of the one tensor that a user means.
+
+    Raises:
+        KeyNotFoundError: There is none, or there are several.
+    """
+    key = key_of(reader, name)
+    reader.spec(key)
+    return key
+
+
+def is_of_program(key: str) -> bool:
+    """Whether a tensor is a value of the program that saved, and not the object graph or the metadata.
+
+    Example:
+        >>> is_of_program("v/.ATTRIBUTES/VARIABLE_VALUE"), is_of_program("_CHECKPOINTABLE_OBJECT_GRAPH")
+        (True, False)
+    """
+    return key not in _OF_CHECKPOINTS
+
+
+def steps_of(key: str) -> Sequence[str]:
+    """The parts of a key, for a tree: names of edges, and what follows them.
+
+    Example:
+        >>> steps_of("net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE")
+        ['net', 'l1', 'kernel']
+        >>> steps_of("w/.OPTIMIZER_SLOT/opt/m/.ATTRIBUTES/VARIABLE_VALUE")
+        ['w', '.OPTIMIZER_SLOT/opt/m']
+        >>> steps_of("layers.0.weight")
+        ['layers', '0', 'weight']
+    """
+    path, marker, local = key.partition(ATTRIBUTES)
+    rest = [] if not marker or local == "VARIABLE_VALUE" else [f".ATTRIBUTES/{local}"]
+    path, slot, tail = path.partition(SLOT)
+    separators = r"/" if marker else r"[/.]"
+    return [*re.split(separators, path), *([f".OPTIMIZER_SLOT/{tail}"] if slot else []), *rest]

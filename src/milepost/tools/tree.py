@@ -1,0 +1,110 @@
+"""The tensors of a checkpoint as a tree of names, some levels of which may be folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from milepost.collector import collection_paused
+from milepost.tools.tensors import Row, steps_of
+
+
+@dataclass(slots=True)
+class Branch:
+    """A name, what it holds, and everything below it.
+
+    Attributes:
+        row: The tensor of this name, or None.
+        below: The branches below it, by name.
+        count: The number of tensors at it and below it.
+        size: Their bytes.
+    """
+
+    row: Row | None = None
+    below: dict[str, Branch] = field(default_factory=dict)
+    count: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a printed tree.
+
+    Attributes:
+        depth: How many names are above it.
+        name: The name.
+        row: The tensor, or None.
+        count: The number of tensors that the line stands for.
+        size: Their bytes.
+        is_folded: Whether the line stands for everything below it.
+    """
+
+    depth: int
+    name: str
+    row: Row | None
+    count: int
+    size: int
+    is_folded: bool
+
+
+@collection_paused()
+def tree_of(rows: Iterable[Row]) -> Branch:
+    """Makes the tree of some tensors."""
+    root = Branch()
+    for row in rows:
+        branch = root
+        branch.count += 1
+        branch.size += row.size
+        for step in steps_of(row.key):
+            branch = branch.below.setdefault(step, Branch())
+            branch.count += 1
+            branch.size += row.size
+        branch.row = row
+    return root
+
+
+def folded(root: Branch, depth: int | None, most: int | None) -> list[Line]:
+    """The lines of a tree.
+
+    Args:
+        root: The tree.
+        depth: How many levels to show; by default as many as fit.
+        most: How many lines may be used if there is no depth; by default any number.
+    """
+    if depth is None and most is not None:
+        depth = _depth_that_fits(root, most)
+    return list(_lines(root, depth))
+
+
+def _lines(root: Branch, depth: int | None) -> Iterator[Line]:
+    stack = [(iter(root.below.items()), 0)]
+    while stack:
+        branches, level = stack[-1]
+        pair = next(branches, None)
+        if pair is None:
+            stack.pop()
+            continue
+        name, branch = pair
+        is_folded = bool(branch.below) and depth is not None and level + 1 >= max(1, depth)
+        yield Line(
+            level,
+            name,
+            None if is_folded else branch.row,
+            branch.count if is_folded else int(branch.row is not None),
+            branch.size if is_folded or branch.row is None else branch.row.size,
+            is_folded,
+        )
+        if branch.below and not is_folded:
+            stack.append((iter(branch.below.items()), level + 1))
+
+
+def _depth_that_fits(root: Branch, most: int) -> int | None:
+    """The greatest number of levels that fit. None if all do."""
+    level, total, depth = list(root.below.values()), 0, 0
+    while level:
+        total += len(level)
+        if total > most:
+            return max(1, depth)
+        depth += 1
+        level = [below for branch in level for below in branch.below.values()]
+    return None

@@ -1,0 +1,90 @@
+"""What tests of the commands share: checkpoints, damage, and runs of the real command in a process of its own."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from milepost import Checkpoint, CheckpointManager, Module, Variable
+from milepost.bundle import open_bundle
+from milepost.storage import LOCAL_STORAGE
+from milepost.tools.cli import main
+
+
+def run(*arguments, **options):
+    """Runs the command in a process of its own. The output is not that of a terminal."""
+    command = [sys.executable, "-m", "milepost.tools", *map(str, arguments)]
+    return subprocess.run(command, **{"capture_output": True, "text": True, "check": False} | options)
+
+
+def most_memory(*arguments):
+    """The most memory, in bytes, that the command had; the test is skipped where the system does not tell."""
+    if not os.path.exists("/proc/self/status"):
+        pytest.skip("this system does not tell the most memory that a process had")
+    code = (
+        "import io, re, sys; from contextlib import redirect_stdout; from milepost.tools.cli import main\n"
+        "with redirect_stdout(io.TextIOWrapper(open('/dev/null', 'wb'))): main(sys.argv[1:])\n"
+        "print(re.search('VmHWM: *([0-9]+) kB', open('/proc/self/status').read().replace(chr(9), ' '))[1])"
+    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout) * 1024
+
+
+def json_of(capsys, *arguments, status=0):
+    """What a command prints as JSON."""
+    assert main([*map(str, arguments), "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def output_of(capsys, *arguments, status=0):
+    """What a command prints."""
+    assert main([*map(str, arguments)]) == status
+    return capsys.readouterr()
+
+
+def net(weight=1.0, **more):
+    module = Module()
+    module.w = Variable(np.full((2, 3), weight, np.float32))
+    for name, value in more.items():
+        setattr(module, name, Variable(value))
+    return module
+
+
+def series(directory, losses, **options):
+    """Saves one checkpoint for each loss, with the numbers 10, 20, ... and equal weights."""
+    model = net()
+    manager = CheckpointManager(Checkpoint(net=model), directory, **{"max_to_keep": None} | options)
+    paths = []
+    for place, loss in enumerate(losses, start=1):
+        model.w.assign(np.full((2, 3), place, np.float32))
+        paths.append(manager.save(place * 10, metrics={"loss": loss}))
+    return paths
+
+
+def data_of(prefix):
+    return pathlib.Path(prefix + ".data-00000-of-00001")
+
+
+def damage(prefix, key=None):
+    """Changes one byte of a checkpoint's data: the first one of a tensor, or the last one of all."""
+    data = data_of(prefix)
+    damaged = bytearray(data.read_bytes())
+    with open_bundle(LOCAL_STORAGE, prefix) as reader:
+        damaged[-1 if key is None else reader.entry(key + "/.ATTRIBUTES/VARIABLE_VALUE").offset] ^= 1
+    data.write_bytes(damaged)
+    return str(data)
+
+
+def truncate(prefix):
+    """Cuts a checkpoint's data."""
+    os.truncate(data_of(prefix), 10)
+
+
+def contents(directory):
+    """Names and bytes of all files of a directory."""
+    return {path.name: path.read_bytes() for path in pathlib.Path(directory).iterdir() if path.is_file()}

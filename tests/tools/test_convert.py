@@ -1,0 +1,211 @@
+"""`milepost convert` writes files that their own libraries read, and says what does not carry over."""
+
+import json
+import os
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import milepost
+from milepost import Checkpoint, Variable
+from milepost.tensor import DType
+from milepost.tools.cli import main
+from milepost.tools.statistics import is_numeric
+from tests.tools.commands import contents, damage, json_of, most_memory, net, output_of
+
+KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model = net(bias=np.float32([1, 2, 3]))
+    model.w.assign(KERNEL)
+    return Checkpoint(net=model, step=Variable(7)).write(tmp_path / "ckpt")
+
+
+def loaded(path):
+    return {key: milepost.load_variable(str(path), key) for key, _ in milepost.list_variables(str(path))}
+
+
+def test_safetensors(saved, tmp_path, capsys):
+    target = tmp_path / "a.safetensors"
+    found = json_of(capsys, "convert", saved, target)
+    assert sorted(each["name"] for each in found["tensors"]) == ["net/bias", "net/w", "step"]
+    assert found["not_carried_over"] == ["the object graph"]
+    values = loaded(target)
+    np.testing.assert_array_equal(values["net/w"], KERNEL)
+    assert (values["step"], values["step"].dtype) == (7, np.int32)
+
+
+def test_the_library_reads_it(saved, tmp_path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    target = tmp_path / "a.safetensors"
+    assert main(["convert", saved, str(target), "--dots", "--only", "net"]) == 0
+    values = numpy.load_file(target)
+    assert sorted(values) == ["net.bias", "net.w"]
+    np.testing.assert_array_equal(values["net.w"], KERNEL)
+
+
+def test_every_type_of_safetensors(tmp_path, capsys):
+    numeric = [dtype for dtype in DType.all() if is_numeric(dtype)]
+    values = {dtype.name: np.ones((3,)).astype(dtype.numpy) for dtype in numeric}
+    path = milepost.save(tmp_path / "ckpt", values)
+    found = json_of(capsys, "convert", path, tmp_path / "a.safetensors", status=1)
+    written = loaded(tmp_path / "a.safetensors")
+    for name, value in written.items():
+        assert value.dtype == values[name].dtype
+        assert value.tobytes() == values[name].tobytes()
+    left_out = {each["key"].partition("/")[0] for each in found["left_out"]}
+    assert left_out | set(written) == set(values)
+    assert {"complex128", "int4"} <= left_out
+
+
+def test_npz(saved, tmp_path, capsys):
+    target = tmp_path / "a.npz"
+    json_of(capsys, "convert", saved, target)
+    with np.load(target) as values:
+        assert sorted(values) == ["net/bias", "net/w", "step"]
+        np.testing.assert_array_equal(values["net/w"], KERNEL)
+
+
+def test_a_checkpoint_of_milepost(saved, tmp_path, capsys):
+    """From safetensors, and restored into objects."""
+    json_of(capsys, "convert", saved, tmp_path / "a.safetensors")
+    found = json_of(capsys, "convert", tmp_path / "a.safetensors", tmp_path / "new")
+    assert main(["verify", str(tmp_path / "new")]) == 0
+    live = Checkpoint(net=net(bias=np.zeros(3, np.float32)), step=Variable(0))
+    live.read(str(tmp_path / "new")).assert_existing_objects_matched()
+    np.testing.assert_array_equal(live.net.w.numpy(), KERNEL)
+    assert [os.path.basename(path) for path in found["files"]] == ["new.index", "new.data-00000-of-00001"]
+
+
+def test_names_are_changed_and_left_out_as_by_restore(saved, tmp_path, capsys):
+    found = json_of(
+        capsys,
+        "convert",
+        saved,
+        tmp_path / "a.npz",
+        "--rename",
+        "net=model/layer",
+        "--ignore",
+        "model/layer/bias",
+        "--ignore",
+        "step",
+    )
+    assert [each["name"] for each in found["tensors"]] == ["model/layer/w"]
+    assert len(found["unwanted"]) == 2
+    found = json_of(capsys, "convert", saved, tmp_path / "b", "--rename", "net=model", "--only", "model")
+    assert sorted(key.split("/")[0] for key in loaded(tmp_path / "b"))[1:] == ["model", "model"]
+
+
+def test_two_of_one_name_are_refused(saved, tmp_path, capsys):
+    assert main(["convert", saved, str(tmp_path / "a.npz"), "--rename", "net/w=x", "--rename", "net/bias=x"]) == 3
+    assert "same name" in capsys.readouterr().err
+    assert not os.path.exists(tmp_path / "a.npz")
+
+
+def test_another_type(saved, tmp_path, capsys):
+    json_of(capsys, "convert", saved, tmp_path / "a.safetensors", "--as", "bfloat16")
+    values = loaded(tmp_path / "a.safetensors")
+    assert values["net/w"].dtype == ml_dtypes.bfloat16
+    assert values["step"].dtype == np.int32
+    assert main(["convert", saved, str(tmp_path / "b.safetensors"), "--as", "int8"]) == 3
+
+
+def test_text_stays_behind_and_is_named(tmp_path, capsys):
+    path = Checkpoint(name=Variable("text"), v=Variable(1.0)).write(tmp_path / "ckpt")
+    assert [each["reason"] for each in json_of(capsys, "convert", path, tmp_path / "a.npz", status=1)["left_out"]] == [
+        "text"
+    ]
+    said = output_of(capsys, "convert", path, tmp_path / "a.safetensors", status=1).err
+    assert "left out: name/.ATTRIBUTES/VARIABLE_VALUE: text" in said
+    assert "not carried over: the object graph" in said
+
+
+def test_several_files_and_their_index(tmp_path, capsys):
+    values = {f"v{number}": np.full(100, number, np.float32) for number in range(5)}
+    path = milepost.save(tmp_path / "ckpt", values)
+    target = tmp_path / "model" / "model.safetensors"
+    os.mkdir(tmp_path / "model")
+    found = json_of(capsys, "convert", path, target, "--max-shard-size", "800B")
+    assert [os.path.basename(each) for each in found["files"]] == [
+        "model-00001-of-00003.safetensors",
+        "model-00002-of-00003.safetensors",
+        "model-00003-of-00003.safetensors",
+        "model.safetensors.index.json",
+    ]
+    index = json.loads((tmp_path / "model" / "model.safetensors.index.json").read_text())
+    assert index["metadata"] == {"total_size": 2000}
+    read = loaded(tmp_path / "model")
+    assert sorted(read) == sorted(values)
+    np.testing.assert_array_equal(read["v4"], values["v4"])
+
+
+def test_a_checkpoint_in_several_files(saved, tmp_path, capsys):
+    found = json_of(capsys, "convert", saved, tmp_path / "new", "--max-shard-size", "20")
+    assert len(found["files"]) > 2
+    assert main(["verify", str(tmp_path / "new")]) == 0
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.safetensors", "new"])
+def test_what_is_there_is_replaced_only_if_asked(saved, tmp_path, capsys, name):
+    target = str(tmp_path / name)
+    assert main(["convert", saved, target]) == 0
+    before = contents(tmp_path)
+    assert main(["convert", saved, target]) == 3
+    assert "--overwrite" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+    assert main(["convert", saved, target, "--overwrite"]) == 0
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.safetensors", "new"])
+def test_a_damaged_source_leaves_nothing(saved, tmp_path, capsys, name):
+    damage(saved, "net/w")
+    before = contents(tmp_path)
+    assert main(["convert", saved, str(tmp_path / name)]) == 3
+    assert "damaged" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["a.npz", "--max-shard-size", "5"],
+        ["new", "--as", "float16"],
+        ["new", "--dots"],
+        ["a.npz", "--max-shard-size", "much"],
+    ],
+)
+def test_wrong_arguments(saved, tmp_path, options):
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", saved, str(tmp_path / options[0]), *options[1:]])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.safetensors"])
+def test_memory_does_not_grow_with_a_file(tmp_path, name):
+    path = Checkpoint(v=Variable(np.ones(1 << 24))).write(tmp_path / "ckpt")
+    assert most_memory("convert", path, tmp_path / name) < 120 << 20
+    assert os.path.getsize(tmp_path / name) > 128e6
+
+
+def test_a_file_of_pytorch(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    numpy = pytest.importorskip("safetensors.numpy")
+    net_of_torch = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    torch.save({"model": net_of_torch.state_dict()}, tmp_path / "a.pt")
+    found = json_of(capsys, "convert", tmp_path / "a.pt", tmp_path / "a.safetensors", "--rename", "model=")
+    assert [each["name"] for each in found["tensors"]] == ["0.bias", "0.weight"]
+    values = numpy.load_file(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(values["0.weight"], net_of_torch[0].weight.detach().numpy())
+    assert main(["diff", str(tmp_path / "a.pt"), str(tmp_path / "a.safetensors")]) == 1
+
+
+def test_a_checkpoint_of_tensorflow_1(tmp_path, capsys):
+    tf = pytest.importorskip("tensorflow").compat.v1
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.get_variable("layer/w", initializer=tf.constant(KERNEL))
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, str(tmp_path / "model.ckpt"))
+    assert json_of(capsys, "convert", tmp_path / "model.ckpt", tmp_path / "a.npz")["tensors"][0]["name"] == "layer/w"

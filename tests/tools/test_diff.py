@@ -1,0 +1,141 @@
+"""`milepost diff` finds every difference, and how large it is."""
+
+import os
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import milepost
+from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Variable
+from milepost.tools.cli import main
+from tests.tools.commands import damage, json_of, output_of, series
+
+
+def write(path, **values):
+    return Checkpoint(**{name: Variable(value) for name, value in values.items()}).write(path)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    a = write(
+        tmp_path / "a",
+        same=np.arange(4.0),
+        changed=np.float32([3.0, 4.0]),
+        gone=1.0,
+        reshaped=np.zeros(3),
+        retyped=np.float32([0.1]),
+        text="old",
+    )
+    b = write(
+        tmp_path / "b",
+        same=np.arange(4.0),
+        changed=np.float32([3.0, 4.5]),
+        new=1.0,
+        reshaped=np.zeros(4),
+        retyped=np.float32([0.1]).astype(ml_dtypes.bfloat16),
+        text="new",
+    )
+    return a, b
+
+
+def by_name(found):
+    return {change["key"].split("/")[0]: change for change in found["changes"]}
+
+
+def test_every_kind_of_difference(pair, capsys):
+    found = json_of(capsys, "diff", *pair, status=1)
+    kinds = {name: change["change"] for name, change in by_name(found).items()}
+    assert kinds == {
+        "gone": "removed",
+        "new": "added",
+        "reshaped": "reshaped",
+        "retyped": "retyped",
+        "changed": "changed",
+        "text": "changed",
+    }
+    assert found["counts"] == {"removed": 1, "added": 1, "reshaped": 1, "retyped": 1, "changed": 2, "unchanged": 1}
+
+
+def test_by_how_much(pair, capsys):
+    changes = by_name(json_of(capsys, "diff", *pair, status=1))
+    change = changes["changed"]
+    assert (change["elements"], change["changed"], change["max_abs_difference"]) == (2, 1, 0.5)
+    assert change["relative_norm"] == pytest.approx(0.1)
+    assert 0 < changes["retyped"]["max_abs_difference"] < 1e-3
+
+
+def test_the_text(pair, capsys):
+    text = output_of(capsys, "diff", *pair, status=1).out
+    lines = {line.split()[-1]: line for line in text.splitlines()}
+    assert lines["gone"].startswith("-  float32[]")
+    assert lines["new"].startswith("+  float32[]")
+    assert "float64[3] -> float64[4]" in lines["reshaped"]
+    assert "max 0.5, relative 0.1, 1 of 2" in lines["changed"]
+    assert text.splitlines()[-1] == "1 removed, 1 added, 1 reshaped, 1 retyped, 2 changed, 1 the same"
+
+
+def test_the_same_have_status_0(pair, capsys):
+    assert json_of(capsys, "diff", pair[0], pair[0])["changes"] == []
+    assert output_of(capsys, "diff", pair[0], pair[0]).out == "6 the same\n"
+
+
+def test_names_only_reads_no_values(pair, capsys):
+    for path in pair:
+        os.remove(path + ".data-00000-of-00001")
+    changes = by_name(json_of(capsys, "diff", "--names-only", *pair, status=1))
+    assert sorted(changes) == ["gone", "new", "reshaped", "retyped"]
+
+
+def test_a_tensor_of_another_shape_is_not_read(tmp_path, capsys):
+    a, b = write(tmp_path / "a", v=np.zeros(3)), write(tmp_path / "b", v=np.zeros(4))
+    damage(a, "v")
+    assert json_of(capsys, "diff", a, b, status=1)["counts"]["reshaped"] == 1
+
+
+def test_what_cannot_be_read_is_not_a_difference(pair, tmp_path, capsys):
+    """A script tells it from 1."""
+    damage(pair[0], "changed")
+    assert main(["diff", *pair]) == 3
+    assert "wrong checksum" in capsys.readouterr().err
+    assert main(["diff", pair[0], str(tmp_path / "none")]) == 3
+
+
+def test_checksums_are_trusted_only_if_asked(pair, capsys):
+    """The bytes of a tensor are changed behind the back of its checksum: who trusts it does not see that."""
+    damage(pair[1], "same")
+    assert main(["diff", *pair]) == 3
+    capsys.readouterr()
+    assert "same" not in by_name(json_of(capsys, "diff", "--trust-checksums", *pair, status=1))
+
+
+def test_pieces_and_whole_tensors_are_compared(tmp_path, capsys):
+    values = np.random.default_rng(0).standard_normal((300, 7))
+    options = CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(1000))
+    a = Checkpoint(v=Variable(values)).write(tmp_path / "a", options)
+    b = write(tmp_path / "b", v=values)
+    assert json_of(capsys, "diff", a, b)["counts"]["unchanged"] == 1
+    values[299, 6] += 1
+    c = write(tmp_path / "c", v=values)
+    (change,) = json_of(capsys, "diff", a, c, status=1)["changes"]
+    assert (change["changed"], change["max_abs_difference"]) == (1, pytest.approx(1.0))
+
+
+def test_two_of_a_series(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25])
+    changes = by_name(json_of(capsys, "diff", *paths, status=1))
+    assert sorted(changes) == ["_MILEPOST_METADATA", "net", "save_counter"]
+
+
+def test_a_directory_means_its_latest(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25])
+    assert json_of(capsys, "diff", tmp_path, paths[1])["a"] == paths[1]
+
+
+def test_a_tree_and_a_checkpoint_of_other_objects(tmp_path, capsys):
+    a = milepost.save(tmp_path / "a", {"x": {"y": np.zeros(2)}})
+    b = milepost.save(tmp_path / "b", {"x": {"z": np.zeros(2)}})
+    kinds = {
+        change["key"].split("/")[1]: change["change"] for change in json_of(capsys, "diff", a, b, status=1)["changes"]
+    }
+    assert kinds == {"y": "removed", "z": "added"}

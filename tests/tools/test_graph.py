@@ -1,0 +1,58 @@
+"""`milepost graph` draws."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from milepost import Checkpoint, Variable
+from milepost.tools.cli import main
+from tests.tools.commands import json_of, output_of
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return Checkpoint(v=Variable(np.arange(6.0).reshape(2, 3)), s=Variable("text")).save(tmp_path / "ckpt")
+
+
+def test_an_svg(saved, tmp_path, capsys):
+    assert "4 nodes" in output_of(capsys, "graph", saved, "-o", tmp_path / "graph.svg").out
+    assert ET.parse(tmp_path / "graph.svg").getroot().tag.endswith("svg")
+
+
+def test_dot(saved, tmp_path):
+    assert main(["graph", saved, "-o", str(tmp_path / "graph.dot")]) == 0
+    assert (tmp_path / "graph.dot").read_text().startswith("digraph")
+
+
+def test_a_part_to_the_output(saved, capsys):
+    assert "save_counter" not in output_of(capsys, "graph", saved, "--root", "v").out
+
+
+def test_json(saved, capsys):
+    found = json_of(capsys, "graph", saved)
+    assert [node["role"] for node in found["nodes"]] == ["object", "variable", "variable", "variable"]
+    assert {edge["name"] for edge in found["edges"]} == {"v", "s", "save_counter"}
+
+
+def test_a_picture_that_cannot_be_written_is_an_error(saved, tmp_path, capsys):
+    assert main(["graph", saved, "-o", str(tmp_path / "no" / "graph.svg")]) == 3
+    assert "graph.svg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("depth", ["-1", "two", "1.5"])
+def test_a_depth_is_a_whole_number(saved, depth, capsys):
+    with pytest.raises(SystemExit):
+        main(["graph", saved, "--depth", depth])
+    assert f"expected 0 or a larger whole number, found {depth!r}" in capsys.readouterr().err
+
+
+def test_a_file_of_another_library_has_no_graph(tmp_path, capsys):
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    assert main(["graph", str(path)]) == 3
+    error = capsys.readouterr().err
+    assert "have no object graph" in error
+    assert f"milepost show {path}" in error

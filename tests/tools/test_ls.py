@@ -1,0 +1,153 @@
+"""`milepost ls` lists every checkpoint of a directory, with what is known of each."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from milepost import Checkpoint, Variable, get_checkpoint_state, update_checkpoint_state
+from milepost.engine.pins import pin
+from milepost.storage import LOCAL_STORAGE
+from milepost.tools.cli import main
+from tests.tools.commands import damage, data_of, json_of, output_of, run, series, truncate
+
+
+def by_step(listed):
+    return {row["step"]: row for row in listed["checkpoints"]}
+
+
+def test_steps_sizes_metrics_and_marks(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25])
+    pin(LOCAL_STORAGE, paths[0])
+    rows = by_step(json_of(capsys, "ls", tmp_path))
+    assert [row["path"] for row in rows.values()] == paths
+    assert [row["metrics"] for row in rows.values()] == [{"loss": 0.5}, {"loss": 0.25}]
+    assert [(row["latest"], row["pinned"]) for row in rows.values()] == [(False, True), (True, False)]
+    assert {row["state"] for row in rows.values()} == {"whole"}
+    size = os.path.getsize(paths[0] + ".index") + os.path.getsize(data_of(paths[0]))
+    assert rows[10]["bytes"] == size
+    assert rows[10]["tensors"] == 4
+    assert 0 <= rows[10]["age_seconds"] < 600
+
+
+def test_the_table_has_a_line_for_each(tmp_path, capsys):
+    series(tmp_path, [0.5, 0.25])
+    head, first, second = output_of(capsys, "ls", tmp_path).out.splitlines()
+    assert head.split() == ["STEP", "SIZE", "AGE", "TENSORS", "STATE", "MARKS", "METRICS", "NAME"]
+    assert first.split()[0] == "10"
+    assert first.endswith("loss=0.5   ckpt-10")
+    assert "latest" in second
+
+
+def test_steps_are_in_order_of_their_numbers(tmp_path, capsys):
+    series(tmp_path, [0.0] * 11)
+    assert [row["step"] for row in json_of(capsys, "ls", tmp_path)["checkpoints"]] == list(range(10, 111, 10))
+
+
+def test_damaged_and_missing_ones_are_found_without_reading_data(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25, 0.1, 0.2])
+    truncate(paths[0])
+    os.remove(paths[1] + ".index")
+    os.remove(data_of(paths[1]))
+    damage(paths[2], "net/w")  # a value, which no listing reads
+    rows = by_step(json_of(capsys, "ls", tmp_path, status=1))
+    assert [row["state"] for row in rows.values()] == ["damaged", "missing", "whole", "whole"]
+    assert str(data_of(paths[0])) in rows[10]["problem"]
+
+
+def test_a_missing_data_file_is_damage(tmp_path, capsys):
+    paths = series(tmp_path, [0.5])
+    os.remove(data_of(paths[0]))
+    assert json_of(capsys, "ls", tmp_path, status=1)["checkpoints"][0]["state"] == "damaged"
+
+
+def test_checkpoints_that_no_state_file_lists(tmp_path, capsys):
+    for name in ("a", "b-2"):
+        Checkpoint(v=Variable(1.0)).write(tmp_path / name)
+    rows = json_of(capsys, "ls", tmp_path)["checkpoints"]
+    assert [(row["step"], row["latest"], row["listed"]) for row in rows] == [(None, False, False), (2, False, False)]
+
+
+def test_a_malformed_state_file_hides_no_checkpoint(tmp_path, capsys):
+    series(tmp_path, [0.5])
+    (tmp_path / "checkpoint").write_text("nonsense")
+    listed = json_of(capsys, "ls", tmp_path, status=1)
+    assert [row["step"] for row in listed["checkpoints"]] == [10]
+    assert "malformed" in listed["state_file_problem"]
+    assert "milepost repair" in output_of(capsys, "ls", tmp_path, status=1).err
+
+
+def test_a_checkpoint_is_a_line(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25])
+    for path in (paths[1], paths[1] + ".index"):
+        (row,) = json_of(capsys, "ls", path)["checkpoints"]
+        assert (row["path"], row["step"], row["latest"]) == (paths[1], 20, True)
+
+
+def test_the_current_directory_is_the_default(tmp_path, capsys, monkeypatch):
+    series(tmp_path, [0.5])
+    monkeypatch.chdir(tmp_path)
+    assert json_of(capsys, "ls")["checkpoints"][0]["step"] == 10
+
+
+def test_a_directory_without_checkpoints_is_an_error(tmp_path, capsys):
+    assert main(["ls", str(tmp_path)]) == 3
+    assert "error: " in capsys.readouterr().err
+
+
+def test_names_with_line_ends_stay_on_their_line(tmp_path):
+    Checkpoint(v=Variable(1.0)).write(tmp_path / "a\nb\x1b[31m-3")
+    done = run("ls", tmp_path)
+    assert len(done.stdout.splitlines()) == 2
+    assert "a\\nb\\x1b[31m-3" in done.stdout
+
+
+def test_a_name_that_is_no_text(tmp_path):
+    """Names of files are bytes; JSON has them as Python does."""
+    if os.name == "nt":
+        pytest.skip("names of Windows are text")
+    Checkpoint(v=Variable(1.0)).write(os.fsdecode(os.fsencode(tmp_path) + b"/ckpt\xff-3"))
+    assert "ckpt\\udcff-3" in run("ls", tmp_path).stdout
+    assert "\\udcff" in run("ls", tmp_path, "--json").stdout
+
+
+def test_a_path_of_another_directory_is_listed_as_the_state_file_has_it(tmp_path, capsys):
+    path = Checkpoint(v=Variable(1.0)).write(tmp_path / "elsewhere" / "ckpt-1")
+    os.mkdir(tmp_path / "run")
+    update_checkpoint_state(str(tmp_path / "run"), path)
+    assert get_checkpoint_state(str(tmp_path / "run")) is not None
+    (row,) = json_of(capsys, "ls", tmp_path / "run")["checkpoints"]
+    assert (row["path"], row["state"], row["latest"]) == (path, "whole", True)
+    assert output_of(capsys, "ls", tmp_path / "run").out.splitlines()[1].endswith(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_no_checkpoint(tmp_path, capsys):
+    """Who opens it would wait for ever."""
+    series(tmp_path, [0.5])
+    os.mkfifo(tmp_path / "a.pt")
+    assert len(json_of(capsys, "ls", tmp_path)["checkpoints"]) == 1
+
+
+def test_a_saved_model_with_checkpoints_of_its_training(tmp_path, capsys):
+    """Both are listed, since it is not clear which is meant."""
+    paths = series(tmp_path, [0.5])
+    (tmp_path / "saved_model.pb").touch()
+    variables = Checkpoint(v=Variable(1.0)).write(tmp_path / "variables" / "variables")
+    assert [row["path"] for row in json_of(capsys, "ls", tmp_path)["checkpoints"]] == [*paths, variables]
+
+
+def test_many_tensors(tmp_path, capsys):
+    Checkpoint(**{f"v{number}": Variable(np.float32(number)) for number in range(5000)}).write(tmp_path / "ckpt-1")
+    assert json_of(capsys, "ls", tmp_path)["checkpoints"][0]["tensors"] == 5001
+
+
+@pytest.mark.parametrize("name", ["v1", "v1_sharded", "v2", "v2_sharded", "estimator"])
+def test_directories_of_tensorflow_1(name, capsys):
+    """Each checkpoint is listed once, and the latest is known."""
+    directory = pathlib.Path(__file__).parents[1] / "data" / "tf115" / name
+    rows = json_of(capsys, "ls", directory)["checkpoints"]
+    assert [row["step"] for row in rows] == ([0, 2, 4] if name == "estimator" else [None])
+    assert {row["state"] for row in rows} == {"whole"}
+    assert rows[-1]["latest"]

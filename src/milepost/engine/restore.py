@@ -11,58 +11,39 @@ restore without a status and without deferred values is freed at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader, CastingReader
 from milepost.collector import collection_paused
-from milepost.deferred.position import DeferredNodes, RestoredPosition
-from milepost.deferred.rescan import look_again_below
+from milepost.deferred.position import RestoredPosition
 from milepost.deferred.table import (
     SlotKey,
     defer,
     deferred_on,
     is_anything_deferred,
-    stop_waiting,
     supersede,
-    withdraw,
 )
 from milepost.engine import unasked
-from milepost.engine.converted import follow_converted
-from milepost.engine.deliver import cast, check, deliver, live_spec
-from milepost.engine.growth import came_later
+from milepost.engine.deliver import cast, check, deliver
 from milepost.engine.identity import (
-    Bindings,
-    Reference,
     last_restore,
-    reference_to,
-    remember_restore,
-    undo_remembering,
 )
-from milepost.engine.match import Match, Matcher
-from milepost.engine.omissions import unsaveable
+from milepost.engine.match import Match
+from milepost.engine.matched_restore import MatchedRestore
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import UNREPORTED, Unreported, reporting
-from milepost.engine.report import Entry, Outcome, Report, sorted_report
-from milepost.engine.restoration import WatchedRestore
-from milepost.engine.together.own_values import graph_of_process
+from milepost.engine.report import Outcome, Report, sorted_report
 from milepost.engine.together.rounds import Rounds
-from milepost.engine.translation import SAVE_COUNTER, UNTRANSLATED, Translated
+from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
-from milepost.errors import MilepostError, MismatchError, StorageError, UnrestoredWarning, warn
-from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
-from milepost.graph.description import counted
-from milepost.graph.keys import Subtrees, tensor_key, unescape
-from milepost.graph.live_graph import LiveGraph
-from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.omissions import is_at_or_below
-from milepost.graph.traversal import live_children, walk
-from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
-from milepost.tensor import TensorSpec
+from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
+from milepost.graph.adapter import Adapter, adapter_of
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.trees.places import places_in_use
 
-_NONE: Final[frozenset[str]] = frozenset()
 _QUICK: Final = 64 << 20
 """Bytes that are read in so short a time that the garbage collector need not run meanwhile."""
 
@@ -74,20 +55,16 @@ def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
             adapter.on_restored(obj)
 
 
-class Restoration(WatchedRestore):
+class Restoration(MatchedRestore):
     """One restore of an object-based checkpoint. It lives as long as its status, or as long as a value is deferred.
 
     Args:
         reader: The open checkpoint.
         graph: Its object graph.
-        options: Whether slot variables are skipped.
-        never_saved: Names below the root that files of this kind never have. They do not count as missing.
+        options: Whether slot variables are skipped, what may be left out, and who is told of the progress.
+        never_saved: As for `MatchedRestore`.
         rounds: The rounds of the operation, if several processes restore together.
-        translated: What was changed in the object graph, and what else is changed for the program.
-
-    Attributes:
-        graph: Its object graph.
-        deferred: The deferred nodes.
+        translated: As for `MatchedRestore`.
     """
 
     def __init__(
@@ -99,26 +76,10 @@ class Restoration(WatchedRestore):
         rounds: Rounds | None = None,
         translated: Translated = UNTRANSLATED,
     ) -> None:
-        self._has_warned = False
-        super().__init__(reader, translated.translation)
-        reader = self.reader
-        self._translated = translated
-        self._rounds = rounds
         member = (0, 1) if rounds is None else (rounds.rank, rounds.size)
-        graph, kept = graph_of_process(graph, reader.prefix, *member)
-        self._never_saved = never_saved
-        self.graph = graph
-        self._skip_slots = options.experimental_skip_slot_variables
-        self._allow_unsaved = options.allow_unsaved
+        super().__init__(reader, graph, options, never_saved, member, translated)
+        self._rounds = rounds
         self._progress = options.progress
-        self.deferred = DeferredNodes(reader)
-        self._bound = Bindings(self.uid)
-        self._unused: dict[int, frozenset[str]] = {}
-        self._missing: dict[int, frozenset[str]] = {}
-        self._lacking: dict[int, Reference] = {}
-        self._matcher = Matcher(
-            reader, graph, self.uid, self._bound, skip_slots=self._skip_slots, member=member, kept=kept
-        )
 
     @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
@@ -197,9 +158,6 @@ class Restoration(WatchedRestore):
             self._warn_of_replaced(node, replaced)
         return successor
 
-    def _follow_converted(self) -> list[int]:
-        return follow_converted(self.reader, self.graph.nodes, self._bound)
-
     def _has_slots_below(self, node: int) -> bool:
         """Whether a node or one below it is an optimizer with saved slot variables."""
         if self._skip_slots or not self._matcher.slot_nodes:
@@ -223,76 +181,6 @@ class Restoration(WatchedRestore):
                 f"change no values before you make the optimizer:{unasked.listed([self.first_key(each) for each in slots.values()])}",
                 UnrestoredWarning,
             )
-
-    def matched_nothing(self) -> bool:
-        """Whether no live object except the root was matched."""
-        return self.bound_count() <= 1
-
-    def took_no_values(self) -> bool:
-        """Whether no live object got values, except the `save_counter`, which every restore makes."""
-        counters = {edge.node for edge in self.graph.nodes[0].children if edge.name == SAVE_COUNTER}
-        return not any(self.graph.nodes[node].values for node in self._bound if node not in counters)
-
-    @places_in_use()
-    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
-        """Live values that are not in the checkpoint, and that no later restore has assigned."""
-        self._follow_converted()
-        return [
-            entry
-            for entry in self._account_of_live(root, attached, only_unrestored=True)
-            if not entry.skipped_by_tensorflow
-        ]
-
-    def unwatch(self) -> None:
-        super().unwatch()
-        if self.deferred.any_superseded:
-            stop_waiting(self.uid, superseded_only=True)
-
-    def bound(self, node: int) -> Any:
-        """The live object that matches a node, or None."""
-        return self._bound[node]
-
-    def exchange(self, others: Mapping[int, Any]) -> None:
-        """Replaces matched live objects by others, given by the identities of the replaced objects."""
-        self._bound.exchange(others)
-
-    def first_key(self, node: int) -> str:
-        """The key of a node's first value, or of the first value below it."""
-        nodes, seen = [node], {node}
-        for number in nodes:
-            values = self.graph.nodes[number].values
-            if values:
-                return self._matcher.keys_in_file(values[0])[0]
-            below = [edge.node for edge in self.graph.nodes[number].children if edge.node not in seen]
-            seen.update(below)
-            nodes += below
-        return self._describe(node)
-
-    def stored_keys(self, value: SavedValue) -> list[str]:
-        """All keys in the files for the object of this value."""
-        return self._matcher.stored_keys(value)
-
-    def specs(self, node: int) -> Mapping[str, TensorSpec]:
-        """Element types and shapes of the values of a node, by local name."""
-        return self._matcher.specs(node)
-
-    def is_settled(self, node: int) -> bool:
-        """Whether live objects have taken all values of a node and of the nodes below it."""
-        nodes, seen = [node], {node}
-        for number in nodes:
-            if self._bound[number] is not None:
-                continue  # nodes below it are deferred on that object
-            saved = self.graph.nodes[number]
-            if saved.values or saved.slots:
-                return False
-            below = {edge.node for edge in saved.children} - seen
-            seen |= below
-            nodes += below
-        return True
-
-    def bound_count(self) -> int:
-        """How many saved nodes match a live object."""
-        return len(self._bound)
 
     def _run(
         self,
@@ -347,28 +235,6 @@ class Restoration(WatchedRestore):
         self._supersede(match)
         return successors
 
-    @collection_paused()
-    def _remember(self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any]) -> None:
-        for node, obj in match.bindings.items():
-            self._bound[node] = successors.get(id(obj), obj)
-        for taker in takers:
-            remember_restore(taker, self.uid, self._bound)
-        self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
-        self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
-        self._lacking.update((id(obj), reference_to(obj)) for obj in match.lacking)
-
-    def _forget(self, match: Match, before: Sequence[tuple[Any, int]], positions: list[RestoredPosition]) -> None:
-        withdraw(positions)
-        positions.clear()
-        for obj, uid in before:
-            undo_remembering(obj, self.uid, uid)
-        for node in match.bindings:
-            del self._bound[node]
-            self._unused.pop(node, None)
-            self._missing.pop(node, None)
-        for obj in match.lacking:
-            self._lacking.pop(id(obj), None)
-
     def _defer_rest(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
         # All positions are made first, because files are closed when none is left.
         made = [
@@ -393,152 +259,6 @@ class Restoration(WatchedRestore):
                 names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
                 names |= {(id(self._bound[variable]), name) for variable, name, _ in saved.slots}
                 supersede(obj, names, self.uid)
-
-    @places_in_use()
-    def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
-        """A report of every saved value, and of every live value reachable from ``root`` now."""
-        return sorted_report(self.reader.prefix, self._entries(root, attached))
-
-    @places_in_use()
-    def unmatched(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[Entry]:
-        """The entries of `report` for all values but those that were matched, in any order."""
-        entries = self._entries(root, attached, with_matched=False)
-        return [entry for entry in entries if entry.outcome is not Outcome.MATCHED]
-
-    @collection_paused()
-    def _entries(self, root: Any, attached: Sequence[tuple[str, Any]], *, with_matched: bool = True) -> list[Entry]:
-        look_again_below(root, attached)
-        self._follow_exchanges()
-        with suppress(StorageError):  # without the files, a converted object counts as another one
-            self._follow_converted()
-        return [
-            *self._account_of_saved(self._deferred_nodes(), with_matched=with_matched),
-            *self._account_of_live(root, attached),
-        ]
-
-    def _follow_exchanges(self) -> None:
-        """Binds the present objects in the place of those that were replaced since the restore, such as buffers."""
-        for node, obj in self._bound.living():
-            adapter = adapter_of_type(type(obj))
-            if adapter is None or adapter.leaf:
-                continue
-            saved = self.graph.nodes[node]
-            names = adapter.exchanged(obj) if "exchanged" in adapter.overrides else ()
-            children = dict(live_children(adapter, obj)) if names else {}
-            for name, child in saved.children:
-                if name in names and name in children and child in self._bound:
-                    self._bound[child] = children[name]
-            for variable, name, slot in saved.slots:
-                if slot in self._bound and (present := adapter.slot(obj, self._bound[variable], name)) is not None:
-                    self._bound[slot] = present
-
-    def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
-        entries = []
-        for number, node in enumerate(self.graph.nodes):
-            if self._is_skipped(number) or not (node.values or node.saver):
-                continue
-            obj, unused = self._bound[number], self._unused.get(number, _NONE)
-            if obj is not None and not unused and not with_matched and not node.saver:
-                continue
-            for value, key in self._matcher.values_in_file(number):
-                saved = str(self.reader.spec(key)) if key in self.reader else ""
-                if obj is not None and unescape(value.name) not in unused:
-                    if with_matched:
-                        entries.append(self.matched(key))
-                elif obj is None and number in deferred:
-                    entries.append(Entry(Outcome.DEFERRED, key, saved))
-                else:
-                    note = "its object no longer exists" if number in self._bound else ""
-                    if obj is not None:
-                        note = f"the live object, of type {type(obj).__name__}, holds no such value"
-                    entries.append(Entry(Outcome.UNEXPECTED, key, saved, note=note))
-            if node.saver:
-                note = f"written by the custom saver {node.saver!r}, which milepost does not know"
-                entries.append(Entry(Outcome.UNEXPECTED, self._describe(number), note=note))
-        for key in self._translated.left_out:
-            saved = str(self.reader.spec(key)) if key in self.reader else ""
-            entries.append(Entry(Outcome.IGNORED, key, saved, note="left out by rename, ignore or only"))
-        return entries
-
-    def _account_of_live(
-        self, root: Any, attached: Sequence[tuple[str, Any]], *, only_unrestored: bool = False
-    ) -> list[Entry]:
-        bound = {id(obj) for _, obj in self._bound.living()}
-        missing = {id(self._bound[node]): names for node, names in self._missing.items()}
-        live = walk(root, attached, slots=not self._skip_slots, omissions=True)
-        skipped_too, plain = self.graph.writer_saves()
-        later = self._later_members(live, bound)
-        entries = unsaveable(live.omissions, self._allow_unsaved)
-        restored = bound if not missing else bound - missing.keys()
-        for number, values in live.values(restored):
-            identity = id(obj := live.objects[number])
-            path = live.paths[number]
-            is_own = not self._is_lacking(obj) and (came_later(obj, bound) or path in later)
-            if identity not in bound and (is_own or path in self._never_saved):
-                continue
-            if only_unrestored and (last_restore(obj) > self.uid or live.paths[number] == SAVE_COUNTER):
-                continue
-            if is_at_or_below(live.paths[number], self._allow_unsaved):
-                continue
-            if identity not in bound and self._translated.translation.leaves_alone(path):
-                if not only_unrestored:
-                    keys = [(tensor_key(path, value.name), live_spec(value)) for value in values]
-                    note = "left alone by ignore or only"
-                    entries += [Entry(Outcome.IGNORED, key, live=spec, note=note) for key, spec in keys]
-                continue
-            for value in values:
-                if identity not in bound or value.name in missing.get(identity, _NONE):
-                    key = tensor_key(live.paths[number], value.name)
-                    # TensorFlow saves no trees of JAX arrays, so text that a saved tree lacks is missing and not skipped.
-                    saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else skipped_too)
-                    skipped = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
-                    note = "TensorFlow saves no such values" if skipped else ""
-                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, skipped))
-        return entries
-
-    def _is_lacking(self, obj: Any) -> bool:
-        """Whether an object existed at the restore, and nothing was saved for it."""
-        reference = self._lacking.get(id(obj))
-        return reference is not None and reference() is obj
-
-    def _later_members(self, live: LiveGraph, bound: Collection[int]) -> Subtrees:
-        """Paths of members that the program has added to lists of values since the restore."""
-        lists = {id(self._bound[node]) for node in self._bound if self.graph.nodes[node].python == "list"}
-        return Subtrees(
-            live.paths[edge.node]
-            for number, obj in enumerate(live.objects)
-            if lists and id(obj) in lists
-            for edge in live.edges[number]
-            if id(live.objects[edge.node]) not in bound and not self._is_lacking(live.objects[edge.node])
-        )
-
-    def _deferred_nodes(self) -> set[int]:
-        """Nodes that an object may still take: deferred nodes, nodes below them, and slot variables of both."""
-        deferred = self._with_below(self.deferred)
-        for variable, slots in self._matcher.slots_of_variable.items():
-            for owner, _, slot in slots:
-                may_come = owner in deferred or self._may_make_slots(owner)
-                if may_come and (variable in deferred or variable in self._bound):
-                    deferred.add(slot)
-        return deferred
-
-    def _with_below(self, deferred: Iterable[int]) -> set[int]:
-        """Deferred nodes, and those below them that no object has taken."""
-        nodes = list(deferred)
-        found = set(nodes)
-        for node in nodes:
-            below = {edge.node for edge in self.graph.nodes[node].children} - found
-            below = {each for each in below if self._bound[each] is None}
-            nodes += below
-            found |= below
-        return found
-
-    def _may_make_slots(self, node: int) -> bool:
-        adapter = adapter_of(owner := self._bound[node])
-        return adapter is not None and "has_slots" in adapter.overrides and adapter.has_slots(owner)
-
-    def _is_skipped(self, node: int) -> bool:
-        return self._skip_slots and node in self._matcher.slot_nodes
 
     @places_in_use()
     def preview(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
@@ -585,30 +305,6 @@ class Restoration(WatchedRestore):
         others = [each for each in (*saved, *live) if each.key not in named]
         return sorted_report(self.reader.prefix, [*misfits, *others])
 
-    def _describe(self, node: int) -> str:
-        values = self.graph.nodes[node].values
-        return self._matcher.keys_in_file(values[0])[0] if values else f"node {node} of the object graph"
-
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing():
             self.warn_of_unused()
-
-    def warn_of_unused(self) -> None:
-        """Warns once of saved values that no object took."""
-        if self.partial_expected or self._has_warned or not self._bound:
-            return
-        self._has_warned = True
-        lost = [
-            key
-            for number in range(len(self.graph.nodes))
-            if (number not in self._bound or number in self._unused) and not self._is_skipped(number)
-            for value, key in self._matcher.values_in_file(number)
-            if number not in self._bound or unescape(value.name) in self._unused.get(number, _NONE)
-        ]
-        if lost:
-            warn(
-                f"{self.reader.prefix}: {counted(len(lost), 'saved value')} {'was' if len(lost) == 1 else 'were'} never restored to any object "
-                f"(call expect_partial() on the status if that is intended):{unasked.listed(lost)}",
-                UnrestoredWarning,
-                self.place,
-            )

@@ -240,7 +240,8 @@ class CheckpointLoadStatus(_RestoredStatus):
         self._restoration.is_asked = True
         if any(_fails(entry, outcomes) for entry in self._restoration.unmatched(*self._view())):
             report = self.report()
-            raise unmatched(problem, [entry for entry in report if _fails(entry, outcomes)], report, self.hint)
+            if offending := [entry for entry in report if _fails(entry, outcomes)]:
+                raise unmatched(problem, offending, report, self.hint)
         return self
 
 

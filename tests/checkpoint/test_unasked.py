@@ -45,6 +45,25 @@ def test_live_values_that_were_not_saved_are_warned_of_at_the_line_that_restored
     assert caught[0].filename == __file__
 
 
+def test_one_of_two_live_objects_for_one_saved_object_is_warned_of(prefix, caught):
+    """The saved values go to the first of them; the other keeps what it had."""
+    shared = Variable(1.0)
+    path = Checkpoint(net=module(a=shared, b=shared)).write(prefix)
+    live = Checkpoint(net=module(a=Variable(0.0), b=Variable(0.0)))
+    live.read(path)
+    (text,) = texts(caught)
+    assert "net/b/.ATTRIBUTES" in text
+    assert "net/a" not in text
+
+
+def test_a_shared_object_that_is_shared_again_is_not_warned_of(prefix, caught):
+    saved, restored = Variable(1.0), Variable(0.0)
+    path = Checkpoint(net=module(a=saved, b=saved)).write(prefix)
+    Checkpoint(net=module(a=restored, b=restored)).read(path)
+    assert float(restored) == 1
+    assert texts(caught) == []
+
+
 def test_a_restore_that_matched_nothing_is_said_to_have(prefix, caught):
     path = Checkpoint(net=module(a=Variable(1.0))).write(prefix)
     Checkpoint(model=module(a=Variable(0.0))).read(path)

@@ -56,6 +56,18 @@ with manager:
 results["steps"] = manager.steps
 """
 
+OVERTAKEN = """
+class Meanwhile(milepost.PythonState):
+    def serialize(self):
+        if rank == 0:
+            Checkpoint(weights=np.ones(3)).save(directory + "/run/ckpt", CheckpointOptions(process_local=True))
+        return ""
+    def deserialize(self, value): ...
+checkpoint = Checkpoint(weights=np.zeros(3), meanwhile=Meanwhile())
+attempt("save", lambda: CheckpointManager(checkpoint, directory + "/run", 3, options=CheckpointOptions(**options)).save())
+results["saved"] = milepost.load_variable(directory + "/run/ckpt-1", "weights").tolist()
+"""
+
 
 def test_all_see_what_process_0_has_saved_and_decided(tmp_path):
     """Its metrics and metadata count; pins and deletions are those of all."""
@@ -94,3 +106,13 @@ def test_a_signal_to_one_process_ends_all_at_one_step(tmp_path, connect, told):
     result = same([each.results for each in ended])
     assert result["saved"][-1] == result["ended"] == result["steps"][-1]
     assert len(result["saved"]) > 2
+
+
+def test_a_run_that_another_one_has_overtaken_is_refused_on_all(tmp_path):
+    """Another program has begun the series after this save began."""
+    result = run(OVERTAKEN, 2, tmp_path)
+    for each in result:
+        assert each["save"].startswith("CheckpointExistsError")
+        assert "at the same moment" in each["save"]
+        assert each["saved"] == [1, 1, 1]
+    assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint", "ckpt-1.data-00000-of-00001", "ckpt-1.index"]

@@ -449,6 +449,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             check_recordable(save.prefix)
             if save.leads and not save.options.overwrite:
                 guard.check(storage, save.prefix)
+                save.check = lambda: guard.check(storage, save.prefix, at_commit=True)
             if save.leads and not guard.is_own(storage, save.prefix):
                 directory = os.path.dirname(save.prefix)
                 list_announced(storage, directory)

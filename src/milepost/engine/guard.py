@@ -2,6 +2,9 @@
 
 Without it, a run that forgot to restore would begin at number 1, use the numbers of an earlier run again, and cause the
 deletion of that run's checkpoints.
+
+Saves look twice: when they begin, and right before the commit point. Until then they hold the claim of their checkpoint, so of several
+processes that begin a series with the same checkpoint at the same moment, one saves it and the others are refused.
 """
 
 from __future__ import annotations
@@ -41,8 +44,13 @@ class SeriesGuard:
         """Whether this `Checkpoint` has saved a checkpoint of this series."""
         return self._series(storage, prefix) in self._own
 
-    def check(self, storage: Storage, prefix: str) -> None:
+    def check(self, storage: Storage, prefix: str, *, at_commit: bool = False) -> None:
         """Checks that a checkpoint may be saved.
+
+        Args:
+            storage: Where to.
+            prefix: The checkpoint.
+            at_commit: Whether a check when the save began found nothing, so that the other run has begun since then.
 
         Raises:
             CheckpointExistsError: Its series belongs to another run.
@@ -52,6 +60,17 @@ class SeriesGuard:
             return
         stem, _ = split_number(prefix) or (prefix, 0)
         others = numbered(storage, stem) or [each for each in (prefix,) if storage.is_file(index_path(each))]
+        if others and at_commit:
+            raise CheckpointExistsError(
+                "another run has begun to save checkpoints of this name at the same moment; this one was not saved",
+                file=prefix,
+                expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, as when this save began",
+                found=", ".join(os.path.basename(each) for each in others[-_MOST_LISTED:]),
+                remedy=(
+                    "let one process save, or give each process a directory or name of its own; docs/several_processes.md says how "
+                    "processes save one checkpoint together"
+                ),
+            )
         if others:
             names = ", ".join(os.path.basename(each) for each in others[-_MOST_LISTED:])
             raise CheckpointExistsError(

@@ -198,6 +198,7 @@ class Matcher:
                 if child_node in match.bindings or self._bound[child_node] is not None or saved_name in unwanted:
                     bound = match.bindings.get(child_node)
                     bound = self._bound[child_node] if bound is None else bound
+                    match.may_lack |= live.get(name, bound) is not bound  # several live objects for one saved object
                     match.growth.shared(obj, node, name, live.get(name), child_node, bound)
                     continue
                 child = live.get(name)

@@ -185,6 +185,8 @@ class ListedSave(Save):
             processes process 0 alone calls it.
 
     Attributes:
+        check: A function that is called right before the commit point, when no other process can save the same checkpoint. What it
+            raises ends the save. Of several processes process 0 alone calls it.
         committed: A function that is called when the checkpoint is visible, so that its number is used.
         listed_elsewhere: A function that is called on the other processes when process 0 has listed the checkpoint.
     """
@@ -192,6 +194,7 @@ class ListedSave(Save):
     def __init__(self, prefix: str, options: CheckpointOptions, record: Callable[[Storage, str, bool], object]) -> None:
         super().__init__(prefix, options)
         self._record = record
+        self.check: Callable[[], object] = lambda: None
         self.committed: Callable[[], object] = lambda: None
         self.listed_elsewhere: Callable[[], object] = lambda: None
 
@@ -213,7 +216,7 @@ class ListedSave(Save):
         return problems
 
     def _commit(self) -> list[Exception]:
-        storage, announcement = self.storage, Announcement()
+        storage, announcement = self.storage, Announcement(self.check)
         problems: list[Exception] = []
         interrupt: BaseException | None = None
         try:

@@ -76,6 +76,7 @@ def test_a_tree_comes_back_as_it_was(tree):
         {".value": 1},
         {"__dict__": 1, "a": [2]},
         {"": 1, "a/b": 2, "c.d": 3, ".S": 4},
+        {"\0": None, "a": {"\0b": 1}},
         {1: "a", "1": "b"},
         {"a": deque([1, 2], 3), "b": defaultdict(list, {1: [2]}), "c": Counter("aab"), "d": bytearray(b"ab")},
         [{"a": {1, 2}}, {3: 4}],

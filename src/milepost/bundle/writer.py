@@ -267,6 +267,7 @@ def _name(key: str) -> bytes:
             "a key that an index cannot hold",
             key=repr(key),
             expected="text that is not empty and does not begin with NUL",
+            remedy="use another name for the object or the key of a dict at the root",
         )
     return name
 

@@ -102,7 +102,8 @@ class _Preparation:
 
     def _by_kind(self, kind: type, value: Any, path: str, depth: int) -> Any:
         if kind in _DICTS:
-            if not all(type(name) is str for name in value) or ATTRIBUTES in value:
+            # The keys of an index do not begin with NUL.
+            if any(type(name) is not str or name[:1] == "\0" for name in value) or ATTRIBUTES in value:
                 return PlainPart(value)
             members = {name: self.prepared(each, f"{path}/{name}".lstrip("/"), depth) for name, each in value.items()}
             if not isinstance(value, OrderedDict):

@@ -67,11 +67,10 @@ class Framework(adapter.Adapter):
 
 @pytest.fixture(autouse=True)
 def framework():
-    known = list(adapter._adapters)
-    adapter.register(Framework())
+    own = Framework()
+    adapter.register(own)
     yield
-    adapter._adapters[:] = known
-    adapter._by_type.clear()
+    adapter.unregister(own)  # and keep the adapters of frameworks that were imported meanwhile
     for name in ("settled", "watch", "replace"):
         setattr(Fails, name, None)
 

@@ -115,13 +115,12 @@ class HolderAdapter(adapter.Adapter):
 
 def test_an_object_is_asked_once_for_its_stand_ins(options):
     path = many(FEW).write("ckpt", options)
-    known = list(adapter._adapters)
-    adapter.register(HolderAdapter())
+    own = HolderAdapter()
+    adapter.register(own)
     try:
         Checkpoint(m=Holder()).read(path, options).expect_partial()
     finally:
-        adapter._adapters[:] = known
-        adapter._by_type.clear()
+        adapter.unregister(own)
     assert HolderAdapter.asked == 1
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import milepost
+from tests.terminals import everything_from
 
 ROOT = Path(__file__).parents[2]
 SLOW = """
@@ -40,16 +41,7 @@ def in_a_terminal(command):
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, cwd=ROOT, env=environment)
     os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            data = os.read(ours, 1 << 16)
-        except OSError:  # the other end is closed
-            break
-        if not data:
-            break
-        shown += data
-    os.close(ours)
+    shown = everything_from(ours)
     assert process.wait(60) == 0, shown.decode()
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
 

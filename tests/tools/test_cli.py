@@ -13,6 +13,7 @@ import pytest
 from milepost import Checkpoint, Variable
 from milepost.tools.cli import main, parser
 from milepost.tools.manual import documented
+from tests.terminals import everything_from
 from tests.tools.commands import damage, run, series
 
 COMMANDS = ["ls", "show", "cat", "diff", "match", "verify", "repair", "prune", "convert", "graph", "demo", "completion"]
@@ -124,18 +125,9 @@ class TestOnATerminal:
         command = [sys.executable, *program, *map(str, arguments)]
         with subprocess.Popen(command, stdout=child, stderr=child, env=environment) as process:
             os.close(child)
-            parts = []
-            while True:
-                try:
-                    part = os.read(parent, 1 << 16)
-                except OSError:  # the other end is closed
-                    break
-                if not part:
-                    break
-                parts.append(part)
-        os.close(parent)
+            shown = everything_from(parent)
         assert process.returncode in (0, 1, 3)
-        return b"".join(parts).decode()
+        return shown.decode()
 
     def test_a_table_is_coloured_and_as_wide_as_the_terminal(self, tmp_path):
         series(tmp_path / "run", [0.5, 0.25], checkpoint_name="long" * 20)

@@ -6,20 +6,8 @@ import pytest
 
 from milepost import Checkpoint, CheckpointNotFoundError, Variable, latest_checkpoint, remove_checkpoint
 from milepost.tools.dry_run import DryRunStorage
+from tests.bundle.bundles import content, put
 from tests.tools.commands import contents
-
-
-def write(storage, path, data):
-    with storage.create(path) as file:
-        file.write(0, [data])
-
-
-def read(storage, path):
-    file = storage.open(path)
-    try:
-        return file.read(0, file.size)
-    finally:
-        file.close()
 
 
 def test_every_change_is_seen_and_none_is_made(tmp_path):
@@ -30,11 +18,11 @@ def test_every_change_is_seen_and_none_is_made(tmp_path):
     storage.remove(f"{directory}/a")
     storage.rename(f"{directory}/b", f"{directory}/d")
     storage.link(f"{directory}/c", f"{directory}/e")
-    write(storage, f"{directory}/f", b"new")
+    put(storage, f"{directory}/f", b"new")
     storage.make_directory(f"{directory}/g")
     storage.sync_directory(directory)
     assert sorted(storage.list(directory)) == ["c", "d", "e", "f", "g"]
-    assert [read(storage, f"{directory}/{name}") for name in "cdef"] == [b"c", b"b", b"c", b"new"]
+    assert [content(storage, f"{directory}/{name}") for name in "cdef"] == [b"c", b"b", b"c", b"new"]
     assert [storage.is_file(f"{directory}/{name}") for name in "abcdef"] == [False, False, True, True, True, True]
     assert {os.path.basename(path) for path in storage.removed} == {"a", "b"}
     with pytest.raises(CheckpointNotFoundError):

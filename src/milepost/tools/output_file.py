@@ -37,7 +37,7 @@ def replaced(path: str) -> Iterator[BinaryIO]:
             os.chmod(temporary, _mode())
             os.replace(temporary, os.path.join(directory, name))
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the error that is raised matters more than a file that stays
             os.remove(temporary)
         raise
 

@@ -24,7 +24,7 @@ CALLS = {
     "arrays, restore": 45,
     "arrays, assert": 11,
     "numbers, save": 29,
-    "numbers, restore": 67,
+    "numbers, restore": 68,
     "numbers, assert": 14,
     "variables, save": 22,
     "variables, restore": 40,

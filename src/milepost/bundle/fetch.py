@@ -1,7 +1,7 @@
 """Reads many tensors for a restore: first verifies all of them, then delivers them.
 
-No destination changes before every byte was verified. Small tensors are kept in memory in between, up to a limit. Large
-tensors are read twice, because memory for all of them would cost more.
+No destination changes before every byte was verified, unless the fetch is told that it may. Small tensors are kept in memory in
+between, up to a limit. Large tensors are read twice, because memory for all of them would cost more.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Fetch:
     Args:
         reader: The checkpoint.
         staging: Bytes that may be kept in memory between `verify` and `deliver`.
+        once: Whether `verify` reads large tensors straight into their destinations, and checks them meanwhile. Then nothing
+            large is read twice; if `verify` fails, destinations may have changed.
 
     Example:
         >>> def restore(reader: BundleReader, weights: Array) -> Array:
@@ -64,9 +66,10 @@ class Fetch:
         ...     return fetch.deliver()[step]
     """
 
-    def __init__(self, reader: BundleReader, *, staging: int = STAGING) -> None:
+    def __init__(self, reader: BundleReader, *, staging: int = STAGING, once: bool = False) -> None:
         self._reader = reader
         self._staging = staging
+        self._once = once
         # By ticket. There are several lists instead of one of tuples, because the garbage collector visits every tuple.
         self._keys: list[str] = []
         self._destinations: list[Array | None] = []
@@ -99,7 +102,7 @@ class Fetch:
         return ticket
 
     def verify(self) -> None:
-        """Reads and checks all requested tensors. No destination changes.
+        """Reads and checks all requested tensors. No destination changes, unless each tensor is to be read once.
 
         Raises:
             MilepostError: As for `BundleReader`. Nothing can be delivered.
@@ -128,6 +131,8 @@ class Fetch:
             elif destination is None:
                 fresh = self._kept[ticket] = new_array(entry.dtype, entry.shape)
                 spans.append((Span(key, file, entry.offset, entry.size, bytes_of(fresh)), entry))
+            elif self._once:
+                spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
@@ -183,7 +188,7 @@ class Fetch:
                 last.stop = max(last.stop, stop)
                 last.tickets.append(ticket)
         for group in groups:
-            in_place = any(self._destinations[ticket] is not None for ticket in group.tickets)
+            in_place = not self._once and any(self._destinations[ticket] is not None for ticket in group.tickets)
             size = group.stop - group.start if in_place else 0
             group.staged = size <= self._staging
             self._staging -= size if group.staged else 0
@@ -198,9 +203,12 @@ class Fetch:
 
     def _verify_group(self, group: _Group) -> None:
         for ticket, array in self._read_group(group):
-            if self._destinations[ticket] is None:
+            destination = self._destinations[ticket]
+            if destination is None:
                 # a copy, because a view would keep its neighbours in memory
                 self._kept[ticket] = array.copy()
+            elif self._once:
+                destination[...] = array
             elif group.staged:
                 self._kept[ticket] = array
 
@@ -230,7 +238,9 @@ class Fetch:
             shape = box.shape(shape)
         _check_destination(key, destination, dtype.numpy, shape)
         size = TensorSpec(dtype, shape).nbytes
-        if size <= self._staging:
+        if self._once:
+            self._reader.read_into(key, destination, box)
+        elif size <= self._staging:
             self._staging -= size
             self._kept[ticket] = self._reader.read(key, box)
         else:

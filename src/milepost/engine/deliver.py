@@ -2,24 +2,27 @@
 
 The order is:
 
-1. Check that every value fits its object, and that all bytes have their checksums.
-2. Assign to objects that run their own code, such as `PythonState`. They get their old values back if one of them raises an error.
-3. Make the successors of values that cannot change. This changes no object.
+1. Check that every value fits its object.
+2. Read and verify all values. What has no old value takes its new one meanwhile: the successors of values that cannot change,
+   which no object holds yet, and slot variables that the restore has made. The others are kept if they are small.
+3. Assign to objects that run their own code, such as `PythonState`. They get their old values back if one of them raises an error.
 4. Assign to objects that take an array and are not expected to fail.
 5. Read the other values straight into the memory of their objects.
 
 Small old values are kept in steps 4 and 5 too, in case something fails after all (`milepost.engine.undo`).
 
-The arrays that are held at a time take at most 64 MiB, or what one object needs. Small values are kept from the first
-reading. Others are read again when they are assigned. For an array that is spread over devices, each device gets its own
-box, which is read when the array of that device is made.
+So large values that replace old ones are read twice: the old ones must stay if a checksum is wrong. A program that would rather
+have them read once says ``CheckpointOptions(verify_first=False)``: then step 2 leaves them out, and steps 4 and 5 verify them.
+
+The arrays that are held at a time, besides the new values, take at most 64 MiB, or what one object needs. For an array that is
+spread over devices, each device gets its own box, which is read when the array of that device is made.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -49,10 +52,8 @@ _IN_BOXES: Final = 1 << 20
 _BOXES_OF_SEVERAL: Final = 64 << 10
 """The same, where this process needs some of its boxes only."""
 _MOST_LISTED: Final = 10
-_REFUSING, _SUCCEEDED, _CHANGED = range(3)
+_REFUSING, _REPLACED, _CHANGED = range(3)
 """Objects that may refuse a value; those that get successors; those that change and are not expected to refuse."""
-_KEPT: Final = -1
-"""Stands for the number of a batch: the values are kept from the first reading."""
 
 
 class Take(NamedTuple):
@@ -122,6 +123,9 @@ def deliver(
     verified: Callable[[], object] = lambda: None,
     before_own_code: Callable[[], object] = lambda: None,
     progress: Unreported = UNREPORTED,
+    fresh: Collection[int] = (),
+    *,
+    verify_first: bool = True,
 ) -> dict[int, Any]:
     """Verifies all values and assigns them.
 
@@ -134,6 +138,8 @@ def deliver(
         verified: Called when everything that can be checked beforehand is checked, and nothing has changed yet.
         before_own_code: Called before objects that run their own code take their values, if there are any.
         progress: Is told of the bytes of the values.
+        fresh: Identities of objects that were made for this restore, and that nobody needs if it fails.
+        verify_first: Whether all values are verified before an object changes.
 
     Returns:
         Successors of objects that cannot change, by the identity of the object that each replaces.
@@ -145,28 +151,36 @@ def deliver(
         UnsupportedError: An adapter has no way to give an object its value.
     """
     filled: list[tuple[Take, dict[str, Array]]] = []
+    made: list[tuple[Take, dict[str, Array]]] = []
     others: list[Take] = []
-    in_place = Fetch(reader, staging=_STAGING)
+    in_place = Fetch(reader, staging=_STAGING, once=not verify_first)
+    into_made = Fetch(reader, once=True)
     with collection_paused():
         for take in takes:
             arrays = {value.name: value.destination for value, _ in take.values if value.destination is not None}
             if arrays:
-                filled.append((take, arrays))
+                is_fresh = id(take.obj) in fresh
+                (made if is_fresh else filled).append((take, arrays))
+                fetch = into_made if is_fresh else in_place
                 for value, key in take.values:
                     if value.destination is not None:
-                        in_place.add(key, value.destination)
+                        fetch.add(key, value.destination)
             if len(arrays) < len(take.values):
                 if "assign" not in take.adapter.overrides:
                     raise _lost(reader, take)
                 others.append(take)
-    assigned = _Assigned(reader, others) if others else None
-    progress.begin(_bytes_taken(reader, takes), stages=2)
+    assigned = _Assigned(reader, others, verify_first=verify_first) if others else None
+    progress.begin(
+        _bytes_taken(reader, takes), _stages(reader, takes, assigned, [take for take, _ in filled], verify_first)
+    )
     with progress.stage():
         if assigned is not None:
             if assigned.may_refuse:
                 before_own_code()
             assigned.verify()
-        in_place.verify()
+        into_made.verify()
+        if verify_first:
+            in_place.verify()
     verified()
     if growth is not None and (growth.changes or growth.cuts):
         growth.apply(undo)
@@ -176,8 +190,10 @@ def deliver(
         trees = rebuild(holders, successors) if former else []
         if filled:
             _keep_destinations(filled, undo)
+            if not verify_first:
+                in_place.verify()
             in_place.deliver()
-    for take, arrays in filled:
+    for take, arrays in (*filled, *made):
         _assign(reader, take, arrays)
     if trees:
         undo.add(partial(_put_back, trees, former))
@@ -291,64 +307,64 @@ class _Assigned:
     Args:
         reader: The open checkpoint.
         takes: All objects that take values. There is at least one.
+        verify_first: As for `deliver`.
 
     Attributes:
         may_refuse: Whether one of them may refuse a value, since it runs its own code.
+        replaced: The objects that get successors.
+        changed: The others, in the order in which they are assigned.
+        again: Those of the others whose values are not kept when they are verified.
     """
 
-    def __init__(self, reader: BundleReader, takes: Sequence[Take]) -> None:
+    def __init__(self, reader: BundleReader, takes: Sequence[Take], *, verify_first: bool) -> None:
         self._reader = reader
-        self._kept = Fetch(reader)
-        self._batches: list[list[Take]] = []
-        room, filled = _ASSIGNED, _ASSIGNED
+        self._verify_first = verify_first
         wanted = [take._replace(values=[pair for pair in take.values if pair[0].destination is None]) for take in takes]
         self._in_boxes = {
             value for take in wanted for value, key in take.values if _is_read_in_boxes(value, reader.spec(key))
         }
-        # Objects that may refuse come first, so that no old values of the others are needed. Then come those that get
-        # successors, which changes no object yet.
+        # Objects that may refuse come first, so that no old values of the others are needed.
         ranked = [(_rank(take), take) for take in wanted]
         ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
+        self._ranks = {id(take): rank for rank, take in ranked}
         self.may_refuse = ranked[0][0] == _REFUSING
-        self._order: list[tuple[Take, int, int]] = []
-        for rank, take in ranked:
-            size = sum(_size(reader, key) for value, key in take.values if value not in self._in_boxes)
-            if size <= room:
-                room -= size
-                self._order.append((take, rank, _KEPT))
-                for value, key in take.values:
-                    if value not in self._in_boxes:
-                        self._kept.add(key, None)
+        self.replaced = [take for rank, take in ranked if rank == _REPLACED]
+        self.changed = [take for rank, take in ranked if rank != _REPLACED]
+        self.again: list[Take] = []
+        self._successors: dict[int, Any] = {}
+        self._kept = Fetch(reader)
+        self._are_kept: set[int] = set()
+        room = _ASSIGNED
+        for take in self.changed:
+            whole = [key for value, key in take.values if value not in self._in_boxes]
+            size = sum([_size(reader, key) for key in whole])
+            if size > room:
+                self.again.append(take)
                 continue
-            if filled + size > _ASSIGNED:
-                self._batches.append([])
-                filled = 0
-            filled += size
-            self._batches[-1].append(take)
-            self._order.append((take, rank, len(self._batches) - 1))
+            room -= size
+            self._are_kept.add(id(take))
+            for key in whole:
+                self._kept.add(key, None)
 
     def verify(self) -> None:
-        """Reads and checks all bytes. No object changes."""
+        """Reads and checks all bytes, and makes the successors of objects that cannot change. No object changes."""
         self._kept.verify()
-        again = [
-            key
-            for batch in self._batches
-            for take in batch
-            for value, key in take.values
-            if value not in self._in_boxes
-        ]
-        for take, _, _ in self._order:
+        for take in (*self.changed, *self.replaced):
             for value, key in take.values:
-                if value in self._in_boxes and value.boxes is None:
-                    again.append(key)
-                elif value in self._in_boxes:
-                    for box in value.boxes or ():
+                if value in self._in_boxes:
+                    for box in (None,) if value.boxes is None else value.boxes:
                         self._reader.check(key, box)
-        if again:
-            check_all(self._reader, again)
+        if self._verify_first:
+            check_all(
+                self._reader, [key for take in self.again for value, key in take.values if value not in self._in_boxes]
+            )
+        for batch in self._batches(self.replaced):
+            arrays = self._read(batch)
+            for take in batch:
+                self._give(take, arrays)
 
     def deliver(self, undo: Undo) -> dict[int, Any]:
-        """Assigns the values.
+        """Assigns the values of objects that change.
 
         Args:
             undo: Collects the functions that undo the changes.
@@ -356,35 +372,49 @@ class _Assigned:
         Returns:
             Successors of objects that cannot change, by the identity of the object that each replaces.
         """
-        # Backwards, so that this list no longer holds an array once it is assigned.
+        # Backwards, so that a list no longer holds an array once it is assigned.
         kept = self._kept.deliver()[::-1]
         streamed: list[Array] = []
-        batch = _KEPT
-        successors: dict[int, Any] = {}
-        for take, rank, number in self._order:
-            if number > batch:
-                batch = number
-                streamed = self._read(self._batches[number])
-            source = kept if number == _KEPT else streamed
-            given: dict[str, Array | StoredTensor] = {
-                value.name: Boxes(self._reader, key) if value in self._in_boxes else source.pop()
-                for value, key in take.values
-            }
-            if rank == _REFUSING:
+        first_of_batch = {id(batch[0]): batch for batch in self._batches(self.again)}
+        for take in self.changed:
+            if id(take) in first_of_batch:
+                streamed = self._read(first_of_batch[id(take)])
+            if self._ranks[id(take)] == _REFUSING:
                 undo.add(take.adapter.before_assign(take.obj))
-            elif rank == _CHANGED:
+            else:
                 size = sum(self._reader.spec(key).nbytes for _, key in take.values)
                 undo.add_if_small(size, partial(take.adapter.before_assign, take.obj))
-            successor = _assign(self._reader, take, given)
-            if successor is None and not isinstance(take.obj, Place):  # a place may hold None
-                returned(take.adapter, "assign", successor)
-            if successor is not take.obj:
-                successors[id(take.obj)] = successor
-            del given, successor
-        return successors
+            self._give(take, kept if id(take) in self._are_kept else streamed)
+        return self._successors
+
+    def _give(self, take: Take, arrays: list[Array]) -> None:
+        """Gives an object its values, which are the last ones of the given arrays, and notes its successor."""
+        given: dict[str, Array | StoredTensor] = {
+            value.name: Boxes(self._reader, key) if value in self._in_boxes else arrays.pop()
+            for value, key in take.values
+        }
+        successor = _assign(self._reader, take, given)
+        if successor is None and not isinstance(take.obj, Place):  # a place may hold None
+            returned(take.adapter, "assign", successor)
+        if successor is not take.obj:
+            self._successors[id(take.obj)] = successor
+
+    def _batches(self, takes: Sequence[Take]) -> Iterator[list[Take]]:
+        """Divides objects so that the values of each part are held at a time."""
+        batch: list[Take] = []
+        filled = 0
+        for take in takes:
+            size = sum([_size(self._reader, key) for value, key in take.values if value not in self._in_boxes])
+            if batch and filled + size > _ASSIGNED:
+                yield batch
+                batch, filled = [], 0
+            batch.append(take)
+            filled += size
+        if batch:
+            yield batch
 
     def _read(self, takes: Sequence[Take]) -> list[Array]:
-        """The values of a batch, last one first."""
+        """The verified values of a batch, last one first."""
         fetch = Fetch(self._reader)
         for take in takes:
             for value, key in take.values:
@@ -392,6 +422,18 @@ class _Assigned:
                     fetch.add(key, None)
         fetch.verify()
         return fetch.deliver()[::-1]
+
+
+def _stages(
+    reader: BundleReader, takes: Sequence[Take], assigned: _Assigned | None, filled: Sequence[Take], verify_first: bool
+) -> Sequence[Iterator[int]]:
+    """The bytes that are read before anything changes, and those that are read afterwards."""
+    later = [*filled, *(assigned.again if assigned is not None else ())]
+    first = takes
+    if not verify_first:
+        late = {id(take.obj) for take in later}
+        first = [take for take in takes if id(take.obj) not in late]
+    return _bytes_taken(reader, first), _bytes_taken(reader, later)
 
 
 def _bytes_taken(reader: BundleReader, takes: Sequence[Take]) -> Iterator[int]:
@@ -422,7 +464,7 @@ def _size(reader: BundleReader, key: str) -> int:
 def _rank(take: Take) -> int:
     if "may_refuse" not in take.adapter.overrides or take.adapter.may_refuse(take.obj):
         return _REFUSING
-    return _SUCCEEDED if take.adapter.functional or isinstance(take.obj, Place) else _CHANGED
+    return _REPLACED if take.adapter.functional or isinstance(take.obj, Place) else _CHANGED
 
 
 def _substitute(holders: Sequence[Any], successors: dict[int, Any], undo: Undo) -> None:

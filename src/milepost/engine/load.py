@@ -204,7 +204,7 @@ def _prepared(
     graph = read_object_graph(reader)
     root, attached = view()
     if graph is None:
-        by_name = NameBasedRestoration(reader, translation)
+        by_name = NameBasedRestoration(reader, translation, verify_first=options.verify_first)
         return _Prepared(by_name, root, attached, lambda: NameBasedStatus(by_name, view))
     if is_of_saved_model(storage, reader.prefix):
         return _prepared_saved_model(reader, graph, view, options, rounds, translation)

@@ -65,6 +65,7 @@ class Match:
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
+        fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
         unused: For bound nodes, names of saved values that the live object does not have.
         missing: For bound nodes, names of live values that were not saved.
         may_lack: Whether there may be live objects for which nothing was saved.
@@ -81,6 +82,7 @@ class Match:
     takes: list[Take] = field(default_factory=list)
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
+    fresh: set[int] = field(default_factory=set)
     unused: dict[int, set[str]] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     may_lack: bool = False
@@ -370,6 +372,7 @@ class Matcher:
                 raise error.with_context(key=next((value.key for value in self._nodes[node].values), None)) from None
             if slot is not None:
                 match.made_slots.append(undo)
+                match.fresh.add(id(slot))
         slot_adapter = adapter_of(slot)
         if slot_adapter is None:
             match.deferred.append(Deferred(owner, (id(variable), name), node, variable))

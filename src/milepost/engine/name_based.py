@@ -35,10 +35,12 @@ class NameBasedRestoration(WatchedRestore):
     Args:
         reader: The open checkpoint.
         translation: What changes between the file and the program. Names in the file count as saved names.
+        verify_first: As for `milepost.engine.deliver.deliver`.
     """
 
-    def __init__(self, reader: BundleReader, translation: Translation = AS_SAVED) -> None:
+    def __init__(self, reader: BundleReader, translation: Translation = AS_SAVED, *, verify_first: bool = True) -> None:
         super().__init__(reader, translation)
+        self._verify_first = verify_first
         self._translation = translation
         self._keys: dict[str, str] | None = None
         if translation.renames:
@@ -148,7 +150,15 @@ class NameBasedRestoration(WatchedRestore):
         try:
             self._check(takes)
             self.reader.hold()
-            successors = deliver(self.reader, takes, live.objects, undo, verified=agree, progress=progress)
+            successors = deliver(
+                self.reader,
+                takes,
+                live.objects,
+                undo,
+                verified=agree,
+                progress=progress,
+                verify_first=self._verify_first,
+            )
             takers = [successors.get(id(take.obj), take.obj) for take in takes]
             positions: list[_Anything] = []
             undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))

@@ -75,6 +75,14 @@ class CheckpointOptions:
         incremental: Saves. Do not write tensors again that have not changed since the checkpoint before, in the same
             directory; take them over by hard links. Each checkpoint stays whole by itself. If files cannot be linked, everything is
             written, and a warning says why. The page ``docs/incremental.md`` has the rules.
+        verify_first: Restores. Verify all values before an object changes, so that a damaged checkpoint changes nothing. Large
+            values that replace old ones are read twice for this. With False, each is read once, straight into the memory of its
+            object, and verified meanwhile. If the checkpoint is damaged, some objects then have restored values and
+            others their old ones, and the error says so.
+        verify_first: Restores. Verify all values before an object changes, so that a damaged checkpoint changes nothing. Large
+            values that replace old ones are read twice for this. With False, each is read once, straight into the memory of its
+            object, and verified meanwhile. If the checkpoint is damaged, some objects then have restored values and
+            others their old ones, and the error says so.
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.
@@ -106,6 +114,7 @@ class CheckpointOptions:
     first_process: Sequence[str] = ()
     progress: bool | Callable[[Progress], Any] = False
     incremental: bool = False
+    verify_first: bool = True
 
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)

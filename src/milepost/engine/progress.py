@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -36,8 +36,8 @@ class Progress:
         path: The path of the checkpoint, or of the file of another library.
         bytes_done: How many bytes are done. It never decreases, and is ``bytes_total`` only when all is done.
         bytes_total: The bytes of all values that this process writes, or of all that its live objects take. Positions in files,
-            names and checksums are not counted. A restore goes over the values twice, to verify them and to assign
-            them, so each byte counts half each time.
+            names and checksums are not counted. A restore goes over some values twice, to verify them and to assign
+            them; their bytes count in part each time.
         seconds: Seconds since the beginning.
 
     Example:
@@ -90,8 +90,14 @@ def check_progress(progress: Any) -> None:
 class Unreported:
     """The progress of an operation that nobody wants to know of. It costs nothing."""
 
-    def begin(self, sizes: Iterable[int], stages: int = 1) -> None:
-        """Says what there is to do: the bytes of each value, and how often they are gone over."""
+    def begin(self, sizes: Iterable[int], stages: Sequence[Iterable[int]] = ()) -> None:
+        """Says what there is to do.
+
+        Args:
+            sizes: The bytes of each value.
+            stages: For each stage, the bytes of the values that it goes over. If none are given, there is one stage, which goes
+                over all.
+        """
 
     def stage(self) -> AbstractContextManager[None]:
         """Counts what is read and written inside as one of the stages."""
@@ -113,14 +119,16 @@ class _Reporter(Unreported):
         self._counts: dict[int, int] = {}
         """By thread, the bytes of the present stage."""
         self._size = 0
-        self._stages = 1
+        self._stages = [0]
+        """Bytes that each stage goes over."""
         self._ended = 0
         self._told = 0
         self._began = time.monotonic()
         self._due = 0.0
 
-    def begin(self, sizes: Iterable[int], stages: int = 1) -> None:
-        self._size, self._stages = sum(sizes), stages
+    def begin(self, sizes: Iterable[int], stages: Sequence[Iterable[int]] = ()) -> None:
+        self._size = sum(sizes)
+        self._stages = [sum(stage) for stage in stages] or [self._size]
         self._tell(0)
 
     @contextmanager
@@ -143,8 +151,8 @@ class _Reporter(Unreported):
     def _tell_if_due(self) -> None:
         if time.monotonic() >= self._due:
             # padding, and bytes that are read more than once, must not run ahead of the stage
-            counted = min(sum(self._counts.copy().values()), self._size)
-            done = (self._ended * self._size + counted) // self._stages
+            counted = min(sum(self._counts.copy().values()), sum(self._stages[self._ended : self._ended + 1]))
+            done = (sum(self._stages[: self._ended]) + counted) * self._size // max(sum(self._stages), 1)
             if self._told < done < self._size:
                 self._tell(done)
 

@@ -61,7 +61,8 @@ class Restoration(MatchedRestore):
     Args:
         reader: The open checkpoint.
         graph: Its object graph.
-        options: Whether slot variables are skipped, what may be left out, and who is told of the progress.
+        options: Whether slot variables are skipped, what may be left out, who is told of the progress, and whether all values are
+            verified first.
         never_saved: As for `MatchedRestore`.
         rounds: The rounds of the operation, if several processes restore together.
         translated: As for `MatchedRestore`.
@@ -80,6 +81,7 @@ class Restoration(MatchedRestore):
         super().__init__(reader, graph, options, never_saved, member, translated)
         self._rounds = rounds
         self._progress = options.progress
+        self._verify_first = options.verify_first
 
     @places_in_use()
     def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
@@ -216,7 +218,8 @@ class Restoration(MatchedRestore):
             if match.deferred:
                 self.reader.hold()
             holders = list(match.bindings.values())
-            successors = deliver(self.reader, match.takes, holders, undo, match.growth, agree, pause.end, progress)
+            given = match.growth, agree, pause.end, progress, match.fresh
+            successors = deliver(self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first)
             takers = [successors.get(id(take.obj), take.obj) for take in match.takes]
             before = [(obj, last_restore(obj)) for obj in takers]
             positions: list[RestoredPosition] = []

@@ -21,6 +21,8 @@ _LEAVES: Final = (PlainLeaf, CheckedLeaf)
 """The types of places of plain values. Arrays without dimensions have such a place too."""
 _WRAPPERS: Final[dict[type, str]] = {ListWrapper: "list", DictWrapper: "dict", OrderedDictWrapper: "OrderedDict"}
 _OF_TREES: Final[dict[type, str]] = {list: "list", dict: "dict", tuple: "tuple"}
+_ONE_EDGE_EACH: Final = frozenset({list, dict, tuple, ListWrapper})
+"""Types of containers in which each member has one edge of its own."""
 
 
 def type_names(live: LiveGraph) -> dict[int, str]:
@@ -33,14 +35,14 @@ def type_names(live: LiveGraph) -> dict[int, str]:
     holders: list[int] = []
     lists: list[int] = []
     any_container = False
-    for number, obj in enumerate(live.objects):
+    for number, (obj, adapter) in enumerate(zip(live.objects, live.adapters, strict=True)):
         kind = type(obj)
-        any_container = any_container or issubclass(kind, (list, dict, tuple, TreeNode))
-        if kind in _LEAVES and (name := TYPE_NAMES.get(type(obj.value))):
-            names[number] = name
-        elif live.adapters[number].leaf:
+        if adapter.leaf:
+            if kind in _LEAVES and (name := TYPE_NAMES.get(type(obj.value))):
+                names[number] = name
             continue
-        elif holds_state(obj):
+        any_container = any_container or issubclass(kind, (list, dict, tuple, TreeNode))
+        if holds_state(obj):
             holders.append(number)
             if kind is not PlainNode and kind not in _WRAPPERS:
                 names[number] = CHECKPOINT
@@ -48,10 +50,13 @@ def type_names(live: LiveGraph) -> dict[int, str]:
             lists.append(number)
     containers = _containers_below(live, [*holders, *lists]) if any_container else {}
     arrays = _array_types(live, {*holders, *containers})
-    for number in _holding_others(live, names | arrays, containers) if containers else ():
+    others = _holding_others(live, names | arrays, containers) if containers else ()
+    for number in others:
         del containers[number]
-    held = {edge.node for holder in {*holders, *containers} for edge in live.edges[holder]}
-    return names | containers | {number: name for number, name in arrays.items() if number in held}
+    if others:
+        held = {edge.node for holder in {*holders, *containers} for edge in live.edges[holder]}
+        arrays = {number: name for number, name in arrays.items() if number in held}
+    return names | containers | arrays
 
 
 def _containers_below(live: LiveGraph, holders: Sequence[int]) -> dict[int, str]:
@@ -82,6 +87,10 @@ def _container_type(obj: Any) -> str:
 def _edges_of(obj: Any) -> int:
     """The number of edges that a container has if all its members are saved."""
     container = obj.value if isinstance(obj, TreeNode) else obj
+    if type(container) in _ONE_EDGE_EACH:
+        return len(container)
+    if type(container) in _WRAPPERS:
+        return len([key for key in container if isinstance(key, str)])
     return len({name for each in members(container) for name in each.names})
 
 

@@ -101,6 +101,8 @@ bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benc
 	.venv-bench/$(BIN)/python -m benchmarks.several
 	.venv-bench/$(BIN)/python -m benchmarks.training_state
 	.venv-bench/$(BIN)/python -m benchmarks.incremental
+	.venv-bench/$(BIN)/python -m benchmarks.growth
+	.venv-bench/$(BIN)/python -m benchmarks.growth --draw
 
 peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes
 	.venv-bench/$(BIN)/python -m benchmarks.peers

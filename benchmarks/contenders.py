@@ -195,6 +195,15 @@ class MilepostFiles(Milepost):
         return milepost.CheckpointOptions(experimental_sharding_callback=policy)
 
 
+class MilepostOnce(Milepost):
+    """Each value read once, straight into its memory, and verified meanwhile."""
+
+    def choose(self, size: int) -> CheckpointOptions:
+        import milepost
+
+        return milepost.CheckpointOptions(verify_first=False)
+
+
 class MilepostUnsynced(Milepost):
     """A storage that leaves out every fsync, to compare with those who never sync."""
 
@@ -397,6 +406,7 @@ CONTENDERS: dict[str, type[Contender]] = {
     RAW: Raw,
     "raw, two files": RawFiles,
     "milepost": Milepost,
+    "milepost, read once": MilepostOnce,
     "milepost, no fsync": MilepostUnsynced,
     "milepost, two files": MilepostFiles,
     "safetensors": Safetensors,

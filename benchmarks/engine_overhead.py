@@ -19,7 +19,7 @@ from benchmarks.contenders import CONTENDERS, Array
 NAMES = [
     name
     for name in CONTENDERS
-    if name not in {"torch, mmap", "h5py", "Orbax", "milepost, no fsync", "milepost, two files"}
+    if name not in {"torch, mmap", "h5py", "Orbax", "milepost, no fsync", "milepost, read once", "milepost, two files"}
 ]
 SIZES = [1_000, 20_000, 200_000]
 LENGTH = 64

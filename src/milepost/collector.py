@@ -9,6 +9,9 @@ from typing import Final, Self
 
 from milepost.forks import ForkableLock, register_at_fork
 
+QUICK: Final = 64 << 20
+"""Bytes that are read or written in so short a time that the garbage collector need not run meanwhile."""
+
 _lock: Final = ForkableLock()
 _inside: Final[list[int]] = []
 """The threads that pause it, each once for every pause."""

@@ -14,6 +14,7 @@ from milepost.bundle import BundleWriter, data_path, index_path, open_bundle
 from milepost.checkpoint.names import PRIVATE, check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
+from milepost.collector import collection_paused
 from milepost.deferred.table import admit
 from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
@@ -465,13 +466,16 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         return self.write(file_prefix, options)
 
     def _run(self, save: Save) -> str:
-        with self._private.writer.exclusive():
+        # One pause for both parts of a quick save: between them the plan is all there, and a collection would visit all of it.
+        with self._private.writer.exclusive(), collection_paused() as pause:
             save.read(*self._view())
             if save.options.is_async:
                 save.copy(self._private.snapshots)
                 self._private.writer.submit(save.run)
             else:
                 self._private.snapshots.release()
+                if not save.is_quick:
+                    pause.end()
                 save.run()
         return save.prefix
 

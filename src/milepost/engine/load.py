@@ -178,16 +178,17 @@ def _load(
     rounds: Rounds | None,
     translation: Translation,
 ) -> LoadStatus:
-    restoration, root, attached, status = _prepared(reader, view, options, storage, rounds, translation)
-    if isinstance(restoration, NameBasedRestoration):
-        leads = rounds is None or rounds.leads
-        with reporting(options.progress, "restore", reader.prefix, leads=leads) as progress:
-            if rounds is None:
-                restoration.restore(root, attached, progress=progress)
-            else:
-                restoration.restore(root, attached, rounds.agree, progress)
-    else:
-        restoration.restore(root, attached)
+    with collection_paused() as pause:
+        restoration, root, attached, status = _prepared(reader, view, options, storage, rounds, translation)
+        if not isinstance(restoration, NameBasedRestoration):
+            restoration.restore(root, attached, pause)
+            return status()
+    leads = rounds is None or rounds.leads
+    with reporting(options.progress, "restore", reader.prefix, leads=leads) as progress:
+        if rounds is None:
+            restoration.restore(root, attached, progress=progress)
+        else:
+            restoration.restore(root, attached, rounds.agree, progress)
     return status()
 
 

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from milepost.bundle import BundleReader, CastingReader
-from milepost.collector import collection_paused
+from milepost.collector import QUICK, collection_paused
 from milepost.deferred.position import RestoredPosition
 from milepost.deferred.table import (
     SlotKey,
@@ -43,9 +43,6 @@ from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, war
 from milepost.graph.adapter import Adapter, adapter_of
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.trees.places import places_in_use
-
-_QUICK: Final = 64 << 20
-"""Bytes that are read in so short a time that the garbage collector need not run meanwhile."""
 
 
 def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
@@ -84,12 +81,13 @@ class Restoration(MatchedRestore):
         self._verify_first = options.verify_first
 
     @places_in_use()
-    def restore(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
+    def restore(self, root: Any, attached: Sequence[tuple[str, Any]], pause: collection_paused) -> None:
         """Restores everything reachable from ``root``, which matches node 0, and defers the rest.
 
         Args:
             root: The live root.
             attached: More edges of the root, after its own.
+            pause: As for `_run`.
 
         Raises:
             MismatchError: A saved value does not fit its live object. Nothing was changed.
@@ -97,15 +95,14 @@ class Restoration(MatchedRestore):
             StorageError: The checkpoint cannot be read.
             RefusedError: An object or its framework raised an error for a value.
         """
-        with collection_paused() as pause:
-            match = self._matcher.match(0, root, attached)
-            self.begins_at(root)
-            try:
-                self._run_reporting(match, pause)
-            except MismatchError as error:
-                with suppress(MilepostError):  # the error is complete without the rest of the report
-                    error.report = error.report and self._report_of_refused(error.report, match, root, attached)
-                raise
+        match = self._matcher.match(0, root, attached)
+        self.begins_at(root)
+        try:
+            self._run_reporting(match, pause)
+        except MismatchError as error:
+            with suppress(MilepostError):  # the error is complete without the rest of the report
+                error.report = error.report and self._report_of_refused(error.report, match, root, attached)
+            raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
 
@@ -213,7 +210,7 @@ class Restoration(MatchedRestore):
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
             size = check(self.reader, match.takes, self._translated.translation)
-            if size > _QUICK:
+            if size > QUICK:
                 pause.end()
             if match.deferred:
                 self.reader.hold()

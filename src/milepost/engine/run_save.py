@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
+from milepost.collector import QUICK, collection_paused
 from milepost.engine.announcement import Announcement
 from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.load import storage_of
@@ -69,6 +70,11 @@ class Save:
         self._plan: SavePlan | SharePlan | None = None
         self._arrays: Sequence[Array | PiecewiseArray] = ()
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether what was read is written in so short a time that the garbage collector need not run meanwhile."""
+        return sum(array.nbytes for array in self._arrays) <= QUICK
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """What fails in this process while it prepares the save, fails on all."""
@@ -102,14 +108,8 @@ class Save:
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        with reporting(self.options.progress, "save", self.prefix, leads=self.leads) as progress:
-            with self.together():
-                progress.begin(array_sizes(self._arrays))
-            with progress.stage():
-                problems = self._commit_together()
-            self._plan, self._arrays = None, ()
-            if not problems:
-                progress.finish()
+        with collection_paused() if self.is_quick else nullcontext():
+            problems = self._run()
         for call in self._callbacks:
             try:
                 call(self.prefix)
@@ -120,6 +120,18 @@ class Save:
             for other in problems[1:]:
                 problems[0].add_note(f"After that: {type(other).__name__}: {other}")
             raise problems[0]
+
+    def _run(self) -> list[Exception]:
+        """Writes and commits the checkpoint; returns what failed after the commit."""
+        with reporting(self.options.progress, "save", self.prefix, leads=self.leads) as progress:
+            with self.together():
+                progress.begin(array_sizes(self._arrays))
+            with progress.stage():
+                problems = self._commit_together()
+            self._plan, self._arrays = None, ()
+            if not problems:
+                progress.finish()
+        return problems
 
     def _commit_together(self) -> list[Exception]:
         """Commits, and has all processes know how that ended."""

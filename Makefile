@@ -29,7 +29,7 @@ MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variabl
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-core-quickly test-files lint lint-systems format bench peers clean
+	test-core test-core-quickly test-files lint lint-systems format docs bench peers clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,7 +66,7 @@ test-jax: .venv-jax/.made  ## that JAX, Flax and Optax need no other framework
 
 test-trainers: .venv-trainers/.made  ## Lightning, transformers, Accelerate and ignite, and their page
 	.venv-trainers/$(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_TRAINERS))
-	.venv-trainers/$(BIN)/python -m pytest -q tests/test_project.py -k "docstrings and (lightning or transformers or accelerate or ignite)"
+	.venv-trainers/$(BIN)/python -m pytest -q tests/test_project.py -k "(docstrings or documented) and (lightning or transformers or accelerate or ignite)"
 
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -92,6 +92,10 @@ lint-systems: .venv-lint/.made  ## types as macOS and Windows see them
 format: .venv-lint/.made  ## put the code into the format that lint asks for
 	.venv-lint/$(BIN)/ruff check --fix
 	.venv-lint/$(BIN)/ruff format
+
+# A warning, such as of a link that leads nowhere, is an error.
+docs: .venv-docs/.made  ## HTML of all pages and of the reference, in build/html
+	.venv-docs/$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --conf-dir docs --doctree-dir .cache/docs . build/html
 
 bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benchmarks/results
 	.venv-bench/$(BIN)/python -m benchmarks.engine_overhead
@@ -120,6 +124,7 @@ clean:  ## remove environments, caches and builds
 # Without awscrt, so that the checksums of a plain installation are tested too.
 .venv-core/.made: EXTRAS = test-core
 .venv-lint/.made: EXTRAS = test-core,dev
+.venv-docs/.made: EXTRAS = docs
 .venv-bench/.made: EXTRAS = bench,fast
 
 .venv-%/.made: VERSIONS = 3.14 3.13 3.12 3.11 3.16 3.15

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -40,10 +42,19 @@ MODULES = sorted(
     if not module.name.endswith(".__main__")
 )
 PUBLIC: list[str] = vars(milepost).get("__all__", [])
+PUBLIC_MODULES = [
+    "milepost",
+    *(f"milepost.{name}" for name in ("adapters", "coordination", "retention", "storage", "testing")),
+]
+FRAMEWORK_MODULES = [
+    f"milepost.{name}" for name in ("accelerate", "ignite", "jax", "keras", "lightning", "tf_keras", "transformers")
+]
 CONTRACTS = {
     contract["id"]: contract
     for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 }
+PROTOCOLS = [milepost.storage.Storage, milepost.storage.LinkingStorage, milepost.Coordinator]
+REFERENCES = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "reference").glob("*.md")))
 FRAMEWORKS = set(CONTRACTS["frameworks"]["forbidden_modules"])
 SHIPPED = {".py", ".typed", ".js", ".css", ".html", ".svg", ".txt"}
 DOCTEST_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | NUMBER
@@ -57,6 +68,39 @@ def anchors(document: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def public_names(module: str) -> list[str]:
+    """`__all__` of a module, which may need a framework that is not installed."""
+    path = ROOT / "src" / module.replace(".", "/")
+    source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    for statement in ast.parse(source.read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return list(ast.literal_eval(statement.value))
+    raise AssertionError(f"{module} has no __all__")
+
+
+def is_documented(name: str, value: Any) -> bool:
+    """Whether a public name has a docstring, and so have its public methods.
+
+    A method may be described by a public protocol or by a base class of a framework that has it too. A constant is described below it.
+    """
+    if not inspect.isroutine(value) and not inspect.isclass(value):
+        below = re.compile(rf'^{name}(: [^=\n]+)? = .*\n"""', re.MULTILINE)
+        return name == "__version__" or any(below.search(source.read_text()) for source in SOURCES)
+    if not (value.__doc__ or "").strip():
+        return False
+    if not inspect.isclass(value):
+        return True
+    elsewhere = [*PROTOCOLS, *(base for base in value.__mro__ if not base.__module__.startswith("milepost"))]
+    return not [
+        attribute
+        for base in value.__mro__
+        if base.__module__.startswith("milepost")
+        for attribute, member in vars(base).items()
+        if attribute[0] != "_" and (inspect.isroutine(member) or isinstance(member, property))
+        if not inspect.getdoc(getattr(value, attribute)) and not any(hasattr(other, attribute) for other in elsewhere)
+    ]
 
 
 def load(module: str) -> ModuleType:
@@ -129,22 +173,30 @@ class TestPublicSurface:
         assert sorted(set(PUBLIC) - {"__version__"}) == sorted(reality)
         assert len(set(PUBLIC)) == len(PUBLIC)
 
-    @pytest.mark.parametrize("name", PUBLIC)
-    def test_public_names_are_documented(self, name: str) -> None:
+    @pytest.mark.parametrize("module", [*PUBLIC_MODULES, *FRAMEWORK_MODULES])
+    def test_public_names_are_documented(self, module: str) -> None:
         """A public name, and each public method of a public class, has a docstring."""
-        value = getattr(milepost, name)
-        if not (inspect.isclass(value) or callable(value)):
-            return
-        assert (value.__doc__ or "").strip(), name
-        if inspect.isclass(value):
-            own = [
-                (attribute, member)
-                for cls in value.__mro__
-                if cls.__module__.startswith("milepost")
-                for attribute, member in vars(cls).items()
-                if attribute[0] != "_" and (inspect.isroutine(member) or isinstance(member, property))
-            ]
-            assert [attribute for attribute, _ in own if not inspect.getdoc(getattr(value, attribute))] == []
+        found = load(module)
+        assert [name for name in found.__all__ if not is_documented(name, getattr(found, name))] == []
+
+    @pytest.mark.parametrize("module", [*PUBLIC_MODULES, *FRAMEWORK_MODULES])
+    def test_the_reference_has_every_public_name_once(self, module: str) -> None:
+        """What two modules have is described as a name of `milepost`."""
+        described = re.findall(rf"^\.\. auto\w+:: {re.escape(module)}\.(\w+)$", REFERENCES, re.MULTILINE)
+        names = public_names(module)
+        others = set(PUBLIC) if module in ("milepost.adapters", "milepost.coordination") else set()
+        assert sorted(described) == sorted(set(names) - others - {"__version__"})
+        listed = re.findall(rf"^   ~{re.escape(module)}\.(\w+)$", REFERENCES, re.MULTILINE)
+        assert len(listed) == len(set(listed))
+        assert set(listed) <= set(described)
+
+    def test_every_page_is_in_the_index(self) -> None:
+        """The index is also the table of contents of the HTML."""
+        index = ROOT / "docs" / "index.md"
+        links = re.findall(r"^- \[[^]]*\]\(([^):#]+)\)", index.read_text(), re.MULTILINE)
+        pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+        pages = {page for page in pages if not page.startswith("images/")} - {"index.md"}
+        assert sorted(links) == sorted(pages | {f"../{path.name}" for path in ROOT.glob("*.md")})
 
 
 class TestDocumentation:
@@ -230,3 +282,21 @@ class TestPackages:
         folders = {".ci", ".github", "benchmarks", "docs", "examples", "src", "tests"}
         assert [name for name in names - allowed if name.partition("/")[0] not in folders] == []
         assert [name for name in names if "__pycache__" in name or name.startswith("benchmarks/results")] == []
+
+    @pytest.mark.parametrize("repository", ["", "https://example.org/milepost/"])
+    def test_the_readme_of_a_package_has_links_to_the_repository_that_is_named(self, repository: str) -> None:
+        """An index of packages has no other files, so relative links lead nowhere there."""
+        command = [sys.executable, "-m", "hatchling", "metadata"]
+        environment = {**os.environ, "MILEPOST_REPOSITORY": repository}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        metadata = json.loads(done.stdout)
+        text, readme = metadata["readme"]["text"], (ROOT / "README.md").read_text(encoding="utf-8")
+        if not repository:
+            assert (text, metadata.get("urls")) == (readme, None)
+            return
+        at = f"v{milepost.__version__}"
+        assert metadata["urls"] == {"Source": "https://example.org/milepost"}
+        assert re.findall(r"\]\((?!https://|#)[^)]*\)", text) == []
+        assert f"](https://example.org/milepost/blob/{at}/docs/start.md)" in text
+        assert f"](https://example.org/milepost/raw/{at}/docs/images/guide_resumes.svg)" in text
+        assert text.count("](") == readme.count("](")

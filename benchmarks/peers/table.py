@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.experiments import ROWS
+from benchmarks.peers.experiments import (
+    ROWS,
+    code,
+    compressed,
+    deferred,
+    failed_restore,
+    fallback,
+    flipped_bytes,
+    killed_series,
+    mapped,
+    one_file,
+    tensorflow_files,
+)
 from benchmarks.peers.libraries import COLUMNS
 
 ROOT = Path(__file__).parents[2]
@@ -19,11 +31,12 @@ _BEGIN = "<!-- written by python -m benchmarks.peers -->\n"
 _END = "<!-- end of what benchmarks.peers wrote -->\n"
 _HEAD = """# What each library does, and how that was seen
 
-`python -m benchmarks.peers` runs each library and writes this page and the table in the README. A cell is *yes* if all experiments
+`python -m benchmarks.peers` runs each library and writes this page and the table in the README, which has some of the rows and
+columns. A cell is *yes* if all experiments
 succeeded, *no* if none did, and *partly* otherwise. The experiments and their results are below the table. Each library is used in the usual
 way, with its default options: TensorFlow, Orbax and milepost with their managers, and the others with a number in the file name, of which the
 highest is restored. Keras' `load_model` makes a new model, so there is nothing to defer and nothing that does not fit. *By default* means that
-an option for trusted files turns it off. In the last rows, others do what milepost does not.
+an option for trusted files turns it off. In the last two rows, others do what milepost does not.
 
 No experiment used an object store, a GPU, or more than one machine. According to their documentation, TensorFlow, Orbax and
 `torch.distributed.checkpoint` (through fsspec) write to object stores, which milepost does not. Orbax,
@@ -31,6 +44,20 @@ No experiment used an object store, a GPU, or more than one machine. According t
 were not tested.
 
 """
+
+_ROWS_OF_README = (
+    deferred,
+    failed_restore,
+    flipped_bytes,
+    killed_series,
+    fallback,
+    tensorflow_files,
+    code,
+    mapped,
+    one_file,
+    compressed,
+)
+_COLUMNS_OF_README = ("milepost", "tf.train.Checkpoint", "Orbax", "torch DCP", "torch.save", "safetensors")
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -43,7 +70,7 @@ def results() -> Results:
 
 def page(found: Results) -> str:
     """The page of all findings, in Markdown."""
-    parts = [_HEAD, _table(found, lambda row: f"#{_anchor(row)}")]
+    parts = [_HEAD, _table(found, ROWS, _columns(found), lambda row: f"#{_anchor(row)}")]
     for row in ROWS:
         parts.append(f"\n## {row.TITLE[0].upper()}{row.TITLE[1:]}\n\n{row.HOW}\n\n")
         for title in _columns(found):
@@ -60,17 +87,17 @@ def readme(text: str, found: Results) -> str:
     """The README's text with the table in its place."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}{_table(found, lambda row: 'docs/peers.md')}{_END}{after}"
+    table = _table(found, _ROWS_OF_README, _COLUMNS_OF_README, lambda row: f"docs/peers.md#{_anchor(row)}")
+    return f"{before}{_BEGIN}{table}{_END}{after}"
 
 
 def _columns(found: Results) -> list[str]:
     return [title for title in COLUMNS if title in found]
 
 
-def _table(found: Results, target: Callable[[Any], str]) -> str:
-    columns = _columns(found)
+def _table(found: Results, rows: Sequence[Any], columns: Sequence[str], target: Callable[[Any], str]) -> str:
     lines = [["", *columns], ["---"] * (len(columns) + 1)]
-    for row in ROWS:
+    for row in rows:
         cells = [found[title]["findings"][row.KEY]["cell"] for title in columns]
         lines.append([row.TITLE, *(cell if cell in ("yes", "no") else f"[{cell}]({target(row)})" for cell in cells)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -80,3 +80,9 @@ def test_nothing_is_offered_where_nothing_is_unmatched():
 def test_nothing_is_offered_where_most_values_have_other_ends():
     saved = {name.replace("weight", "kernel").replace("bias", "shift"): shape for name, shape in DOTTED.items()}
     assert offered(entries(saved, LIVE)) == ""
+
+
+def test_what_matches_already_stays_where_it_is():
+    left = entries({"a": "3", "b": "4", "c": "5", "d": "6"}, {"m/a": "3", "m/b": "4", "m/c": "5", "m/d": "6"})
+    matched = Entry(Outcome.MATCHED, "step/.ATTRIBUTES/VARIABLE_VALUE", saved="int32[]", live="int32[]")
+    assert offered([*left, matched]) == "rename={'': 'm', 'step': 'step'}"

@@ -1,4 +1,4 @@
-"""The losses that the README shows are those that its script measures."""
+"""The losses that docs/keras.md shows are those that its script measures."""
 
 import os
 import pathlib
@@ -21,8 +21,8 @@ def losses(table):
     return {name: [float(row[number]) for row in rows[2:]] for number, name in enumerate(rows[0]) if number}
 
 
-def test_the_readme_has_the_table():
-    assert TABLE in (ROOT / "README.md").read_text()
+def test_the_page_has_the_table():
+    assert TABLE in (ROOT / "docs" / "keras.md").read_text()
 
 
 @pytest.mark.skipif(not installed("tensorflow"), reason="TensorFlow is not installed")

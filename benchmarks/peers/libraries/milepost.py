@@ -64,6 +64,9 @@ class Milepost(Peer):
     def read(self, live: Live, path: Path) -> None:
         live.read(path)
 
+    def map(self, path: Path) -> object:
+        return milepost.load(path, mapped=True)
+
     def tell(self, live: Live, path: Path) -> str:
         try:
             return str(live.read(path).report())

@@ -51,7 +51,14 @@ def offered(entries: Sequence[Entry]) -> str:
     counts = [_matched(argument, saved, live) if argument else 0 for argument in arguments]
     best = max(counts)
     enough = max(1, min(len(saved), len(live)) * _ENOUGH)
-    return f"rename={arguments[counts.index(best)]!r}" if best >= enough else ""
+    if best < enough:
+        return ""
+    chosen = arguments[counts.index(best)]
+    if isinstance(chosen, dict) and "" in chosen:
+        # it moves all names but those that are named, and what matches already is to stay
+        matched = {_names(each.key)[0] for each in entries if each.outcome is Outcome.MATCHED}
+        chosen = chosen | {name: name for name in sorted(matched - {names[0] for names in saved})}
+    return f"rename={chosen!r}"
 
 
 def _is_left(entry: Entry) -> bool:

@@ -94,6 +94,7 @@ class Sync:
 
 NameStep = Link | Rename | Remove
 Step = NameStep | Write | Sync
+"""One step of an operation on the disk: a change of a name, bytes written, or what is made durable."""
 
 
 @dataclass(slots=True)

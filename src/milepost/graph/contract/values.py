@@ -11,6 +11,7 @@ from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSlice
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int | None, ...]
+"""The dimensions of a value. None stands for a dimension of any length."""
 ANY_SHAPE: Final[Shape] = (-1,)
 """The shape of a value that accepts any number of dimensions, of any lengths."""
 
@@ -58,9 +59,7 @@ class Value:
         boxes: The boxes that it reads then, if it does not read all. With None, it reads all.
 
     Attributes:
-        name, dtype, shape, source, destination, full_name, accepts, skipped_by_tensorflow, in_boxes: As given.
-        boxes: As given.
-        listed: As given, or ``name``.
+        listed: As given, or ``name``. The other arguments are attributes too, as given.
 
     Example:
         >>> import numpy as np

@@ -262,6 +262,8 @@ class TestPackages:
         assert "Apache License" in licence
         assert "milepost/py.typed" in names
         assert {f"milepost/{relative(source)[len('src/milepost/') :]}" for source in SOURCES} <= set(names)
+        page = ROOT / "src" / "milepost" / "tools" / "report" / "page"
+        assert {f"milepost/tools/report/page/{each.name}" for each in page.iterdir()} <= set(names)
         strange = [
             name
             for name in names

@@ -123,6 +123,42 @@ def test_names_cannot_send_commands_to_a_terminal(tmp_path):
         assert each.isprintable(), each
 
 
+@pytest.mark.parametrize("kind", [milepost.CheckpointReader, milepost.CheckpointView], ids=lambda kind: kind.__name__)
+def test_what_was_never_initialized_has_a_table(kind):
+    assert kind.__name__ in kind.__new__(kind)._repr_html_()
+
+
+def test_a_notebook_shows_tables(run):
+    manager, _ = run
+    path = manager.latest_checkpoint
+    reader = milepost.load_checkpoint(path)._repr_html_()
+    assert "<td>net/kernel/.ATTRIBUTES/VARIABLE_VALUE</td><td>float64[2,3]</td>" in reader
+    view = milepost.CheckpointView(path)._repr_html_()
+    assert "<td>net/kernel/.ATTRIBUTES/VARIABLE_VALUE</td>" in view
+    status = Checkpoint(net=Net(), other=Variable(1)).restore(path)
+    report = status.report()._repr_html_()
+    assert "<td>missing</td><td>other/.ATTRIBUTES/VARIABLE_VALUE</td>" in report
+    assert report.index("<td>missing") < report.index("<td>matched"), "what is to be looked at comes first"
+
+
+def test_a_table_in_a_notebook_has_a_few_rows(tmp_path):
+    path = Checkpoint(**{f"v{number}": Variable(0) for number in range(100)}).write(tmp_path / "ckpt")
+    table = milepost.load_checkpoint(path)._repr_html_()
+    assert table.count("<tr>") == 31
+    assert "and 71 more" in table, "100 values and the object graph"
+
+
+def test_names_are_no_markup_in_a_notebook(tmp_path):
+    evil = "</td><script>alert(1)</script>\x1b\u202e"
+    path = Checkpoint(**{evil: Variable(0)}).write(tmp_path / "ckpt")
+    report = Checkpoint().restore(path).expect_partial().report()
+    for each in (milepost.load_checkpoint(path), milepost.CheckpointView(path), report):
+        table = each._repr_html_()
+        assert "<script" not in table
+        assert "&lt;script&gt;" in table
+        assert table.isprintable()
+
+
 def shown(path):
     """A path as reprs have it: those of tests may be longer than they show."""
     text = str(path)

@@ -16,7 +16,21 @@ from milepost.tools.manual import documented
 from tests.terminals import everything_from
 from tests.tools.commands import damage, run, series
 
-COMMANDS = ["ls", "show", "cat", "diff", "match", "verify", "repair", "prune", "convert", "graph", "demo", "completion"]
+COMMANDS = [
+    "ls",
+    "show",
+    "cat",
+    "diff",
+    "match",
+    "verify",
+    "repair",
+    "prune",
+    "convert",
+    "graph",
+    "report",
+    "demo",
+    "completion",
+]
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
 
 
@@ -51,7 +65,9 @@ def test_wrong_arguments_have_their_own_status():
     assert run("no-such-command").returncode == 2
 
 
-@pytest.mark.parametrize("command", [["ls"], ["show"], ["verify"], ["graph"], ["cat", "--as=float32"], ["repair"]])
+@pytest.mark.parametrize(
+    "command", [["ls"], ["show"], ["verify"], ["graph"], ["report"], ["cat", "--as=float32"], ["repair"]]
+)
 def test_what_is_not_there_is_an_error_without_a_traceback(tmp_path, command):
     arguments = [command[0], tmp_path / "none", *(["key", "-o", tmp_path / "out"] if command[0] == "cat" else [])]
     done = run(*arguments)

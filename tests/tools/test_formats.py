@@ -165,6 +165,13 @@ def test_graph_draws_it_or_says_why_not(made, capsys):
     assert status == 0 or ("error: " in captured.err and "milepost show" in captured.err)
 
 
+def test_report_shows_it(made, capsys):
+    path, key = made
+    (found,) = [each for each in json_of(capsys, "report", path)["tensors"] if key in each["name"]]
+    assert found["statistics"][0]["mean"] == 2.5
+    assert output_of(capsys, "report", path).out.startswith("<!doctype html>")
+
+
 def test_a_state_dict_is_compared_with_a_checkpoint_of_its_module(tmp_path, capsys):
     """Dots and slashes separate the same names."""
     torch = pytest.importorskip("torch")

@@ -1,5 +1,6 @@
 """Pictures of object graphs: what is drawn, in what colour, where."""
 
+import itertools
 import re
 import xml.etree.ElementTree as ET
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from milepost import KeyNotFoundError
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tools.layout import place, rows_of
-from milepost.tools.picture import COLOURS, MOST_NODES, OBJECT, OPTIMIZER, SLOT, VARIABLE, picture_of
+from milepost.tools.picture import COLOURS, MOST_NODES, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnEdge, picture_of
 from milepost.tools.svg import to_dot, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -58,13 +59,46 @@ def test_a_folded_subtree_is_counted_to_the_bottom():
     assert [node.label for node in picture_of(chain, {}, depth=0).nodes] == ["9 more"]
 
 
-def test_a_large_graph_is_folded():
-    children = tuple(Edge(str(n), 1 + n) for n in range(MOST_NODES - 10))
-    leaves = [Node((Edge("x", MOST_NODES - 9 + n),)) for n in range(MOST_NODES - 10)]
-    values = [Node(values=value(str(n))) for n in range(MOST_NODES - 10)]
-    picture = picture_of(ObjectGraph((Node(children), *leaves, *values)), {})
-    assert len(picture.nodes) == MOST_NODES - 9
-    assert picture.nodes[1].label == "1 more"
+def wide(count, below=0):
+    """A graph whose root has many children, each with some below it."""
+    children = [1 + n * (below + 1) for n in range(count)]
+    nodes = []
+    for child in children:
+        nodes.append(Node(tuple(Edge(f"x{n}", child + 1 + n) for n in range(below)), () if below else value("v")))
+        nodes += [Node(values=value("v"))] * below
+    return ObjectGraph((Node(tuple(Edge(str(n), child) for n, child in enumerate(children))), *nodes))
+
+
+def total(picture):
+    """How many nodes of the graph a picture draws or folds."""
+    return sum(node.folded + (not node.is_rest) for node in picture.nodes)
+
+
+def test_what_fits_is_drawn_whole():
+    assert not any(node.folded for node in picture_of(wide(MOST_NODES - 1), {}).nodes)
+
+
+@pytest.mark.parametrize(("count", "below"), [(MOST_NODES, 0), (10_000, 0), (500, 20)])
+def test_a_large_graph_is_folded_into_nodes_that_can_be_read(count, below):
+    picture = picture_of(wide(count, below), {})
+    assert 5 < len(picture.nodes) <= MOST_NODES
+    assert total(picture) == 1 + count * (1 + below)
+
+
+def test_of_many_children_the_first_are_drawn_and_one_node_for_the_rest():
+    picture = picture_of(wide(10_000), {}, sizes={"v": 4}, limit=24)
+    assert [edge.name for edge in picture.edges] == ["0", "1", "2", "3 … 9999"]
+    assert picture.nodes[-1].label == f"{9_997:,} more, 39.1 KiB"
+    assert (picture.nodes[-1].folded, picture.nodes[-1].size, picture.nodes[-1].role) == (9_997, 39_988, VARIABLE)
+
+
+def test_a_folded_object_says_how_many_bytes_are_below_it():
+    picture = picture_of(wide(10, below=2), {}, sizes={"v": 1 << 20}, limit=8)
+    assert "2 more, 2.0 MiB" in [node.label for node in picture.nodes]
+
+
+def test_a_limit_of_one_draws_the_root():
+    assert [node.label for node in picture_of(wide(7), {}, limit=1).nodes] == ["7 more"]
 
 
 def test_slot_variables_count_as_nodes():
@@ -74,13 +108,14 @@ def test_slot_variables_count_as_nodes():
     graph = ObjectGraph(
         (Node((Edge("net", 1), Edge("optimizer", 2))), net, optimizer, *[Node(values=value("v"))] * 2 * count)
     )
-    assert [node.label for node in picture_of(graph, {}).nodes] == ["", f"{2 * count} more", ""]
+    picture = picture_of(graph, {})
+    assert len(picture.nodes) <= MOST_NODES
+    assert total(picture) == 3 + 2 * count
 
 
-def test_more_children_than_a_picture_has_room_for_are_folded_into_the_root():
-    leaves = [Node(values=value(str(n))) for n in range(MOST_NODES)]
-    graph = ObjectGraph((Node(tuple(Edge(str(n), 1 + n) for n in range(MOST_NODES))), *leaves))
-    assert [node.label for node in picture_of(graph, {}).nodes] == [f"{MOST_NODES} more"]
+def test_the_optimizer_points_to_the_node_that_has_its_folded_slot_variables():
+    picture = picture_of(GUIDE, SPECS, depth=1)
+    assert DrawnEdge(2, 1, "m", dashed=True) in picture.edges
 
 
 def test_a_path_that_leads_nowhere_names_where_one_can_begin():
@@ -101,7 +136,24 @@ def test_the_svg_has_the_guides_colours_and_dashes():
         assert nodes[f"node {role}"][0].get("fill") == colour
     assert "stroke-dasharray" in text
     assert sum(g.get("class") == "edge slot" for g in root.iter(SVG + "g")) == 2
-    assert {t.text for t in root.iter(SVG + "text")} == {"net", "optimizer", "kernel", "m", "float32[1,5]"}
+    drawn = [g for g in root.iter(SVG + "g") if g.get("class") != "legend"]
+    assert {t.text for g in drawn for t in g.iter(SVG + "text")} == {"net", "optimizer", "kernel", "m", "float32[1,5]"}
+
+
+def test_the_legend_names_the_roles_of_the_picture():
+    def legend(picture):
+        root = ET.fromstring(to_svg(picture, "title"))
+        return [t.text for g in root.iter(SVG + "g") if g.get("class") == "legend" for t in g.iter(SVG + "text")]
+
+    assert legend(picture_of(GUIDE, SPECS)) == ["object", "optimizer", "variable", "slot variable"]
+    assert legend(picture_of(wide(70), {})) == ["object", "variable", "several, folded"]
+
+
+def test_a_picture_that_would_be_too_wide_goes_to_the_right():
+    """Pages are scrolled downwards."""
+    width, height = re.search(r'width="(\d+)" height="(\d+)"', to_svg(picture_of(wide(50), {}), "t")).groups()
+    assert int(width) < 400
+    assert int(height) > 1500
 
 
 names = st.text(max_size=12)
@@ -119,9 +171,16 @@ def graphs(draw):
     return ObjectGraph(tuple(nodes))
 
 
-@given(graphs(), names)
-def test_any_graph_gives_well_formed_documents(graph, title):
-    picture = picture_of(graph, {})
+@given(graphs(), st.integers(1, 12))
+def test_every_node_is_drawn_or_counted_once(graph, limit):
+    part = picture_of(graph, {}, limit=limit)
+    assert len(part.nodes) <= limit
+    assert total(part) == len(picture_of(graph, {}, limit=1000).nodes)
+
+
+@given(graphs(), names, st.integers(1, 12))
+def test_any_graph_gives_well_formed_documents(graph, title, limit):
+    picture = picture_of(graph, {}, limit=limit)
     root = ET.fromstring(to_svg(picture, title))
     assert sum(g.get("class").startswith("node") for g in root.iter(SVG + "g")) == len(picture.nodes)
     dot = to_dot(picture, title)
@@ -133,6 +192,23 @@ def test_markup_in_names_stays_text():
     root = ET.fromstring(to_svg(picture_of(graph, {}), "<title>"))
     assert not list(root.iter(SVG + "script"))
     assert "<script>" in next(t.text for t in root.iter(SVG + "text"))
+
+
+def test_names_of_edges_that_arrive_together_stand_apart():
+    """Two objects that lead to the same fifty others, so that the picture goes to the right."""
+    edges = tuple(Edge(f"a-{n}", 3 + n) for n in range(50)), tuple(Edge(f"second-{n}", 3 + n) for n in range(50))
+    graph = ObjectGraph((Node((Edge("x", 1), Edge("y", 2))), *map(Node, edges), *[Node(values=value("v"))] * 50))
+    root = ET.fromstring(to_svg(picture_of(graph, {}), "t"))
+    names = [
+        text for group in root.iter(SVG + "g") if group.get("class") == "edge-name" for text in group.iter(SVG + "text")
+    ]
+    by_line = {}
+    for text in names:
+        by_line.setdefault(text.get("y"), []).append((float(text.get("x")), len(text.text) * 5))
+    assert min(map(len, by_line.values())) == 2
+    for pair in by_line.values():
+        for (x1, w1), (x2, w2) in itertools.pairwise(sorted(pair)):
+            assert x2 - x1 >= (w1 + w2) / 2
 
 
 edges = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25)

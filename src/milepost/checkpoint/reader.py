@@ -24,7 +24,7 @@ from milepost.errors import (
 )
 from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
 from milepost.graph.adapter import Array
-from milepost.graph.description import counted, of_file
+from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
@@ -77,6 +77,16 @@ class CheckpointReader:
         except Exception:  # the index is damaged or closed; methods that read it raise the error
             facts = []
         return of_file(self, bundle.prefix, *facts)
+
+    def _repr_html_(self) -> str:
+        """A table of the first keys, which a notebook shows."""
+        bundle: BundleReader | None = self.__dict__.get("_bundle")
+        try:
+            keys = [] if bundle is None else sorted(bundle.keys())
+            rows = [] if bundle is None else [[key, str(bundle.spec(key))] for key in keys[:MOST_ROWS]]
+        except Exception:  # as in `__repr__`
+            keys, rows = [], []
+        return html_table(repr(self), ["key", "type and shape"], rows, len(keys))
 
     @property
     def prefix(self) -> str:

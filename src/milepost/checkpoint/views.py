@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from itertools import islice
 from typing import Any, Final
 
 from milepost.bundle import open_whole
@@ -11,7 +12,7 @@ from milepost.engine.load import read_object_graph
 from milepost.engine.saved_model import checkpoint_of
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_of
-from milepost.graph.description import counted, kind_of, of_file
+from milepost.graph.description import MOST_ROWS, counted, html_table, kind_of, of_file
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.storage import Storage
@@ -97,6 +98,20 @@ class CheckpointView:
     def __repr__(self) -> str:
         path = self.__dict__.get("_prefix")
         return of_file(self, None) if path is None else of_file(self, path, counted(len(self._graph.nodes), "object"))
+
+    def _repr_html_(self) -> str:
+        """A table of the first objects, which a notebook shows."""
+        graph: ObjectGraph | None = self.__dict__.get("_graph")
+        nodes = () if graph is None else graph.nodes
+        rows = (
+            [
+                str(number),
+                ", ".join(f"{edge.name}: {edge.node}" for edge in islice(node.children, MOST_ROWS)),
+                ", ".join(each.key for each in islice(node.values, MOST_ROWS)),
+            ]
+            for number, node in enumerate(nodes)
+        )
+        return html_table(repr(self), ["object", "children", "keys of its values"], rows, len(nodes))
 
     @property
     def graph(self) -> ObjectGraph:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 
 from milepost.errors import printable
-from milepost.graph.description import of_file
+from milepost.graph.description import html_table, of_file
 
 
 class Outcome(Enum):
@@ -148,6 +148,12 @@ class Report:
     def __repr__(self) -> str:
         counts = [f"{count} {name}" for name, count in self.counts().items() if count]
         return of_file(self, self.prefix, "values: " + ", ".join(counts) if counts else "no values")
+
+    def _repr_html_(self) -> str:
+        """A table of the entries, matched ones last, which a notebook shows."""
+        entries = sorted(self.entries, key=lambda entry: entry.outcome is Outcome.MATCHED)
+        rows = ([each.outcome.value, each.key, each.saved, each.live, each.note] for each in entries)
+        return html_table(repr(self), ["outcome", "key", "saved", "live", "note"], rows, len(entries))
 
     def __str__(self) -> str:
         lines = [

@@ -6,7 +6,9 @@ They read no files, call no code of other objects, and raise no errors, because 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from html import escape
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +20,9 @@ _MOST_CHILDREN: Final = 6
 _LONGEST: Final = 60
 _LONGEST_VALUE: Final = 600
 _MOST_ELEMENTS: Final = 100
+MOST_ROWS: Final = 30
+"""Rows of a table in a notebook."""
+_LONGEST_CELL: Final = 200
 
 
 def shortened(text: str, most: int = _LONGEST) -> str:
@@ -111,6 +116,30 @@ def counted(count: int, singular: str) -> str:
         ('1 tensor', '2 tensors')
     """
     return f"{count} {singular}{'' if count == 1 else 's'}"
+
+
+def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]], count: int) -> str:
+    """A table for a notebook. Names are text in it, never markup.
+
+    Args:
+        heading: What it shows.
+        columns: The headings of the columns.
+        rows: The cells. Those after the first 30 rows are not asked for.
+        count: How many rows there are.
+
+    Example:
+        >>> html_table("<b>", ["key"], [["v<script>"]], 1)
+        '<div><p>&lt;b&gt;</p><table><thead><tr><th>key</th></tr></thead><tbody><tr><td>v&lt;script&gt;</td></tr></tbody></table></div>'
+    """
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        texts = (escape(shortened(cell, _LONGEST_CELL)) for cell in cells)
+        return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
+
+    body = "".join(line("td", row) for row in islice(rows, MOST_ROWS))
+    more = f"<p>and {count - MOST_ROWS:,} more</p>" if count > MOST_ROWS else ""
+    head = f"<p>{escape(shortened(heading, _LONGEST_VALUE))}</p>"
+    return f"<div>{head}<table><thead>{line('th', columns)}</thead><tbody>{body}</tbody></table>{more}</div>"
 
 
 def of_variable(name: str | None, shape: Any, dtype: Any, array: np.ndarray[Any, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -71,23 +71,22 @@ def _rows(spec: TensorSpec) -> Iterator[TensorSlice]:
         yield TensorSlice(((start, min(rows, spec.shape[0] - start)), *rest))
 
 
-def paired(first: Iterator[Array], second: Iterator[Array]) -> Iterator[tuple[Array, Array]]:
-    """Two runs of as many elements, divided alike.
+def together(runs: Sequence[Iterator[Array]]) -> Iterator[tuple[Array, ...]]:
+    """Runs of as many elements each, divided alike.
 
     Example:
         >>> runs = [np.arange(5)], [np.arange(2), np.arange(2, 5)]
-        >>> [(len(a), len(b)) for a, b in paired(iter(runs[0]), iter(runs[1]))]
+        >>> [(len(a), len(b)) for a, b in together([iter(run) for run in runs])]
         [(2, 2), (3, 3)]
     """
-    left, right = np.empty(0), np.empty(0)
+    parts = [np.empty(0) for _ in runs]
     while True:
-        # a run is read to its end, where its checksum is compared
-        while not left.size and (more := next(first, None)) is not None:
-            left = more
-        while not right.size and (more := next(second, None)) is not None:
-            right = more
-        count = min(left.size, right.size)
+        for place, run in enumerate(runs):
+            # a run is read to its end, where its checksum is compared
+            while not parts[place].size and (more := next(run, None)) is not None:
+                parts[place] = more
+        count = min(part.size for part in parts)
         if not count:
             return
-        yield left[:count], right[:count]
-        left, right = left[count:], right[count:]
+        yield tuple(part[:count] for part in parts)
+        parts = [part[count:] for part in parts]

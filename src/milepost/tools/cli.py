@@ -27,6 +27,7 @@ _COMMANDS: Final = (
     "prune",
     "convert",
     "graph",
+    "report",
     "demo",
     "completion",
 )

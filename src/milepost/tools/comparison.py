@@ -11,7 +11,7 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import OBJECT_GRAPH
-from milepost.tools.chunks import chunks_of, paired
+from milepost.tools.chunks import chunks_of, together
 from milepost.tools.named import short_name
 from milepost.tools.statistics import Difference, is_numeric
 from milepost.tools.tensors import Row, rows_of
@@ -64,7 +64,7 @@ class Comparison:
     def __init__(self, first: BundleReader, second: BundleReader) -> None:
         self._readers = first, second
         is_mixed = isinstance(first, ForeignReader) != isinstance(second, ForeignReader)
-        before, after = (_by_name(reader, as_path=is_mixed) for reader in self._readers)
+        before, after = (by_name(reader, as_path=is_mixed) for reader in self._readers)
         self.pairs: list[tuple[Row, Row]] = []
         self.structure: list[Change] = []
         for name, old in before.items():
@@ -113,7 +113,7 @@ class Comparison:
             a, b = first.read(old.key), second.read(new.key)
             found.count, found.unequal = a.size, int(np.sum(np.asarray(a != b, bool)))
             return found
-        for a, b in paired(chunks_of(first, old.key), chunks_of(second, new.key)):
+        for a, b in together([chunks_of(first, old.key), chunks_of(second, new.key)]):
             found.add(a, b)
         return found
 
@@ -125,6 +125,12 @@ class Comparison:
         return not (a.slices or b.slices) and bool(a.crc) and (a.size, a.crc) == (b.size, b.crc)
 
 
-def _by_name(reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
+def by_name(reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
+    """The tensors of a checkpoint by the names under which others are compared with them. The object graph is none of them.
+
+    Args:
+        reader: The open checkpoint.
+        as_path: Whether ``.`` and ``/`` are the same, as they must be where a file of another library is compared with a checkpoint.
+    """
     rows = (row for row in rows_of(reader, places=False) if row.key != OBJECT_GRAPH)
     return {short_name(row.key).replace(".", "/") if as_path else row.key: row for row in rows}

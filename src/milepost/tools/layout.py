@@ -7,11 +7,14 @@ here rather than taken from a library because `milepost demo` draws with nothing
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 _SWEEPS: Final = 12
+_LAST_SWEEPS: Final = 3
+"""Sweeps that keep the order."""
 
 
 def rows_of(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -93,23 +96,58 @@ def place(widths: Sequence[float], edges: Sequence[tuple[int, int]], gap: float)
         if rows[source] != rows[target]:
             neighbours[source].append(target)
             neighbours[target].append(source)
-    middles = [0.0] * len(rows)
-    for nodes in members:
-        _spread(nodes, [float(position) for position in range(len(nodes))], middles, room, gap)
-    for sweep in range(_SWEEPS):
-        downwards = sweep % 2 == 0
-        for nodes in members if downwards else reversed(members):
-            wanted = []
-            for node in nodes:
-                near = [middles[n] for n in neighbours[node] if (rows[n] < rows[node]) == downwards]
-                wanted.append(sum(near) / len(near) if near else middles[node])
-            # Sorting is stable, so nodes that want the same place keep their order.
-            by_place = sorted(range(len(nodes)), key=wanted.__getitem__)
-            nodes[:] = [nodes[position] for position in by_place]
-            _spread(nodes, [wanted[position] for position in by_place], middles, room, gap)
+    # Two of the arrangements that the sweeps pass: the first is wider, the second has the edges of a tree without crossings.
+    spacious = _arranged(members, neighbours, rows, room, gap, _SWEEPS)
+    tidy = _arranged(members, neighbours, rows, room, gap, _SWEEPS + 1, _LAST_SWEEPS)
+    middles = min((spacious, tidy), key=lambda found: _crossings(segments, rows, found))
     left = min((middles[node] - widths[node] / 2 for node in range(count)), default=0.0)
     places = [(middle - left, row) for middle, row in zip(middles, rows, strict=True)]
     return Placement(places[:count], [[places[bend] for bend in way] for way in bends])
+
+
+def _arranged(
+    members: Sequence[Sequence[int]],
+    neighbours: Sequence[Sequence[int]],
+    rows: Sequence[int],
+    room: Sequence[float],
+    gap: float,
+    sweeps: int,
+    last: int = 0,
+) -> list[float]:
+    """Where the middle of each node is after some sweeps, of which every second goes downwards, and some more that keep the order."""
+    middles = [0.0] * len(rows)
+    ordered = [list(nodes) for nodes in members]
+    for nodes in ordered:
+        _spread(nodes, [float(position) for position in range(len(nodes))], middles, room, gap)
+    for sweep in range(sweeps + last):
+        downwards = sweep % 2 == 0
+        for nodes in ordered if downwards else reversed(ordered):
+            if sweep == sweeps - 1 and last:
+                nodes.sort()
+            wanted = {}
+            for node in nodes:
+                near = [middles[n] for n in neighbours[node] if (rows[n] < rows[node]) == downwards]
+                wanted[node] = sum(near) / len(near) if near else middles[node]
+            if sweep < sweeps:
+                # Sorting is stable, so nodes that want the same place keep their order.
+                nodes.sort(key=wanted.__getitem__)
+            _spread(nodes, [wanted[node] for node in nodes], middles, room, gap)
+    return middles
+
+
+def _crossings(segments: Sequence[tuple[int, int]], rows: Sequence[int], middles: Sequence[float]) -> int:
+    """How many pairs of edges cross."""
+    by_row: dict[int, list[tuple[float, float]]] = {}
+    for source, target in segments:
+        if rows[source] < rows[target]:
+            by_row.setdefault(rows[source], []).append((middles[source], middles[target]))
+    found = 0
+    for ends in by_row.values():
+        seen: list[float] = []
+        for _, end in sorted(ends):
+            found += len(seen) - bisect.bisect_right(seen, end)
+            bisect.insort(seen, end)
+    return found
 
 
 def _spread(

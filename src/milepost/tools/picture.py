@@ -2,13 +2,16 @@
 
 Colours are those of the guide's picture: optimizers red, variables blue, slot variables orange, other nodes black; slot
 edges are dashed.
+
+A picture has a limited number of nodes, because nobody can read thousands. What does not fit is *folded*: one node stands for several,
+and says how many they are and how many bytes their tensors have. Objects are opened from the root on, as long as there is room. Of an
+object with many children the first ones are drawn, and one node for the rest.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +19,7 @@ from milepost.checkpoint import CheckpointReader
 from milepost.errors import KeyNotFoundError
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tensor import TensorSpec
+from milepost.tools import amounts
 
 OBJECT: Final = "object"
 OPTIMIZER: Final = "optimizer"
@@ -24,8 +28,13 @@ SLOT: Final = "slot"
 
 COLOURS: Final = {OBJECT: "#3c4043", OPTIMIZER: "#d93025", VARIABLE: "#1a73e8", SLOT: "#e8710a"}
 
-MOST_NODES: Final = 500
-"""With more nodes than this, slot variables included, subtrees are folded."""
+MOST_NODES: Final = 60
+"""The nodes of a picture, unless another limit is asked for."""
+_SHARE: Final = 8
+"""The children of one object may take this part of a picture that does not hold everything."""
+_FEWEST_CHILDREN: Final = 3
+_MOST_NAMES: Final = 3
+"""Names on one edge to a folded node; of more, the first and the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +43,17 @@ class DrawnNode:
 
     Attributes:
         role: `OBJECT`, `OPTIMIZER`, `VARIABLE` or `SLOT`.
-        label: The text in the node: the spec of its value, or the number of nodes folded into it.
+        label: The text in the node: the spec of its value, and how many nodes are folded into it.
+        folded: How many nodes of the graph are folded into it.
+        size: The bytes of their tensors.
+        is_rest: Whether it is no node of the graph itself, and only stands for those that are folded into it.
     """
 
     role: str
     label: str = ""
+    folded: int = 0
+    size: int = 0
+    is_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,57 +80,50 @@ def specs_of(reader: CheckpointReader) -> dict[str, str]:
     return {key: str(TensorSpec(dtypes[key], tuple(shape))) for key, shape in shapes.items()}
 
 
-def picture_of(graph: ObjectGraph, specs: Mapping[str, str], *, root: str = "", depth: int | None = None) -> Picture:
+def picture_of(
+    graph: ObjectGraph,
+    specs: Mapping[str, str],
+    *,
+    sizes: Mapping[str, int] | None = None,
+    root: str = "",
+    depth: int | None = None,
+    limit: int | None = None,
+) -> Picture:
     """Chooses which part of a graph to draw, and how.
 
     Args:
         graph: The saved graph.
         specs: Element type and shape of each saved tensor, by key.
+        sizes: The bytes of each saved tensor, by key. Without them, folded nodes say no bytes.
         root: The path to the first node: edge names joined by ``/``; by default the root.
-        depth: The largest number of edges to follow from the first node; by default as many as fit `MOST_NODES`.
+        depth: The largest number of edges to follow from the first node; by default any number.
+        limit: The largest number of nodes to draw, at least 1; by default `MOST_NODES`, or any number if there is a depth.
 
     Raises:
         KeyNotFoundError: There is no node at ``root``.
     """
-    start = find_node(graph, root)
-    distances, parents = _reach(graph, start)
-    slots = {
-        reference.slot: (owner, reference)
-        for owner, node in enumerate(graph.nodes)
-        for reference in node.slots
-        if owner in distances and reference.variable in distances
-    }
-    # A slot variable that no edge leads to comes and goes with its variable.
-    sizes = dict.fromkeys(distances, 1)
-    for slot, (_, reference) in slots.items():
-        if slot not in distances:
-            sizes[reference.variable] += 1
-    if depth is None:
-        depth = _depth_that_fits(distances, sizes)
-    near = [node for node, distance in distances.items() if distance <= depth]
-    shown = {node: position for position, node in enumerate(near)}
-    folded = dict.fromkeys(distances, 0)
-    for node in reversed(distances):
-        if node not in shown:
-            folded[parents[node]] += sizes[node] + folded[node]
-    edges = [
-        DrawnEdge(shown[node], shown[edge.node], edge.name)
-        for node in shown
-        for edge in graph.nodes[node].children
-        if edge.node in shown
-    ]
-    for slot, (owner, reference) in slots.items():
-        if owner in shown and reference.variable in shown and slot not in shown:
-            shown[slot] = len(shown)
-            edges.append(DrawnEdge(shown[owner], shown[slot], reference.name, dashed=True))
-            edges.append(DrawnEdge(shown[reference.variable], shown[slot], reference.name, dashed=True))
-    every_slot = {reference.slot for node in graph.nodes for reference in node.slots}
+    tree = _Tree(graph, find_node(graph, root), sizes or {})
+    if limit is None and depth is None:
+        limit = MOST_NODES
+    shown, rests = _chosen(tree, depth, limit)
+    place = {node: position for position, node in enumerate(shown)}
     nodes = []
     for node in shown:
-        label = ", ".join(specs.get(value.key, value.name) for value in graph.nodes[node].values)
-        hidden = folded.get(node, 0)
-        nodes.append(DrawnNode(_role(graph, node, every_slot), f"{hidden} more" if hidden else label))
-    return Picture(tuple(nodes), tuple(edges))
+        left_out = [] if node in rests else [each for each in tree.below[node] if each not in place]
+        role, count, size = _role(graph, node, tree.slots), *tree.amount(left_out)
+        values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
+        label = ", ".join(filter(None, [*values, _folded_label(count, size)]))
+        nodes.append(DrawnNode(role, label, count, size))
+    stands_for = dict(place)
+    for rest in rests.values():
+        roles = {_role(graph, each, tree.slots) for each in rest}
+        count, size = tree.amount(rest)
+        stands_for |= dict.fromkeys(rest, len(nodes))
+        role = roles.pop() if len(roles) == 1 else OBJECT
+        nodes.append(DrawnNode(role, _folded_label(count, size), count, size, is_rest=True))
+    for node in tree.order:
+        stands_for.setdefault(node, stands_for[tree.parents[node]])
+    return Picture(tuple(nodes), tuple(_edges(graph, tree, place, stands_for)))
 
 
 def find_node(graph: ObjectGraph, path: str) -> int:
@@ -142,27 +150,112 @@ def find_node(graph: ObjectGraph, path: str) -> int:
     )
 
 
-def _reach(graph: ObjectGraph, start: int) -> tuple[dict[int, int], dict[int, int]]:
-    """How far from ``start`` every node is, nearest first, and the node it was reached from."""
-    distances, parents = {start: 0}, {start: start}
-    queue = deque([start])
+class _Tree:
+    """The nodes that a picture may show, each below the node it was reached from. A slot variable that no edge leads to is below its
+    variable.
+
+    Attributes:
+        order: The nodes, parents before their children.
+        distances: How many edges each is away from the first one.
+        parents: The node above each.
+        below: The nodes below each.
+        slots: All slot variables of the graph.
+        referred: For each slot variable below its variable, the optimizers' references to it.
+    """
+
+    def __init__(self, graph: ObjectGraph, start: int, sizes: Mapping[str, int]) -> None:
+        self.distances, self.parents = {start: 0}, {start: start}
+        self.slots = {reference.slot for node in graph.nodes for reference in node.slots}
+        queue = deque([start])
+        while queue:
+            node = queue.popleft()
+            for edge in graph.nodes[node].children:
+                if edge.node not in self.distances:
+                    self.distances[edge.node] = self.distances[node] + 1
+                    self.parents[edge.node] = node
+                    queue.append(edge.node)
+        reached = set(self.distances)
+        self.referred: list[tuple[int, int, str, int]] = []
+        for owner in list(self.distances):
+            for reference in graph.nodes[owner].slots:
+                if reference.variable in reached and reference.slot not in reached:
+                    self.referred.append((owner, reference.variable, reference.name, reference.slot))
+                    self.distances.setdefault(reference.slot, self.distances[reference.variable] + 1)
+                    self.parents.setdefault(reference.slot, reference.variable)
+        self.added = {slot for *_, slot in self.referred}
+        self.order = sorted(self.distances, key=self.distances.__getitem__)
+        self.below: dict[int, list[int]] = {node: [] for node in self.order}
+        for node in self.order:
+            if node != start:
+                self.below[self.parents[node]].append(node)
+        self._counts = dict.fromkeys(self.order, 1)
+        self._sizes = {node: sum(sizes.get(value.key, 0) for value in graph.nodes[node].values) for node in self.order}
+        for node in reversed(self.order):
+            if node != start:
+                self._counts[self.parents[node]] += self._counts[node]
+                self._sizes[self.parents[node]] += self._sizes[node]
+
+    def amount(self, nodes: Iterable[int]) -> tuple[int, int]:
+        """How many nodes some nodes and all below them are, and the bytes of their tensors."""
+        listed = list(nodes)
+        return sum(map(self._counts.__getitem__, listed)), sum(map(self._sizes.__getitem__, listed))
+
+
+def _chosen(tree: _Tree, depth: int | None, limit: int | None) -> tuple[list[int], dict[int, list[int]]]:
+    """Which nodes to draw, and for some of them the children that one more node stands for."""
+    start = tree.order[0]
+    in_reach = [node for node in tree.order if depth is None or tree.distances[node] <= depth or node in tree.added]
+    room = len(in_reach) - 1 if limit is None else limit - 1
+    widest = max(_FEWEST_CHILDREN, (room + 1) // _SHARE) if len(in_reach) > room + 1 else len(in_reach)
+    shown, rests, queue = [start], {}, deque([start])
     while queue:
         node = queue.popleft()
+        children = tree.below[node]
+        if depth is not None and tree.distances[node] >= depth:
+            children = [each for each in children if each in tree.added]
+        # one child would take as much room as the node that stands for it
+        kept = children if len(children) <= widest + 1 else children[:widest]
+        needed = len(kept) + (len(kept) < len(children))
+        if not kept or needed > room:
+            continue
+        room -= needed
+        shown += kept
+        queue.extend(kept)
+        if len(kept) < len(children):
+            rests[node] = tree.below[node][widest:]
+    return shown, rests
+
+
+def _edges(
+    graph: ObjectGraph, tree: _Tree, place: Mapping[int, int], stands_for: Mapping[int, int]
+) -> Iterable[DrawnEdge]:
+    to_folded: dict[tuple[int, int, bool], dict[str, None]] = {}
+    for node, position in place.items():
         for edge in graph.nodes[node].children:
-            if edge.node not in distances:
-                distances[edge.node] = distances[node] + 1
-                parents[edge.node] = node
-                queue.append(edge.node)
-    return distances, parents
+            target = stands_for.get(
+                edge.node
+            )  # None for what only a slot variable leads to, which is no leaf in a damaged graph
+            if edge.node in place:
+                yield DrawnEdge(position, place[edge.node], edge.name)
+            elif target is not None and target != position:
+                to_folded.setdefault((position, target, False), {})[edge.name] = None
+    for owner, variable, name, slot in tree.referred:
+        target = stands_for[slot]
+        for source in (stands_for[owner], stands_for[variable]):
+            if slot in place:
+                yield DrawnEdge(source, target, name, dashed=True)
+            elif source != target:
+                to_folded.setdefault((source, target, True), {})[name] = None
+    for (source, target, dashed), names in to_folded.items():
+        yield DrawnEdge(source, target, _joined(list(names)), dashed)
 
 
-def _depth_that_fits(distances: Mapping[int, int], sizes: Mapping[int, int]) -> int:
-    """The greatest depth to which all nodes fit `MOST_NODES`; the root alone is always drawn."""
-    at_depth = [0] * (max(distances.values()) + 1)
-    for node, distance in distances.items():
-        at_depth[distance] += sizes[node]
-    totals = itertools.accumulate(at_depth)
-    return max(0, sum(total <= MOST_NODES for total in totals) - 1)
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _MOST_NAMES else f"{names[0]} … {names[-1]}"
+
+
+def _folded_label(count: int, size: int) -> str:
+    return f"{count:,} more{f', {amounts.size(size)}' if size else ''}" if count else ""
 
 
 def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from milepost.tools.layout import place
-from milepost.tools.picture import COLOURS, OBJECT, DrawnNode, Picture
+from milepost.tools.picture import COLOURS, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnNode, Picture
+from milepost.tools.sheet import HEIGHT, MARGIN, Point, curve_of, sheet_of
 
 _LETTER: Final = 6.6
 """Width of an average letter at 11 pixels; a little generous, because fonts differ."""
-_HEIGHT: Final = 22.0
-_ROW: Final = 92.0
-_GAP: Final = 22.0
-_MARGIN: Final = 24.0
 _MOST_LETTERS: Final = 40
-_LABEL_AT: Final = 0.7
+_LEGEND: Final = {OBJECT: "object", OPTIMIZER: "optimizer", VARIABLE: "variable", SLOT: "slot variable"}
+_FOLDED: Final = "several, folded"
 
-Point = tuple[float, float]
-
-_STYLE: Final = """
-text { font: 11px system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; text-anchor: middle; }
-.node text { fill: #ffffff; }
-.edge path { fill: none; stroke: #80868b; stroke-width: 1.3; }
-.edge text { fill: #3c4043; stroke: #ffffff; stroke-width: 4px; paint-order: stroke; stroke-linejoin: round; }
-.edge.slot path { stroke: #e8710a; stroke-dasharray: 4 3; }
-.background { fill: #ffffff; }
+STYLE: Final = """
+.object-graph text { font: 11px system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; text-anchor: middle; }
+.object-graph .node text { fill: #ffffff; }
+.object-graph .folded rect { fill: #ffffff; stroke-width: 1.5; stroke-dasharray: 3 2; }
+.object-graph .folded rect.behind { stroke-dasharray: none; stroke-opacity: 0.45; }
+.object-graph .folded text { fill: #3c4043; }
+.object-graph .edge path { fill: none; stroke: #80868b; stroke-width: 1.3; }
+.object-graph .edge-name text { fill: #3c4043; stroke: #ffffff; stroke-width: 4px; paint-order: stroke; stroke-linejoin: round; }
+.object-graph .edge.slot path { stroke: #e8710a; stroke-dasharray: 4 3; }
+.object-graph .legend text { fill: #3c4043; text-anchor: start; }
+.object-graph .background { fill: #ffffff; }
 """.strip()
+"""The style of a picture. It concerns nothing else on a page that the picture is part of."""
 
 
 def to_svg(picture: Picture, title: str) -> str:
@@ -42,24 +41,26 @@ def to_svg(picture: Picture, title: str) -> str:
     """
     widths = [_width(node) for node in picture.nodes]
     bundles = _bundles(picture)
-    room = list(widths)
-    for _, target, _, name in bundles:
-        room[target] = max(room[target], len(_short(name)) * _LETTER + 8)
-    placement = place(room, [(source, target) for source, target, _, _ in bundles], _GAP)
-    places = [_point(at) for at in placement.nodes]
-    routes = [[_point(at) for at in route] for route in placement.routes]
-    width = max(x + w / 2 for (x, _), w in zip(places, widths, strict=True)) + _MARGIN
-    height = max(y for _, y in places) + _HEIGHT / 2 + _MARGIN
+    sheet = sheet_of(widths, [(source, target, len(_short(name)) * _LETTER + 8) for source, target, _, name in bundles])
+    legend, legend_width = _legend(picture, sheet.height)
+    width, height = max(sheet.width, legend_width), sheet.height + HEIGHT
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="object-graph" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img">',
         f"<title>{_text(title)}</title>",
-        f"<style>{_STYLE}</style>",
+        f"<style>{STYLE}</style>",
         f'<rect class="background" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0.5 L8 4 L0 7.5 z" fill="#80868b"/></marker></defs>',
-        *(_edge(*bundle, places, widths, route) for bundle, route in zip(bundles, routes, strict=True)),
-        *(_node(node, *at, w) for node, at, w in zip(picture.nodes, places, widths, strict=True)),
+        *(
+            f'<g class="{"edge slot" if dashed else "edge"}"><path d="{curve_of(sheet, widths, source, target, route)}" '
+            'marker-end="url(#tip)"/></g>'
+            for (source, target, dashed, _), route in zip(bundles, sheet.routes, strict=True)
+        ),
+        # after all lines, none of which may cross a name
+        *(_edge_name(name, at) for (*_, name), at in zip(bundles, sheet.labels, strict=True) if name),
+        *(_node(node, *at, w) for node, at, w in zip(picture.nodes, sheet.places, widths, strict=True)),
+        legend,
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -69,7 +70,9 @@ def to_dot(picture: Picture, title: str) -> str:
     """Writes a picture in Graphviz' language."""
     lines = [f"digraph {_quoted(title)} {{", '  node [style=filled, fontcolor=white, shape=box, fontname="sans"];']
     for number, node in enumerate(picture.nodes):
-        lines.append(f"  {number} [label={_quoted(node.label)}, fillcolor={_quoted(COLOURS[node.role])}];")
+        folded = ', style="dashed,bold", fontcolor=black, peripheries=2' if node.folded else ""
+        colour = "color" if node.folded else "fillcolor"
+        lines.append(f"  {number} [label={_quoted(node.label)}, {colour}={_quoted(COLOURS[node.role])}{folded}];")
     for edge in picture.edges:
         style = ", style=dashed" if edge.dashed else ""
         lines.append(f"  {edge.source} -> {edge.target} [label={_quoted(edge.name)}{style}];")
@@ -77,20 +80,21 @@ def to_dot(picture: Picture, title: str) -> str:
 
 
 def _width(node: DrawnNode) -> float:
-    return max(_HEIGHT, len(_short(node.label)) * _LETTER + 16) if node.label else _HEIGHT
+    return max(HEIGHT, len(_short(node.label)) * _LETTER + 16) if node.label else HEIGHT
 
 
 def _node(node: DrawnNode, x: float, y: float, width: float) -> str:
     colour = COLOURS[node.role]
     if not node.label:
-        shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_HEIGHT / 2 - (2 if node.role == OBJECT else 0):.1f}" fill="{colour}"/>'
+        shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{HEIGHT / 2 - (2 if node.role == OBJECT else 0):.1f}" fill="{colour}"/>'
         return f'<g class="node {node.role}">{shape}</g>'
-    return (
-        f'<g class="node {node.role}">'
-        f'<rect x="{x - width / 2:.1f}" y="{y - _HEIGHT / 2:.1f}" width="{width:.1f}" height="{_HEIGHT:.0f}" '
-        f'rx="{_HEIGHT / 2:.0f}" fill="{colour}"/>'
-        f'<text x="{x:.1f}" y="{y + 4:.1f}">{_text(_short(node.label))}</text></g>'
-    )
+    box = f'y="{y - HEIGHT / 2:.1f}" width="{width:.1f}" height="{HEIGHT:.0f}" rx="{HEIGHT / 2:.0f}"'
+    left = x - width / 2
+    text = f'<text x="{x:.1f}" y="{y + 4:.1f}">{_text(_short(node.label))}</text>'
+    if node.folded:
+        behind = f'<rect class="behind" x="{left + 4:.1f}" {box} stroke="{colour}"/>'
+        return f'<g class="node {node.role} folded">{behind}<rect x="{left:.1f}" {box} stroke="{colour}"/>{text}</g>'
+    return f'<g class="node {node.role}"><rect x="{left:.1f}" {box} fill="{colour}"/>{text}</g>'
 
 
 def _bundles(picture: Picture) -> list[tuple[int, int, bool, str]]:
@@ -101,54 +105,22 @@ def _bundles(picture: Picture) -> list[tuple[int, int, bool, str]]:
     return [(*ends, ", ".join(dict.fromkeys(each))) for ends, each in names.items()]
 
 
-def _point(at: tuple[float, int]) -> Point:
-    return _MARGIN + at[0], _MARGIN + _HEIGHT / 2 + at[1] * _ROW
+def _edge_name(name: str, at: Point) -> str:
+    return f'<g class="edge-name"><text x="{at[0]:.1f}" y="{at[1]:.1f}">{_text(_short(name))}</text></g>'
 
 
-def _edge(
-    source: int,
-    target: int,
-    dashed: bool,
-    name: str,
-    places: Sequence[Point],
-    widths: Sequence[float],
-    route: Sequence[Point],
-) -> str:
-    (x1, y1), (x2, y2) = places[source], places[target]
-    half = _HEIGHT / 2
-    out = x1 + widths[source] / 2
-    if source == target:
-        path = (
-            f"M{out:.1f} {y1 - 4:.1f} C{out + 34:.1f} {y1 - 22:.1f} {out + 34:.1f} {y1 + 22:.1f} {out:.1f} {y1 + 4:.1f}"
-        )
-        at = (out + 30, y1 + 4)
-    elif y2 <= y1:
-        # Backwards: around the side.
-        end = x2 + widths[target] / 2
-        side = max(out, end) + 50
-        path = f"M{out:.1f} {y1:.1f} C{side:.1f} {y1:.1f} {side:.1f} {y2:.1f} {end:.1f} {y2:.1f}"
-        at = (side - 12, (y1 + y2) / 2 + 4)
-    else:
-        points = [(x1, y1 + half), *route, (x2, y2 - half)]
-        path = f"M{x1:.1f} {y1 + half:.1f}" + "".join(map(_curve, points, points[1:]))
-        # Nearer to the end, where the edges of one node have gone apart.
-        (xa, ya), (xb, yb) = points[-2:]
-        at = (_along(xa, xa, xb, xb), _along(ya, (ya + yb) / 2, (ya + yb) / 2, yb) + 4)
-    kind = "edge slot" if dashed else "edge"
-    label = f'<text x="{at[0]:.1f}" y="{at[1]:.1f}">{_text(_short(name))}</text>' if name else ""
-    return f'<g class="{kind}"><path d="{path}" marker-end="url(#tip)"/>{label}</g>'
-
-
-def _curve(start: Point, end: Point) -> str:
-    """A curve that leaves and arrives vertically."""
-    middle = (start[1] + end[1]) / 2
-    return f" C{start[0]:.1f} {middle:.1f} {end[0]:.1f} {middle:.1f} {end[0]:.1f} {end[1]:.1f}"
-
-
-def _along(a: float, b: float, c: float, d: float) -> float:
-    """A coordinate of the point on a cubic curve where its label goes."""
-    t, u = _LABEL_AT, 1 - _LABEL_AT
-    return u**3 * a + 3 * u**2 * t * b + 3 * u * t**2 * c + t**3 * d
+def _legend(picture: Picture, top: float) -> tuple[str, float]:
+    """What the colours mean that the picture has, below it; and the width of that."""
+    roles = {node.role for node in picture.nodes}
+    entries = [(text, f'fill="{COLOURS[role]}"') for role, text in _LEGEND.items() if role in roles]
+    if any(node.folded for node in picture.nodes):
+        entries.append((_FOLDED, f'fill="none" stroke="{COLOURS[OBJECT]}" stroke-dasharray="3 2"'))
+    parts, x = [], MARGIN
+    for text, paint in entries:
+        parts.append(f'<circle cx="{x + 5:.0f}" cy="{top:.0f}" r="5" {paint}/>')
+        parts.append(f'<text x="{x + 15:.0f}" y="{top + 4:.0f}">{text}</text>')
+        x += len(text) * _LETTER + 32
+    return f'<g class="legend">{"".join(parts)}</g>', x
 
 
 def _short(text: str) -> str:

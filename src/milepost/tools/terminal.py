@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from milepost.engine.progress import reporting
 from milepost.errors import printable
+from milepost.tools import amounts
 
 _MOST_DRAWN: Final = 500
 """Rows of a table of rich. It takes seconds for thousands, so longer tables are plain text."""
@@ -55,6 +56,23 @@ def shown(text: object) -> str:
         'a\\x1b[2J\\nb\\udcff'
     """
     return printable(str(text), one_line=True)
+
+
+def metrics_text(metrics: Any, prefix: str = "") -> str:
+    """The metrics that were saved with a checkpoint, on one line.
+
+    Example:
+        >>> metrics_text({"loss": 0.25, "of": {"classes": 10}})
+        'loss=0.25 of/classes=10'
+    """
+    parts = []
+    for name, value in metrics.items():
+        if isinstance(value, dict):
+            parts.append(metrics_text(value, f"{prefix}{shown(name)}/"))
+        else:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            parts.append(f"{prefix}{shown(name)}={amounts.number(value) if is_number else shown(value)}")
+    return " ".join(parts)
 
 
 def line(text: str = "") -> None:

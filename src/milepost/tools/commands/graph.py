@@ -9,10 +9,10 @@ from typing import Any
 from milepost.engine.load import read_object_graph
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
-from milepost.tools.arguments import SUCCESS, add_checkpoint, add_command, add_json, natural
+from milepost.tools.arguments import SUCCESS, add_checkpoint, add_command, add_json, natural, positive
 from milepost.tools.named import open_named
 from milepost.tools.output_file import write_text
-from milepost.tools.picture import picture_of
+from milepost.tools.picture import MOST_NODES, picture_of
 from milepost.tools.svg import to_dot, to_svg
 from milepost.tools.tensors import rows_of
 from milepost.tools.terminal import line, print_json, shown
@@ -25,8 +25,13 @@ def add(commands: Any) -> None:
         "graph",
         run,
         "draw the object graph of a checkpoint: optimizers red, variables blue, slot variables orange",
-        ["milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --root net"],
+        [
+            "milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --root net",
+            "milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --limit 300",
+        ],
         {0: "the graph is drawn"},
+        f"At most {MOST_NODES} nodes are drawn unless another limit is given. The rest is folded: a node with a dashed outline stands for several, "
+        "and says how many objects they are and how many bytes their tensors have.",
     )
     add_checkpoint(
         command, text="a checkpoint (its prefix), a SavedModel, or a directory of checkpoints, whose latest is used"
@@ -42,7 +47,13 @@ def add(commands: Any) -> None:
         "--depth",
         type=natural,
         metavar="N",
-        help="draw only objects that are at most N edges below the root, or below PATH",
+        help="draw objects that are at most N edges below the root, or below PATH, and fold the rest",
+    )
+    command.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help=f"draw at most N nodes, and fold the rest; by default {MOST_NODES}, or any number with --depth",
     )
     add_json(command)
 
@@ -62,9 +73,16 @@ def run(options: argparse.Namespace) -> int:
                 found="a file of another library" if is_foreign else "a checkpoint of names",
                 remedy=f"list its tensors: milepost show {reader.prefix}",
             )
-        specs = {row.key: row.spec for row in rows_of(reader, places=False)}
+        rows = rows_of(reader, places=False)
         prefix = reader.prefix
-    picture = picture_of(graph, specs, root=options.root, depth=options.depth)
+    picture = picture_of(
+        graph,
+        {row.key: row.spec for row in rows},
+        sizes={row.key: row.size for row in rows},
+        root=options.root,
+        depth=options.depth,
+        limit=options.limit,
+    )
     if options.json:
         print_json(
             {
@@ -80,5 +98,7 @@ def run(options: argparse.Namespace) -> int:
         print(text, end="")
         return SUCCESS
     write_text(options.output, text)
-    line(f"{shown(options.output)}: {len(picture.nodes)} nodes, {len(picture.edges)} edges")
+    folded = sum(node.folded for node in picture.nodes)
+    more = f", {folded:,} more objects folded" if folded else ""
+    line(f"{shown(options.output)}: {len(picture.nodes)} nodes, {len(picture.edges)} edges{more}")
     return SUCCESS

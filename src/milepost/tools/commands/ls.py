@@ -10,7 +10,7 @@ from milepost.errors import without_remedy
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
 from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of
-from milepost.tools.terminal import Column, note, print_json, shown, table
+from milepost.tools.terminal import Column, metrics_text, note, print_json, shown, table
 
 
 def add(commands: Any) -> None:
@@ -78,7 +78,7 @@ def _cells(directory: str, place: Place, facts: Facts) -> list[str]:
         "" if facts.tensors is None else f"{facts.tensors:,}",
         facts.state,
         " ".join(marks),
-        _metrics(facts.metrics),
+        metrics_text(facts.metrics),
         shown(_name(directory, place.path)),
     ]
 
@@ -88,17 +88,6 @@ def _name(directory: str, path: str) -> str:
     folder, name = os.path.split(path.rstrip(os.sep))
     is_inside = os.path.normpath(folder or ".") == os.path.normpath(directory)
     return name if name and (is_inside or os.path.normpath(path).startswith(os.path.normpath(directory))) else path
-
-
-def _metrics(metrics: Any, prefix: str = "") -> str:
-    parts = []
-    for name, value in metrics.items():
-        if isinstance(value, dict):
-            parts.append(_metrics(value, f"{prefix}{shown(name)}/"))
-        else:
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            parts.append(f"{prefix}{shown(name)}={amounts.number(value) if is_number else shown(value)}")
-    return " ".join(parts)
 
 
 def _json(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> dict[str, Any]:

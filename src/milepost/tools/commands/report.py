@@ -1,0 +1,202 @@
+"""`milepost report`: one page about one or several checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from milepost.bundle import BundleReader
+from milepost.engine.load import read_object_graph
+from milepost.engine.metadata import read_metadata
+from milepost.engine.series import split_number
+from milepost.errors import MilepostError, UnsupportedError, without_remedy
+from milepost.foreign import ForeignReader
+from milepost.graph.object_graph import ObjectGraph
+from milepost.tools import amounts
+from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json
+from milepost.tools.inventory import inventory_of
+from milepost.tools.named import kind_of, open_named
+from milepost.tools.output_file import write_text
+from milepost.tools.picture import picture_of
+from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of
+from milepost.tools.report.outline import outline_of
+from milepost.tools.report.page import page_of
+from milepost.tools.report.survey import Pair, Subject, measure, pairs_of, sizes_read, subjects_of
+from milepost.tools.statistics import is_numeric
+from milepost.tools.svg import to_svg
+from milepost.tools.tensors import rows_of
+from milepost.tools.terminal import note, print_json, progress, shown
+
+
+def add(commands: Any) -> None:
+    """Adds the command to the parser."""
+    command = add_command(
+        commands,
+        "report",
+        run,
+        "write one page about a checkpoint, or several, for a browser: objects, sizes, statistics, and how the tensors moved",
+        [
+            "milepost report ./tf_ckpts -o report.html",
+            "milepost report ./tf_ckpts --all -o training.html",
+            "milepost report before.safetensors after.safetensors -o change.html",
+        ],
+        {0: "the page is written", 1: "the page is written, and it names tensors whose bytes are damaged"},
+        "The page is one file, needs no network, and sends nothing. All values are read once, in pieces; --names-only reads none. Of several "
+        "checkpoints the last one is shown as a whole, and each is compared with the one before it, and the last with the first. Those of one "
+        "series are put in the order of their numbers, others stay in the order given.",
+    )
+    command.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help=FILES)
+    command.add_argument(
+        "-o", "--output", metavar="FILE", help="the page to write; by default the output, which must not be a terminal"
+    )
+    command.add_argument(
+        "--all", action="store_true", help="take every checkpoint of a directory of checkpoints, not only the latest"
+    )
+    command.add_argument(
+        "--names-only", action="store_true", help="show names, shapes, element types and sizes only; no values are read"
+    )
+    add_json(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what the command says."""
+    if options.output is None and not options.json and sys.stdout.isatty():
+        raise UnsupportedError(
+            "a page for a browser is no text for a terminal",
+            remedy="pass -o FILE, or redirect the output to a file or a program",
+        )
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(open_named(path)) for path in _paths(options)]
+        readers.sort(key=_order(readers))
+        subjects, pairs = subjects_of(readers), pairs_of(len(readers))
+        if not options.names_only:
+            numeric = [each for each in subjects if (row := each.rows[-1]) is not None and is_numeric(row.dtype)]
+            numeric.sort(key=lambda each: -each.rows[-1].size)  # type: ignore[union-attr]
+            binned = {each.name for each in numeric[:MOST_HISTOGRAMS]}
+            with progress("read", readers[-1].prefix, sum(sizes_read(subjects))):
+                measure(subjects, readers, pairs, binned)
+        checkpoints = [_described(reader) for reader in readers]
+        graph = _graph(readers[-1])
+    if options.output is not None or not options.json:
+        _write(options, checkpoints, graph, subjects, pairs)
+    if options.json:
+        print_json(_json(checkpoints, subjects, pairs, values=not options.names_only))
+    damaged = [each for each in subjects if each.problems]
+    for subject in damaged:
+        for place, problem in subject.problems.items():
+            note(f"damaged: {shown(checkpoints[place].path)}: {shown(subject.name)}: {problem}")
+    return DIFFERS if damaged else SUCCESS
+
+
+def _paths(options: argparse.Namespace) -> list[str]:
+    if not options.all:
+        return list(options.checkpoints)
+    return [place.path for path in options.checkpoints for place in inventory_of(path).places]
+
+
+def _order(readers: Sequence[BundleReader]) -> Any:
+    """By number, if all checkpoints are of one series; otherwise as they are."""
+    split = [split_number(reader.prefix) for reader in readers]
+    series = {None if each is None else each[0] for each in split}
+    if len(series) == 1 and None not in series:
+        return lambda reader: (split_number(reader.prefix) or ("", 0))[1]
+    return lambda reader: 0
+
+
+def _described(reader: BundleReader) -> Described:
+    is_foreign = isinstance(reader, ForeignReader)
+    saved_with = None
+    if not is_foreign:
+        with contextlib.suppress(MilepostError):  # the survey has noted it
+            saved_with = read_metadata(reader)
+    return Described(
+        reader.prefix,
+        kind_of(reader),
+        len(reader.shard_paths),
+        rows_of(reader),
+        saved_with and saved_with.metrics,
+        saved_with and saved_with.metadata,
+        reader.objects if isinstance(reader, ForeignReader) else {},
+    )
+
+
+def _graph(reader: BundleReader) -> ObjectGraph | None:
+    if isinstance(reader, ForeignReader):
+        return None
+    try:
+        return read_object_graph(reader)
+    except MilepostError as error:
+        note(f"warning: the tree is made of names: {without_remedy(error)}")
+        return None
+
+
+def _write(
+    options: argparse.Namespace,
+    checkpoints: Sequence[Described],
+    graph: ObjectGraph | None,
+    subjects: Sequence[Subject],
+    pairs: Sequence[Pair],
+) -> None:
+    last = checkpoints[-1]
+    outline = outline_of(last.rows, graph)
+
+    def contents(detail: Detail) -> dict[str, Any]:
+        return contents_of(checkpoints, outline, subjects, pairs, detail, values=not options.names_only)
+
+    picture = ""
+    if graph is not None:
+        specs, sizes = {row.key: row.spec for row in last.rows}, {row.key: row.size for row in last.rows}
+        picture = to_svg(picture_of(graph, specs, sizes=sizes), f"Object graph of {shown(last.path)}")
+    counted = f"{amounts.plural(len(last.rows), 'tensor')}, {amounts.size(sum(row.size for row in last.rows))}"
+    more = f", compared with {amounts.plural(len(checkpoints) - 1, 'other checkpoint')}" if len(checkpoints) > 1 else ""
+    summary = f"{shown(last.path)}: {last.kind}, {counted}{more}"
+    page = page_of(contents, title=f"{shown(last.path)} - milepost report", summary=summary, picture=picture)
+    if options.output is None:
+        # as it is, since the page's policy names the bytes of its script
+        sys.stdout.buffer.write(page.encode())
+        return
+    write_text(options.output, page)
+    note(f"{shown(options.output)}: {counted}{more}; {amounts.size(len(page))}")
+
+
+def _json(
+    checkpoints: Sequence[Described], subjects: Sequence[Subject], pairs: Sequence[Pair], *, values: bool
+) -> dict[str, Any]:
+    tensors = []
+    for subject in subjects:
+        rows = [None if row is None else row.to_dict() for row in subject.rows]
+        statistics = [None if each is None else each.to_dict() for each in subject.statistics]
+        problems = [subject.problems.get(place) for place in range(len(checkpoints))]
+        tensors.append({"name": subject.name, "tensors": rows, "statistics": statistics or None, "problems": problems})
+    changes = []
+    for pair in pairs:
+        listed = [
+            {
+                "change": kind,
+                "name": subject.name,
+                **(found.to_dict() if (found := subject.differences.get(pair)) else {}),
+            }
+            for kind, subject in changes_of(subjects, pair)
+        ]
+        changes.append({"a": checkpoints[pair[0]].path, "b": checkpoints[pair[1]].path, "changes": listed})
+    return {
+        "checkpoints": [
+            {
+                "path": each.path,
+                "kind": each.kind,
+                "data_files": each.files,
+                "tensors": len(each.rows),
+                "bytes": sum(row.size for row in each.rows),
+                "metrics": each.metrics,
+                "metadata": each.metadata,
+                "objects_not_read": [{"key": key, "object": kind} for key, kind in each.unread.items()],
+            }
+            for each in checkpoints
+        ],
+        "values_read": values,
+        "tensors": tensors,
+        "comparisons": changes,
+    }

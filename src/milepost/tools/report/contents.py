@@ -1,0 +1,340 @@
+"""What the page holds, as plain data: columns of numbers, as JSON has them.
+
+Of very many tensors the page cannot hold everything in three megabytes. `DETAILS` says what is left out first; the page says what it lacks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from milepost.graph.description import shortened
+from milepost.tools.comparison import KINDS, Kind
+from milepost.tools.histogram import Bins
+from milepost.tools.report.outline import Outline
+from milepost.tools.report.survey import Pair, Subject
+from milepost.tools.statistics import Difference, Statistics
+from milepost.tools.tensors import Row
+from milepost.tools.terminal import metrics_text, shown
+
+_HEIGHT: Final = 90
+"""Heights of the bars of a histogram, each one character."""
+_FIRST: Final = 35
+"""The character of a bar without height. The characters after it need no escape in JSON up to this height but one."""
+_BACKSLASH: Final = 92
+_MOST_BARS: Final = 48
+_MOST_NAMES: Final = 2000
+"""Tensors that are listed, for all pairs together, of those that were added, removed or reshaped between two checkpoints."""
+_LONGEST_NAME: Final = 300
+"""Characters of one name. The middle of a longer one is left out."""
+_MOST_OBJECTS: Final = 200
+_MOST_TEXT: Final = 2000
+_COLUMNS: Final = ("minimum", "maximum", "mean", "deviation", "norm")
+
+
+class Detail(NamedTuple):
+    """How much of everything the page has.
+
+    Attributes:
+        digits: Of each number.
+        histograms: Of the largest tensors.
+        moved: The tensors whose movement is listed: those that moved most.
+        tensors: The tensors that are listed: the largest.
+    """
+
+    digits: int
+    histograms: int
+    moved: int
+    tensors: int
+
+
+DETAILS: Final = (
+    Detail(6, 4_000, 20_000, 150_000),
+    Detail(4, 2_000, 10_000, 150_000),
+    Detail(3, 1_000, 4_000, 110_000),
+    Detail(3, 300, 1_000, 40_000),
+    Detail(3, 100, 300, 10_000),
+    Detail(3, 50, 100, 1_000),
+)
+MOST_HISTOGRAMS: Final = DETAILS[0].histograms
+
+
+@dataclass(slots=True)
+class Described:
+    """A checkpoint as the page names it.
+
+    Attributes:
+        path: Its path.
+        kind: What it is.
+        files: The number of its data files.
+        rows: Its tensors.
+        metrics: The metrics that were saved with it.
+        metadata: The metadata that was saved with it.
+        unread: Keys and classes of objects in a file of another library that are not read.
+    """
+
+    path: str
+    kind: str
+    files: int
+    rows: list[Row]
+    metrics: Any = None
+    metadata: Any = None
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def contents_of(
+    checkpoints: Sequence[Described],
+    outline: Outline,
+    subjects: Sequence[Subject],
+    pairs: Sequence[Pair],
+    detail: Detail,
+    *,
+    values: bool,
+) -> dict[str, Any]:
+    """The data of the page.
+
+    Args:
+        checkpoints: The checkpoints. The last one is shown as a whole.
+        outline: The tree of the last one.
+        subjects: The tensors of all.
+        pairs: Which of them are compared.
+        detail: How much of everything.
+        values: Whether values were read.
+    """
+    rows = checkpoints[-1].rows
+    by_key = {subject.rows[-1].key: subject for subject in subjects if subject.rows[-1] is not None}
+    listed = _largest(range(len(rows)), lambda place: rows[place].size, detail.tensors)
+    number = {place: new for new, place in enumerate(listed)}
+    tensors = [rows[place] for place in listed]
+    found = [by_key.get(row.key) for row in tensors]
+    last = [subject.statistics[-1] if subject is not None and subject.statistics else None for subject in found]
+    specs = {spec: place for place, spec in enumerate(dict.fromkeys((row.dtype, row.shape) for row in tensors))}
+    return {
+        "checkpoints": [_checkpoint(each) for each in checkpoints],
+        "values": values,
+        "outline": _outline(outline, number),
+        "specs": [[dtype.name, list(shape)] for dtype, shape in specs],
+        "spec": [specs[row.dtype, row.shape] for row in tensors],
+        "bytes": [row.size for row in tensors],
+        "statistics": _statistics(last, detail.digits),
+        "histograms": _histograms(tensors, last, detail),
+        "problems": _problems(found, len(checkpoints) - 1),
+        "movement": _movement(found, len(checkpoints), pairs, detail),
+        "pairs": [_pair(subjects, pair, _MOST_NAMES // len(pairs), values=values) for pair in pairs],
+        "left_out": {
+            "tensors": len(rows) - len(tensors),
+            "bytes": sum(row.size for row in rows) - sum(row.size for row in tensors),
+        },
+    }
+
+
+def _largest(places: Iterable[int], size: Any, most: int) -> list[int]:
+    """The places with the largest sizes, in their own order."""
+    listed = list(places)
+    if len(listed) <= most:
+        return listed
+    return sorted(sorted(listed, key=size, reverse=True)[:most])
+
+
+def _named(name: str) -> str:
+    return shortened(name, _LONGEST_NAME)
+
+
+def _checkpoint(each: Described) -> dict[str, Any]:
+    dtypes: Counter[str] = Counter()
+    for row in each.rows:
+        dtypes[row.dtype.name] += row.size
+    unread = [[_named(key), _named(kind)] for key, kind in list(each.unread.items())[:_MOST_OBJECTS]]
+    return {
+        "path": _named(each.path),
+        "kind": each.kind,
+        "files": each.files,
+        "tensors": len(each.rows),
+        "bytes": sum(row.size for row in each.rows),
+        "types": dtypes,
+        "metrics": None if each.metrics is None else _text(metrics_text(each.metrics)),
+        "metadata": None if each.metadata is None else _text(each.metadata),
+        "unread": unread,
+        "unread_count": len(each.unread),
+    }
+
+
+def _text(value: Any) -> str:
+    text = shown(value)
+    return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "..."
+
+
+def _outline(outline: Outline, number: dict[int, int]) -> dict[str, Any]:
+    kept = outline.rows
+    if any(row.tensor is not None and row.tensor not in number for row in kept):
+        kept = _above(outline, number)
+    roles = {"object": "o", "optimizer": "p", "variable": "v", "slot": "s", "record": "r"}
+    return {
+        "depth": [row.depth for row in kept],
+        "name": [_named(row.name) for row in kept],
+        "role": "".join(roles[row.role] for row in kept),
+        "tensor": [-1 if row.tensor is None else number.get(row.tensor, -1) for row in kept],
+        "keys": {place: _named(row.key) for place, row in enumerate(kept) if row.key is not None},
+        "others": {place: [_named(name) for name in row.others] for place, row in enumerate(kept) if row.others},
+        "separator": outline.separator,
+        "suffix": outline.suffix,
+        "objects": outline.objects,
+    }
+
+
+def _above(outline: Outline, number: dict[int, int]) -> list[Any]:
+    """The rows of tensors that are listed, and those above them."""
+    kept, needed = [], 0
+    for row in reversed(outline.rows):
+        if row.tensor in number or row.depth < needed:
+            kept.append(row)
+            needed = row.depth
+    return kept[::-1]
+
+
+def _statistics(last: Sequence[Statistics | None], digits: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _COLUMNS:
+        found[name] = [
+            None if each is None or not each.finite else rounded(getattr(each, name), digits) for each in last
+        ]
+    for name in ("zeros", "nan", "infinite"):
+        found[name] = {
+            place: getattr(each, name) for place, each in enumerate(last) if each is not None and getattr(each, name)
+        }
+    return found
+
+
+def rounded(value: float, digits: int) -> float | int | None:
+    """A number with this many digits, written as shortly as JSON can; None if it is not finite.
+
+    Example:
+        >>> rounded(1 / 3, 4), rounded(1234567.0, 3), rounded(2.0, 3)
+        (0.3333, 1230000, 2)
+    """
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short == int(short) and abs(short) < 10**15 else short
+
+
+def _histograms(tensors: Sequence[Row], last: Sequence[Statistics | None], detail: Detail) -> dict[int, list[Any]]:
+    counted = [place for place, each in enumerate(last) if each is not None and each.histogram is not None]
+    found = {}
+    for place in _largest(counted, lambda place: tensors[place].size, detail.histograms):
+        statistics = last[place]
+        histogram = statistics.histogram if statistics is not None else None
+        bins = None if histogram is None else histogram.bins(_MOST_BARS)
+        if histogram is not None and bins is not None and len(bins.counts) > 1:
+            found[place] = [bins.start, bins.width, _bars(bins), histogram.step]
+    return found
+
+
+def _bars(bins: Bins) -> str:
+    """The heights of the bars, one character each. Whatever has a number has at least the least height."""
+    most = max(bins.counts) or 1
+    heights = (_FIRST + math.ceil(count * _HEIGHT / most) for count in bins.counts)
+    return "".join(chr(height + (height >= _BACKSLASH)) for height in heights)
+
+
+def _problems(found: Sequence[Subject | None], last: int) -> dict[int, str]:
+    return {
+        place: shown(subject.problems[last])
+        for place, subject in enumerate(found)
+        if subject is not None and last in subject.problems
+    }
+
+
+def _movement(found: Sequence[Subject | None], count: int, pairs: Sequence[Pair], detail: Detail) -> dict[str, Any]:
+    """Norms in each checkpoint and relative differences of each pair, of the tensors that moved most."""
+    moved = [place for place, subject in enumerate(found) if subject is not None and subject.differences]
+    each = max(1, (count + len(pairs)) // 2)
+    listed = _largest(moved, lambda place: _most_moved(found[place]), max(100, detail.moved // each))
+    subjects = [subject for place in listed if (subject := found[place]) is not None]
+    digits = min(4, detail.digits)
+    norms = [[_norm(subject.statistics[checkpoint], digits) for subject in subjects] for checkpoint in range(count)]
+    differences = [[subject.differences.get(pair) for subject in subjects] for pair in pairs]
+    return {
+        "tensor": listed,
+        "norms": norms,
+        "relative": [
+            [_relative(subject, each, digits) for subject, each in zip(subjects, column, strict=True)]
+            for column in differences
+        ],
+        "largest": [[_finite_largest(each, digits) for each in column] for column in differences],
+        "unequal": [[None if each is None else each.unequal for each in column] for column in differences],
+        "left_out": len(moved) - len(listed),
+    }
+
+
+def _most_moved(subject: Subject | None) -> float:
+    differences = [] if subject is None else list(subject.differences.values())
+    return max((each.relative if each.unequal else -1.0 for each in differences), default=-1.0)
+
+
+def _norm(each: Statistics | None, digits: int) -> float | int | None:
+    return None if each is None or not each.finite else rounded(each.norm, digits)
+
+
+def _relative(subject: Subject, each: Difference | None, digits: int) -> float | int | str | None:
+    if each is None:
+        return None
+    if not any(subject.statistics):
+        return "text"
+    return "infinite" if math.isinf(each.relative) or math.isnan(each.relative) else rounded(each.relative, digits)
+
+
+def _finite_largest(each: Difference | None, digits: int) -> float | int | str | None:
+    if each is None:
+        return None
+    return "infinite" if not math.isfinite(each.largest) else rounded(each.largest, digits)
+
+
+def changes_of(subjects: Sequence[Subject], pair: Pair) -> list[tuple[Kind, Subject]]:
+    """What differs between two checkpoints, as `milepost diff` names it.
+
+    Args:
+        subjects: The tensors.
+        pair: The positions of the checkpoints.
+    """
+    found: list[tuple[Kind, Subject]] = []
+    for subject in subjects:
+        old, new = subject.rows[pair[0]], subject.rows[pair[1]]
+        difference = subject.differences.get(pair)
+        if old is None and new is None:
+            continue
+        if new is None:
+            found.append(("removed", subject))
+        elif old is None:
+            found.append(("added", subject))
+        elif old.shape != new.shape:
+            found.append(("reshaped", subject))
+        elif old.dtype is not new.dtype:
+            found.append(("retyped", subject))
+        elif difference is not None and difference.unequal:
+            found.append(("changed", subject))
+    return sorted(found, key=lambda change: (KINDS.index(change[0]), change[1].name))
+
+
+def _pair(subjects: Sequence[Subject], pair: Pair, most: int, *, values: bool) -> dict[str, Any]:
+    changes = changes_of(subjects, pair)
+    counts = Counter(kind for kind, _ in changes)
+    both = sum(subject.rows[pair[0]] is not None and subject.rows[pair[1]] is not None for subject in subjects)
+    structure = [(kind, subject) for kind, subject in changes if kind != "changed"]
+    listed = []
+    for kind, subject in structure[:most]:
+        old, new = subject.rows[pair[0]], subject.rows[pair[1]]
+        specs = ["" if row is None else row.spec for row in (old, new)]
+        listed.append([kind, _named(subject.name), *specs, (new or old).size if new or old else 0])  # type: ignore[union-attr]
+    unchanged = both - counts["changed"] - counts["reshaped"] - counts["retyped"]
+    return {
+        "old": pair[0],
+        "new": pair[1],
+        "counts": {kind: counts[kind] for kind in KINDS} | {"unchanged": unchanged},
+        "structure": listed,
+        "structure_left_out": len(structure) - len(listed),
+        "values": values,
+    }

@@ -1,0 +1,177 @@
+"""The tree of a checkpoint's objects and tensors, as rows from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from milepost.collector import collection_paused
+from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape
+from milepost.graph.object_graph import ObjectGraph
+from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE
+from milepost.tools.picture import SLOT as SLOT_VARIABLE
+from milepost.tools.tensors import Row, is_of_program
+from milepost.tools.tree import Branch, tree_of
+
+RECORD: Final = "record"
+"""The role of what is no value of the program: the object graph, and the metadata."""
+_SUFFIX: Final = ATTRIBUTES + VARIABLE_VALUE
+_MARKER: Final = SLOT.removeprefix("/")
+_MOST_OTHERS: Final = 20_000
+"""Other names that are listed of all objects together."""
+_MOST_OTHERS_EACH: Final = 4
+_MOST_NAMES: Final = 100
+"""Names in the path of another name."""
+_DIGITS: Final = re.compile(r"(\d{1,18})")
+
+
+class OutlineRow(NamedTuple):
+    """An object or a tensor.
+
+    Attributes:
+        depth: How many rows it is below; 0 at the top.
+        name: Its name in the object above it.
+        role: A role of `milepost.tools.picture`, or `RECORD`.
+        tensor: The position of its tensor; None if it has none.
+        key: The key of the tensor, if that is not made of the names.
+        others: Other names that lead to the object.
+    """
+
+    depth: int
+    name: str
+    role: str
+    tensor: int | None
+    key: str | None
+    others: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Outline:
+    """The tree of a checkpoint.
+
+    Attributes:
+        rows: Every object and tensor, each below the one that holds it.
+        separator: What is between the names in a key.
+        suffix: What ends a key.
+        objects: The number of objects of the object graph; None without a graph.
+    """
+
+    rows: list[OutlineRow]
+    separator: str
+    suffix: str
+    objects: int | None
+
+
+@collection_paused()
+def outline_of(rows: Sequence[Row], graph: ObjectGraph | None) -> Outline:
+    """Makes the tree of a checkpoint.
+
+    Args:
+        rows: Its tensors.
+        graph: Its object graph, if it has one.
+    """
+    root = tree_of(rows)
+    position = {row.key: place for place, row in enumerate(rows)}
+    separator, suffix = ("/", _SUFFIX) if graph is not None else ("." if _has_dots(rows) else "/", "")
+    roles: dict[int, str] = {}
+    others: dict[int, list[str]] = {}
+    if graph is not None:
+        _add_objects(root, graph, roles, others)
+    listed = [
+        _row(depth, path, branch, position, roles, others, separator, suffix) for depth, path, branch in _walk(root)
+    ]
+    return Outline(listed, separator, suffix, None if graph is None else len(graph.nodes))
+
+
+def _row(
+    depth: int,
+    path: list[str],
+    branch: Branch,
+    position: dict[str, int],
+    roles: dict[int, str],
+    others: dict[int, list[str]],
+    separator: str,
+    suffix: str,
+) -> OutlineRow:
+    tensor = None if branch.row is None else position[branch.row.key]
+    key = None if branch.row is None or branch.row.key == separator.join(path) + suffix else branch.row.key
+    role = roles.get(id(branch))
+    if branch.row is not None and not is_of_program(branch.row.key):
+        role = RECORD
+    elif path[-1].startswith(_MARKER):
+        role = SLOT_VARIABLE
+    elif role is None:
+        role = OBJECT if branch.row is None else VARIABLE
+    return OutlineRow(depth, path[-1], role, tensor, key, tuple(others.get(id(branch), ())))
+
+
+def _walk(root: Branch) -> Iterator[tuple[int, list[str], Branch]]:
+    """Every branch below the root, after the one it is below; with the names that lead to it, in a list that changes."""
+    path: list[str] = []
+    stack = [iter(_ordered(root))]
+    while stack:
+        pair = next(stack[-1], None)
+        if pair is None:
+            stack.pop()
+            if path:
+                path.pop()
+            continue
+        path.append(pair[0])
+        yield len(path) - 1, path, pair[1]
+        stack.append(iter(_ordered(pair[1])))
+
+
+def _ordered(branch: Branch) -> list[tuple[str, Branch]]:
+    """The branches below one, with 2 before 10."""
+    if len(branch.below) < 2:
+        return list(branch.below.items())
+    return sorted(branch.below.items(), key=lambda pair: _natural(pair[0]))
+
+
+def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:
+    parts = [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(_DIGITS.split(name))]
+    return name.startswith(_MARKER) or not is_of_program(name), parts
+
+
+def _has_dots(rows: Sequence[Row]) -> bool:
+    return sum("." in row.key for row in rows) * 2 > sum("/" in row.key for row in rows) * 2
+
+
+def _add_objects(root: Branch, graph: ObjectGraph, roles: dict[int, str], others: dict[int, list[str]]) -> None:
+    """Notes the roles of objects and their other names, and adds the objects that hold no tensor."""
+    slots = {reference.slot for node in graph.nodes for reference in node.slots}
+    branches: dict[int, Branch] = {0: root}
+    above: dict[int, tuple[int, str]] = {}
+    room = _MOST_OTHERS
+    queue = deque([0])
+    while queue:
+        number = queue.popleft()
+        node, branch = graph.nodes[number], branches[number]
+        roles[id(branch)] = (
+            SLOT_VARIABLE if number in slots else OPTIMIZER if node.slots else VARIABLE if node.values else OBJECT
+        )
+        for name, child in node.children:
+            if child not in branches:
+                branches[child] = branch.below.setdefault(escape(name), Branch())
+                above[child] = number, escape(name)
+                queue.append(child)
+                continue
+            known = others.setdefault(id(branches[child]), [])
+            if len(known) < _MOST_OTHERS_EACH and room:
+                room -= 1
+                known.append("/".join([*_path(above, number), escape(name)]))
+
+
+def _path(above: dict[int, tuple[int, str]], number: int) -> list[str]:
+    """The names that lead to an object; of a very long path the last ones."""
+    names: list[str] = []
+    while number in above:
+        if len(names) == _MOST_NAMES:
+            names.append("...")
+            break
+        number, name = above[number]
+        names.append(name)
+    return names[::-1]

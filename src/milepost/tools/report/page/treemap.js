@@ -1,0 +1,205 @@
+// Bytes as areas: the squarified treemap of Bruls, Huizing and van Wijk (2000). Groups are boxes with a name, tensors are coloured by role.
+
+const LEAST_AREA = 220;
+const STRIP = 17;
+const LETTER = 6.3;
+
+// Divides a box among sizes, largest first, into boxes that are as square as can be.
+function squarified(sizes, box) {
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  const scale = total ? (box.w * box.h) / total : 0;
+  const found = [];
+  let { x, y, w, h } = box;
+  let at = 0;
+  while (at < sizes.length) {
+    const side = Math.max(1e-9, Math.min(w, h));
+    let sum = 0;
+    let best = Infinity;
+    let next = at;
+    while (next < sizes.length) {
+      const grown = sum + sizes[next] * scale;
+      const worst = Math.max((side * side * sizes[at] * scale) / (grown * grown), (grown * grown) / (side * side * sizes[next] * scale));
+      if (worst > best) break;
+      best = worst;
+      sum = grown;
+      next += 1;
+    }
+    const thick = sum / side;
+    let along = w < h ? x : y;
+    for (; at < next; at += 1) {
+      const length = (sizes[at] * scale) / (thick || 1);
+      found.push(w < h ? { x: along, y, w: length, h: thick } : { x, y: along, w: thick, h: length });
+      along += length;
+    }
+    if (w < h) {
+      y += thick;
+      h -= thick;
+    } else {
+      x += thick;
+      w -= thick;
+    }
+  }
+  return found;
+}
+
+class Treemap {
+  constructor(model, state) {
+    this.model = model;
+    this.state = state;
+    this.place = byId("treemap");
+    this.focus = -1;
+    new ResizeObserver(later(() => this.place.clientWidth !== this.wide && this.draw(), 60)).observe(this.place);
+    const roles = [["v", "variable"], ["s", "slot variable"], ["r", "several small ones"]];
+    const records = model.top.filter((row) => model.role(row) === "r").map((row) => `${model.label(row)} ${bytes(model.size[row])}`);
+    byId("treemap-legend").replaceChildren(
+      ...roles.map(([role, text]) => element("span", { class: `role-${role}`, text })),
+      ...(records.length ? [element("div", { text: `Not drawn: ${records.join(", ")}` })] : []),
+    );
+  }
+
+  // The bytes that are drawn of a row, or of everything.
+  size(row) {
+    const { model } = this;
+    if (row >= 0) return model.size[row];
+    return model.top.reduce((sum, child) => sum + (model.role(child) === "r" ? 0 : model.size[child]), 0);
+  }
+
+  // The rows below one that have bytes, the tensor of the row itself among them, and one entry for all that are too small to see.
+  parts(row, area) {
+    const { model } = this;
+    const total = this.size(row);
+    const found = model.childrenOf(row).filter((child) => model.size[child] > 0 && model.role(child) !== "r").map((child) => ({ row: child, size: model.size[child] }));
+    const own = row < 0 ? -1 : model.data.outline.tensor[row];
+    if (own >= 0 && found.length) found.push({ row, size: model.data.bytes[own], isOwn: true });
+    found.sort((a, b) => b.size - a.size);
+    const least = (LEAST_AREA / 2 / Math.max(area, 1)) * total;
+    const shown = found.filter((part) => part.size >= least);
+    const rest = found.length - shown.length;
+    if (rest > 1) shown.push({ rest, size: found.slice(shown.length).reduce((sum, part) => sum + part.size, 0) });
+    else if (rest) shown.push(found[found.length - 1]);
+    return shown;
+  }
+
+  draw() {
+    const wide = this.place.clientWidth;
+    this.wide = wide;
+    if (!wide) return;
+    const high = Math.round(Math.max(260, Math.min(460, wide * 0.55)));
+    this.order = [];
+    const svg = drawing("svg", { viewBox: `0 0 ${wide} ${high}`, height: high, tabindex: 0, role: "application", "aria-label": "Treemap of bytes. Arrow keys move, Enter opens, Escape goes up." });
+    this.fill(svg, this.focus, { x: 0, y: 0, w: wide, h: high }, null);
+    if (!this.order.length) svg.append(drawing("text", { class: "empty", x: 10, y: 20, text: "no bytes" }));
+    svg.addEventListener("keydown", (event) => this.pressed(event));
+    this.svg = svg;
+    this.place.replaceChildren(svg);
+    this.mark(this.order[0]);
+    this.crumbs();
+  }
+
+  fill(parent, row, box, above) {
+    const parts = this.parts(row, box.w * box.h);
+    const boxes = squarified(parts.map((part) => part.size), box);
+    const siblings = [];
+    parts.forEach((part, at) => {
+      const entry = this.box(part, boxes[at], above, siblings);
+      parent.append(entry.node);
+    });
+    return siblings;
+  }
+
+  box(part, { x, y, w, h }, above, siblings) {
+    const { model } = this;
+    let { row } = part;
+    let name = part.rest ? `${whole(part.rest)} small ones` : model.label(row);
+    // a chain of objects that hold one other each is one box
+    while (!part.rest && !part.isOwn && model.data.outline.tensor[row] < 0) {
+      const below = model.childrenOf(row).filter((child) => model.size[child] > 0);
+      if (below.length !== 1) break;
+      [row] = below;
+      name += `/${model.label(row)}`;
+    }
+    const isGroup = !part.rest && !part.isOwn && model.hasChildren(row) && model.held[row] > 1;
+    const place = part.rest || isGroup ? -1 : model.data.outline.tensor[row];
+    const letters = Math.floor((w - 8) / LETTER);
+    const hasStrip = h > STRIP && (letters > 3 || name.length <= letters);
+    // a group without room for what is in it is one box in the colour of most of it
+    const isOpen = isGroup && hasStrip && h > STRIP + 14 && w > 34;
+    const role = part.rest ? "r" : isGroup ? (model.slots[row] * 2 > model.size[row] ? "s" : "v") : model.role(row);
+    const alarm = !part.rest && model.alarms[row] > 0;
+    const node = drawing("g", { class: `${isOpen ? "group" : "leaf"} role-${role}${part.rest ? " rest" : ""}${alarm && !isOpen ? " alarm" : ""}` });
+    const what = isGroup ? plural(model.held[row], "tensor") : place >= 0 ? model.spec(place) : "";
+    node.append(drawing("title", { text: `${part.rest ? name : model.path(row)}\n${what}${what ? ", " : ""}${bytes(part.size)}` }));
+    node.append(drawing("rect", { x: x.toFixed(1), y: y.toFixed(1), width: Math.max(0, w).toFixed(1), height: Math.max(0, h).toFixed(1), rx: 2 }));
+    const entry = { node, row, place, isGroup, above, siblings, name, first: null };
+    siblings.push(entry);
+    this.order.push(entry);
+    const open = () => this.open(entry);
+    node.addEventListener("click", (event) => {
+      event.stopPropagation();
+      this.mark(entry);
+      open();
+    });
+    if (hasStrip) {
+      const size = ` ${bytes(part.size)}`;
+      const full = name.length + size.length <= letters ? name + size : name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
+      node.append(drawing("text", { x: (x + 4).toFixed(1), y: (y + 12.5).toFixed(1), text: full }));
+    }
+    if (isOpen) [entry.first] = this.fill(node, row, { x: x + 2, y: y + STRIP, w: w - 4, h: h - STRIP - 2 }, entry);
+    return entry;
+  }
+
+  open(entry) {
+    if (entry.isGroup) this.look(entry.row);
+    else if (entry.place >= 0) this.state.select(entry.place, true);
+  }
+
+  look(row) {
+    this.focus = row;
+    this.draw();
+    this.svg.focus({ preventScroll: true });
+  }
+
+  up() {
+    let row = this.model.parent[this.focus] ?? -1;
+    while (row >= 0 && this.model.held[row] === this.model.held[this.focus]) row = this.model.parent[row];
+    this.look(this.focus < 0 ? -1 : row);
+  }
+
+  mark(entry) {
+    if (!entry) return;
+    this.active?.node.classList.remove("active");
+    this.active = entry;
+    entry.node.classList.add("active");
+    this.svg.setAttribute("aria-description", entry.node.querySelector("title").textContent);
+  }
+
+  pressed(event) {
+    const entry = this.active;
+    if (!entry || event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = entry.siblings.indexOf(entry);
+    const targets = {
+      ArrowRight: () => this.mark(entry.siblings[at + 1]),
+      ArrowLeft: () => this.mark(entry.siblings[at - 1]),
+      ArrowDown: () => this.mark(entry.first ?? entry.siblings[at + 1]),
+      ArrowUp: () => this.mark(entry.above),
+      Enter: () => this.open(entry),
+      Escape: () => this.up(),
+      Backspace: () => this.up(),
+    };
+    if (!(event.key in targets)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    targets[event.key]();
+  }
+
+  crumbs() {
+    const way = [];
+    for (let row = this.focus; row >= 0; row = this.model.parent[row]) way.push(row);
+    const all = [element("button", { type: "button", text: "all", click: () => this.look(-1) })];
+    for (const row of way.reverse()) {
+      all.push(element("span", { class: "muted", text: "/" }), element("button", { type: "button", text: this.model.label(row), click: () => this.look(row) }));
+    }
+    all.push(element("span", { class: "muted", text: bytes(this.size(this.focus)) }));
+    byId("crumbs").replaceChildren(...all);
+  }
+}

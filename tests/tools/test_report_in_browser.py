@@ -1,0 +1,340 @@
+"""The page of `milepost report` in a real browser: Chromium, without a window and without a network."""
+
+import time
+
+import numpy as np
+import pytest
+
+from milepost import Checkpoint, Module, Variable
+from milepost.tools import guide_numpy
+from milepost.tools.cli import main
+from tests.tools.browser import Browser
+from tests.tools.commands import series
+from tests.tools.test_report import HOSTILE, safetensors
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory):
+    """A page about three checkpoints of the guide's training."""
+    directory = tmp_path_factory.mktemp("guide")
+    checkpoint, manager = guide_numpy.create(str(directory / "run"))
+    for _ in range(3):
+        guide_numpy.train_step(checkpoint.net, next(checkpoint.iterator), checkpoint.optimizer)
+        manager.save(metrics={"loss": 0.5})
+    assert main(["report", str(directory / "run"), "--all", "-o", str(directory / "r.html")]) == 0
+    return directory / "r.html"
+
+
+@pytest.fixture
+def page(browser, tmp_path):
+    """Makes and opens the page of some checkpoints."""
+
+    def opened(*arguments, status=0):
+        output = tmp_path / "r.html"
+        assert main(["report", *map(str, arguments), "-o", str(output)]) == status
+        return shown(browser, output)
+
+    return opened
+
+
+def shown(browser, path, width=1280, height=900):
+    browser.resize(width, height)
+    browser.prefer("light")
+    browser.requests.clear()
+    browser.messages.clear()
+    assert browser.open(path) == "yes"
+    assert browser.messages == []
+    return browser
+
+
+def texts(browser, selector):
+    return browser.run(f"Array.from(document.querySelectorAll({selector!r}), each => each.textContent)")
+
+
+def tree(browser):
+    return texts(browser, "#tree .row .name")
+
+
+def wait_for(browser, condition):
+    """Searches wait a moment for more letters."""
+    for _ in range(100):
+        if browser.run(condition):
+            return
+        time.sleep(0.05)
+    raise AssertionError(condition)
+
+
+def colour(browser, selector="body"):
+    return browser.run(f"getComputedStyle(document.querySelector({selector!r})).backgroundColor")
+
+
+class TestContents:
+    def test_the_numbers_of_the_checkpoint(self, guide, browser):
+        tiles = texts(shown(browser, guide), "#tiles .tile")
+        assert tiles[0] == "15tensors"
+        assert "17objects in the graph" in tiles
+
+    def test_the_tree_has_every_object_with_its_role(self, guide, browser):
+        shown(browser, guide)
+        assert tree(browser)[:4] == ["iterator", "py_state", "net", "l1"]
+        assert "m (slot of optimizer)" in tree(browser)
+        row = "Array.from(document.querySelectorAll('#tree .row')).find(row => row.querySelector('.name').textContent === 'optimizer')"
+        assert browser.run(f"getComputedStyle({row}.querySelector('.dot')).backgroundColor") == "rgb(217, 48, 37)"
+
+    def test_a_click_in_the_tree_shows_the_tensor(self, guide, browser):
+        shown(browser, guide)
+        browser.run(
+            "Array.from(document.querySelectorAll('#tree .row')).find(row => row.textContent.includes('kernel')).click()"
+        )
+        assert texts(browser, "#tensor h2") == ["net/l1/kernel"]
+        assert "float32[1,5]" in texts(browser, "#tensor p")[0]
+        assert "milepost show" in texts(browser, "#tensor code")[0]
+        assert browser.run("document.querySelectorAll('#tensor svg.chart').length") == 3, "histogram, norms, changes"
+
+    def test_a_click_on_an_object_folds_it(self, guide, browser):
+        before = tree(shown(browser, guide))
+        browser.run(
+            "Array.from(document.querySelectorAll('#tree .row')).find(row => row.textContent.startsWith('▾net')).click()"
+        )
+        slots = ["m (slot of optimizer)", "v (slot of optimizer)"]
+        gone = [name for name in before if name not in tree(browser)]
+        assert gone == ["l1", "bias", *slots, "kernel", *slots]
+
+    def test_a_search_shows_what_is_found_and_what_is_above(self, guide, browser):
+        shown(browser, guide)
+        browser.run(
+            "const box = document.getElementById('tree-search'); box.value = 'KERN'; box.dispatchEvent(new Event('input'))"
+        )
+        wait_for(browser, "document.querySelectorAll('#tree .row').length === 5")
+        assert tree(browser) == ["net", "l1", "kernel", "m (slot of optimizer)", "v (slot of optimizer)"]
+
+    def test_the_treemap_has_a_box_for_every_tensor(self, guide, browser):
+        shown(browser, guide)
+        titles = texts(browser, "#treemap .leaf > title")
+        assert len(titles) == 13, "all but the object graph and the metadata"
+        assert any(title.startswith("net/l1/kernel\nfloat32[1,5], 20 B") for title in titles)
+
+    def test_how_the_tensors_moved(self, guide, browser):
+        shown(browser, guide)
+        assert "ckpt-1 with ckpt-3" in texts(browser, "#pair option")[-1]
+        rows = texts(browser, "#change-list .row")
+        assert any("save_counter" in row and "200 %" in row for row in rows)
+
+    def test_the_table_sorts(self, guide, browser):
+        shown(browser, guide)
+        browser.run(
+            "Array.from(document.querySelectorAll('#tensor-list .head button')).find(each => each.textContent.startsWith('name')).click()"
+        )
+        names = texts(browser, "#tensor-list .row .name")
+        assert names.index("iterator · py_state") < names.index("net/l1/bias") < names.index("optimizer/iter")
+
+    def test_the_picture_is_there(self, guide, browser):
+        shown(browser, guide)
+        assert browser.run("document.querySelectorAll('#picture svg .node').length") == 17
+        fill = "getComputedStyle(document.querySelector('#picture svg .node text')).fill"
+        assert browser.run(fill) == "rgb(255, 255, 255)", "its style is allowed"
+
+    def test_nan_and_infinity_are_announced(self, page, tmp_path):
+        path = safetensors(tmp_path / "a.safetensors", {"good": [1.0, 2.0], "bad": [np.nan, np.inf, 1.0]})
+        browser = page(path)
+        assert texts(browser, "#notices .notice") == ["bad 1 NaN, 1 infinite of 3 values"]
+        assert texts(browser, "#tensor h2") == ["bad"], "the first to look at"
+        browser.run(
+            "const filter = document.getElementById('tensor-filter'); filter.value = 'alarm'; filter.dispatchEvent(new Event('change'))"
+        )
+        assert texts(browser, "#tensor-list .row .name") == ["bad"]
+
+    @pytest.mark.parametrize("arguments", [[], ["--names-only"]])
+    def test_a_file_without_tensors(self, page, tmp_path, arguments):
+        browser = page(safetensors(tmp_path / "a.safetensors", {}), *arguments)
+        assert texts(browser, "#tiles .tile")[0] == "0tensors"
+
+    def test_added_and_removed(self, page, tmp_path):
+        a = safetensors(tmp_path / "a.safetensors", {"old": [1.0], "both": [1.0, 2.0]})
+        b = safetensors(tmp_path / "b.safetensors", {"new": [1.0], "both": [1.0, 2.5]})
+        browser = page(a, b)
+        assert {"1 removed", "1 added", "1 changed", "0 unchanged"} == set(texts(browser, "#change-counts .chip"))
+        assert texts(browser, "#structure tbody tr td:first-child") == ["old", "new"]
+
+
+class TestSafety:
+    def test_the_page_asks_for_nothing(self, guide, browser):
+        shown(browser, guide)
+        assert [each for each in browser.requests if not each.startswith(("file:", "blob:"))] == []
+        assert len(browser.requests) == 1
+
+    def test_hostile_names_stay_text(self, page, tmp_path):
+        root = Module()
+        for name in HOSTILE:
+            part = Module()
+            part.w = Variable(np.arange(3.0))
+            setattr(root, name, part)
+        path = Checkpoint(**{"root": root, "<b>x</b>": Variable(1.0)}).write(tmp_path / "<img src=x onerror=alert(1)>")
+        browser = page(path, path)
+        assert browser.run("document.querySelectorAll('img, iframe, b b').length") == 0
+        assert "<svg onload=alert(2)>" in tree(browser)
+        assert "\\x1b[2J\\x00\\x07" in tree(browser)
+        assert "__proto__" in tree(browser)
+        browser.run("Array.from(document.querySelectorAll('#tensor-list .row')).forEach(row => row.click())")
+        assert browser.messages == []
+        assert len(browser.requests) == 1
+
+    def test_a_tensor_of_another_library_has_the_name_of_the_file(self, page, tmp_path):
+        browser = page(safetensors(tmp_path / "a.safetensors", {"a/b.c": [1.0], "d.e.f": [1.0, 2.0]}))
+        assert texts(browser, "#tensor-list .row .name") == ["d.e.f", "a/b.c"]
+
+    def test_a_script_that_got_in_would_not_run(self, guide, browser, tmp_path):
+        evil = tmp_path / "evil.html"
+        text = guide.read_text(encoding="utf-8").replace(
+            "<main>", "<main><script>document.title = 'evil'</script><p onclick=\"document.title='evil'\" id=p>", 1
+        )
+        evil.write_text(text, encoding="utf-8")
+        assert browser.open(evil) == "yes"
+        browser.run("document.getElementById('p').click()")
+        assert "evil" not in browser.run("document.title")
+
+
+class TestUse:
+    def test_light_and_dark_follow_the_system(self, guide, browser):
+        shown(browser, guide)
+        light = colour(browser)
+        browser.prefer("dark")
+        assert colour(browser) != light
+
+    @pytest.mark.parametrize("system", ["light", "dark"])
+    def test_the_button_changes_to_the_other(self, guide, browser, system):
+        shown(browser, guide)
+        browser.prefer(system)
+        browser.run("localStorage.clear(); delete document.documentElement.dataset.theme")
+        before = colour(browser)
+        browser.run("document.getElementById('theme').click()")
+        changed = colour(browser)
+        browser.run("document.getElementById('theme').click()")
+        assert changed != before
+        assert colour(browser) == before
+        browser.run("localStorage.clear(); delete document.documentElement.dataset.theme")
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_text_has_contrast(self, guide, browser, scheme):
+        """At least 4.5 to 1, as WCAG 2 asks for."""
+        shown(browser, guide)
+        browser.prefer(scheme)
+        for selector in (
+            "h1",
+            "#about",
+            "#tensor dt",
+            "#tensor dd",
+            ".chip",
+            "#tensor-list .head button",
+            "#tree .spec",
+        ):
+            assert contrast(browser, selector) >= 4.5, selector
+
+    @pytest.mark.parametrize("width", [360, 500, 800, 1280])
+    def test_nothing_is_wider_than_the_screen(self, guide, browser, width):
+        shown(browser, guide, width=width)
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        out = "Array.from(document.querySelectorAll('.card, .tile, .list, h1, h2')).filter(each => each.getBoundingClientRect().right > innerWidth + 1).length"
+        assert browser.run(out) == 0
+
+    def test_on_a_phone_a_tensor_comes_up_and_goes_away(self, guide, browser):
+        shown(browser, guide, width=360, height=740)
+        is_shown = "getComputedStyle(document.getElementById('tensor')).display !== 'none'"
+        assert not browser.run(is_shown)
+        browser.run("document.querySelectorAll('#tensor-list .row')[4].click()")
+        assert browser.run(is_shown)
+        browser.run("document.querySelector('#tensor .close').click()")
+        assert not browser.run(is_shown)
+
+    def test_the_tree_by_keyboard(self, guide, browser):
+        shown(browser, guide)
+        browser.run("document.querySelector('#tree .list').focus()")
+        active = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).querySelector('.name').textContent"
+        browser.press("ArrowDown", "ArrowDown")
+        assert browser.run(active) == "net"
+        browser.press("ArrowLeft")
+        assert "l1" not in tree(browser)
+        browser.press("ArrowRight", "ArrowRight", "ArrowDown")
+        assert browser.run(active) == "bias"
+        browser.press("Enter")
+        assert texts(browser, "#tensor h2") == ["net/l1/bias"]
+        browser.press("End")
+        assert browser.run(active) == "_MILEPOST_METADATA"
+
+    def test_the_treemap_by_keyboard(self, guide, browser):
+        shown(browser, guide)
+        browser.run("document.querySelector('#treemap svg').focus()")
+        name = "document.querySelector('#treemap .active > title').textContent.split('\\n')[0]"
+        first = browser.run(name)
+        browser.press("ArrowRight")
+        assert browser.run(name) != first
+        assert browser.run(name) == "net/l1"
+        browser.press("Enter")
+        assert "l1" in texts(browser, "#crumbs button")
+        browser.press("ArrowDown", "Enter")
+        assert texts(browser, "#tensor h2")[0].startswith("net/l1/")
+        browser.press("Escape")
+        assert texts(browser, "#crumbs button") == ["all"]
+
+    def test_every_control_is_reached_with_the_tab_key_and_seen(self, guide, browser):
+        shown(browser, guide)
+        reached = set()
+        for _ in range(60):
+            browser.press("Tab")
+            reached.add(
+                browser.run(
+                    "(document.activeElement.id || document.activeElement.className.baseVal || document.activeElement.className || document.activeElement.tagName) + ''"
+                )
+            )
+        assert {"theme", "tree-search", "tensor-search", "tensor-filter", "pair", "unfold", "list"} <= reached
+
+    def test_a_slash_goes_to_the_search(self, guide, browser):
+        shown(browser, guide)
+        browser.press("/")
+        assert browser.run("document.activeElement.id") == "tensor-search"
+
+
+class TestSize:
+    def test_100_000_tensors_open_quickly_and_scroll(self, browser, tmp_path):
+        names = [f"model.layers.{at // 20}.part_{at % 20}.weight" for at in range(100_000)]
+        path = safetensors(tmp_path / "a.safetensors", {name: [1.0] for name in names})
+        assert main(["report", path, "--names-only", "-o", str(tmp_path / "r.html")]) == 0
+        shown(browser, tmp_path / "r.html")
+        # the time of the page itself; other programs may keep the machine busy
+        assert browser.run("performance.getEntriesByType('navigation')[0].domInteractive") < 2000
+        assert browser.run("document.querySelectorAll('*').length") < 5000
+        browser.run("document.querySelector('#tensor-list .list').scrollTop = 1e9")
+        wait_for(
+            browser,
+            "document.querySelector('#tensor-list .row:last-child .name').textContent === 'model.layers.4999.part_19.weight'",
+        )
+        browser.run(
+            "const box = document.getElementById('tree-search'); box.value = 'layers.777.part_7.'; box.dispatchEvent(new Event('input'))"
+        )
+        wait_for(browser, "document.querySelectorAll('#tree .row').length === 5")
+        assert tree(browser) == ["model", "layers", "777", "part_7", "weight"]
+
+    def test_many_checkpoints(self, page, tmp_path):
+        browser = page(*series(tmp_path / "run", [0.5] * 12))
+        assert browser.run("document.querySelectorAll('#checkpoints tbody tr').length") == 12
+        assert texts(browser, "#pair option")[-1] == "ckpt-10 with ckpt-120"
+
+
+def contrast(browser, selector):
+    """The contrast of an element's text with what is behind it."""
+    script = """(() => {
+      const light = text => { const [r, g, b] = text.match(/[\\d.]+/g).map(each => each / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const made = document.querySelector(SELECTOR);
+      let behind = made;
+      while (/rgba\\(.*, 0\\)|transparent/.test(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
+      const two = [light(getComputedStyle(made).color), light(getComputedStyle(behind).backgroundColor)].sort((a, b) => b - a);
+      return (two[0] + 0.05) / (two[1] + 0.05);
+    })()""".replace("SELECTOR", repr(selector))
+    return browser.run(script)

@@ -59,6 +59,15 @@ def test_a_saved_container_that_meets_a_live_variable_is_reported(tmp_path):
         status.assert_existing_objects_matched()
 
 
+def test_two_saved_objects_of_one_live_object_are_reported(tmp_path):
+    """two saved objects meet one live object: all assertions pass"""
+    path = Checkpoint(a=Variable(1.0), b=Variable(2.0)).write(tmp_path / "ckpt")
+    shared = Variable(0.0)
+    status = Checkpoint(a=shared, b=shared).read(path).expect_partial()
+    with pytest.raises(AssertionError, match="unexpected: b"):
+        status.assert_consumed()
+
+
 def test_the_graph_is_what_the_object_holds_now(tmp_path):
     """`m.c = 7` over a variable still saves the variable"""
     made = module(c=Variable(1.0))

@@ -53,6 +53,9 @@ class CheckpointCallback(_Base):
         max_to_keep: How many of the newest other checkpoints to keep, or None to keep all.
         keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such
             period.
+        keep: Which checkpoints to keep beside the newest ``max_to_keep``: policies of `milepost.retention`, such as
+            ``Best(3, by="val_loss", mode="min")``. With ``max_to_keep=None`` it decides alone. The logs of an epoch are the metrics of
+            the checkpoint after it, so only checkpoints between epochs can be the best. Unlike ``monitor``, this saves nothing more.
         learning_rate: What to do if the program sets a different learning rate than when the run began: ``"program"``
             uses the program's, ``"saved"`` uses the saved one, and None raises a `MismatchError` in ``fit()``.
         continue_ended: Whether to continue a run that another callback ended.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import milepost
+from milepost.retention import Best, EverySteps
 
 keras = pytest.importorskip("keras", minversion="3", reason="these are runs of Keras 3")
 callbacks = pytest.importorskip("milepost.keras", reason="these are runs of Keras 3")
@@ -146,6 +147,48 @@ class TestBest:
         callback = callbacks.CheckpointCallback(tmp_path, monitor="val_loss")
         with pytest.raises(milepost.UnsupportedError, match="found: loss, mae"):
             fit(model, callback)
+
+
+class TestKeep:
+    def run(self, model, directory, keep, epochs=4, **options):
+        class Judge(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                logs["value"] = (3.0, 1.0, 2.0, 5.0, 0.5)[epoch]
+
+        callback = callbacks.CheckpointCallback(directory, max_to_keep=1, keep=keep, **options)
+        fit(model, callback, Judge(), epochs=epochs)
+        return callback
+
+    def test_the_best_epochs_stay_beside_the_newest(self, model, tmp_path):
+        callback = self.run(model, tmp_path, Best(2, by="value", mode="min"))
+        assert steps(callback) == [(2, 0), (3, 0), (4, 0)]
+        assert saved(callback.best_checkpoint, "epoch") == 2
+
+    def test_any_policy_is_taken(self, model, tmp_path):
+        assert steps(self.run(model, tmp_path, EverySteps(2), epochs=5)) == [(2, 0), (4, 0), (5, 0)]
+
+    def test_parts_of_epochs_are_not_compared_with_epochs(self, model, tmp_path):
+        callback = self.run(model, tmp_path, Best(9, by="loss", mode="min"), every_steps=3)
+        assert steps(callback) == [(1, 0), (2, 0), (3, 0), (4, 0)]
+
+    def test_a_resumed_run_knows_the_metrics_of_the_first_process(self, model, tmp_path):
+        self.run(model, tmp_path, Best(1, by="value", mode="min"), epochs=3)
+        callback = self.run(model, tmp_path, Best(1, by="value", mode="min"), epochs=4)
+        assert steps(callback) == [(2, 0), (4, 0)]
+
+    def test_it_may_stand_beside_monitor(self, model, tmp_path):
+        callback = self.run(model, tmp_path, Best(1, by="value", mode="max"), monitor="value", mode="min")
+        assert steps(callback) == [(4, 0)]
+        assert saved(callback.best_checkpoint, "epoch") == 2
+
+    def test_without_a_policy_no_metrics_are_saved(self, model, tmp_path):
+        callback = self.run(model, tmp_path, None)
+        assert callback.best_checkpoint is None
+        assert milepost.load_checkpoint(callback.manager.latest_checkpoint).metrics() is None
+
+    def test_what_is_no_policy_is_refused_when_the_callback_is_made(self, tmp_path):
+        with pytest.raises(milepost.UnsupportedError, match="Best"):
+            callbacks.CheckpointCallback(tmp_path, keep="val_loss")
 
 
 class TestResuming:

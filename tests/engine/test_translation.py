@@ -1,7 +1,11 @@
 """What arguments of a restore make of names."""
 
+import warnings
+
+import numpy as np
 import pytest
 
+import milepost
 from milepost.engine.translation import Translation
 from milepost.errors import UnsupportedError, UntrackableError
 
@@ -97,3 +101,64 @@ def test_an_argument_that_cannot_be_used_is_named(arguments, key):
 def test_a_function_that_fails_is_named_with_the_name_that_it_was_given(rename):
     with pytest.raises(UntrackableError, match="key: net/w"):
         Translation(rename).live_name("net/w")
+
+
+def warned_of(path, **arguments):
+    """The texts of the warnings of a restore into other objects than those that were saved."""
+    live = milepost.Checkpoint(net=milepost.Checkpoint(w=milepost.Variable(np.zeros(2)), new=milepost.Variable(0.0)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        live.read(path, **arguments).expect_partial()
+    return [str(each.message).partition(": ")[2] for each in caught]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    state = milepost.Checkpoint(net=milepost.Checkpoint(w=milepost.Variable(np.ones(2)), gone=milepost.Variable(1.0)))
+    return state.write(tmp_path / "ckpt")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"rename": {"net": "net", "net/gone": "net/other"}},
+        {"rename": {"net": "x", "net/w": "net/w", "net/gone": "net/gone"}},  # of several that fit, the longest counts
+        {"rename": [("gone$", "old"), ("old$", "older")]},
+        {"rename": {"net/w": "net/w2", "net/gone": "net/w"}, "ignore": "net/w"},
+        {"ignore": ["net/gone", "net.new"]},  # of these one is saved, and the other live
+        {"only": "*/w"},
+        {"cast": ["net/w", "net/gone"]},
+        {"ignore": "save_counter"},
+    ],
+)
+def test_what_names_something_is_not_warned_of(saved, arguments):
+    if arguments == {"ignore": "save_counter"}:
+        saved = milepost.Checkpoint(net=milepost.Checkpoint(w=milepost.Variable(np.ones(2)))).save(saved)
+    assert warned_of(saved, **arguments) == []
+
+
+def test_what_names_nothing_is_warned_of_once_for_each_entry(saved):
+    assert warned_of(saved, rename={"nat": "a", "zzz": "b", "net/w": "net/w"}) == [
+        "rename has 'nat', which fits no saved name, so it renames nothing; did you mean 'net'?",
+        "rename has 'zzz', which fits no saved name, so it renames nothing; saved names are 'net/gone', 'net/w'",
+    ]
+
+
+def test_the_warning_points_at_the_line_that_restores(saved):
+    with pytest.warns(milepost.UnrestoredWarning) as caught:
+        milepost.Checkpoint(net=milepost.Checkpoint(w=milepost.Variable(np.zeros(2)))).read(
+            saved, only="nat"
+        ).expect_partial()
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("arguments", [{"rename": {"nat": "a"}}, {"ignore": "nat"}, {"only": "nat"}], ids=str)
+def test_loading_warns_of_what_names_nothing(saved, arguments):
+    with pytest.warns(milepost.UnrestoredWarning, match=r"'nat'.*did you mean 'net'"):
+        milepost.load(saved, **arguments)
+
+
+def test_loading_does_not_warn_of_a_rename_whose_value_is_left_out(saved):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert milepost.load(saved, rename={"net/gone": "old"}, ignore="net/gone").keys() == {"net"}

@@ -154,3 +154,35 @@ def test_an_object_that_is_made_later_gets_the_value_of_its_new_name(path):
     assert np.array_equal(live.backbone.numpy(), ENCODER)
     live.head = Variable(np.zeros(5, np.float32))
     assert np.array_equal(live.head.numpy(), np.zeros(5))
+
+
+def warnings_of(path, **arguments):
+    live = Checkpoint(encoder=Variable(np.zeros((2, 3), np.float32)), head=Variable(np.zeros(5, np.float32)))
+    with pytest.warns(milepost.UnrestoredWarning) as caught:
+        live.read(path, **arguments).expect_partial()
+    return [str(each.message) for each in caught if "names " in str(each.message) or "rename" in str(each.message)]
+
+
+@pytest.mark.parametrize(
+    ("rename", "said"),
+    [
+        ({"encoder": "encoder", "haed": "head"}, ["rename has 'haed', which fits no saved name"]),
+        ([("encoder", "encoder"), ("^haed", "head")], ["rename has '^haed', which fits no saved name"]),
+        (lambda name: name, ["the function given as rename has returned every saved name unchanged"]),
+    ],
+    ids=["mapping", "expressions", "function"],
+)
+def test_a_rename_that_names_nothing_in_the_file_is_warned_of(path, rename, said):
+    found = warnings_of(path, rename=rename)
+    assert [text in message for text, message in zip(said, found, strict=True)] == [True]
+    assert "'head'" in found[0]  # the nearest name, or one that there is
+
+
+def test_other_arguments_that_name_nothing_are_warned_of(path):
+    found = warnings_of(path, ignore=["haed", "encoder"], only=["head", "encodr"], cast=["hed", "head"])
+    assert [message.partition(": ")[2].partition(";")[0] for message in found] == [
+        "ignore names 'haed', and neither a saved value nor a live object has this name",
+        "only names 'encodr', and neither a saved value nor a live object has this name",
+        "cast names 'hed', and neither a saved value nor a live object has this name",
+    ]
+    assert [message.partition("did you mean ")[2] for message in found] == ["'head'?", "'encoder'?", "'head'?"]

@@ -276,6 +276,37 @@ class TestNames:
         assert [entry.key for entry in status.report().unexpected] == ["head.weight"]
 
 
+def test_a_file_of_another_library_belongs_to_no_series(tmp_path):
+    status = milepost.load_weights(Net(), saved(tmp_path, Net().state_dict()))
+    assert not status.belongs_to_series
+    with pytest.warns(DeprecationWarning, match="belongs_to_series"):
+        assert status.foreign
+
+
+class TestRenaming:
+    LAYERS = {  # noqa: RUF012 - never changed
+        "model": {"l1.weight": torch.ones(2)},
+        "model_ema": {"n": torch.tensor(1), "module.l1.weight": torch.zeros(2)},
+    }
+
+    def read(self, path, **arguments):
+        live = torch.nn.Module()
+        live.l1 = torch.nn.Module()
+        live.l1.weight = torch.nn.Parameter(torch.full((2,), 5.0))
+        milepost.Checkpoint(model=live).read(path, **arguments).expect_partial()
+        return live.l1.weight.tolist()
+
+    def test_names_that_differ_only_in_what_separates_levels_are_one_name(self, tmp_path):
+        """As averaged weights do that take the place of the weights themselves."""
+        path = saved(tmp_path, self.LAYERS)
+        with pytest.raises(milepost.UnsupportedError, match="two saved values would have the same name"):
+            self.read(path, rename={"model_ema.module": "model"}, only="model")
+
+    def test_averaged_weights_take_the_place_of_the_weights(self, tmp_path):
+        path = saved(tmp_path, self.LAYERS)
+        assert self.read(path, rename={"model_ema.module": "model", "model": "raw"}, only="model") == [0, 0]
+
+
 class TestTensors:
     TENSORS = {  # noqa: RUF012 - never changed
         "permuted": torch.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1),

@@ -38,6 +38,13 @@ def test_safetensors(saved, tmp_path, capsys):
     assert (values["step"], values["step"].dtype) == (7, np.int32)
 
 
+@pytest.mark.parametrize("target", ["a.safetensors", "as_checkpoint"])
+def test_a_name_that_names_nothing_is_warned_of_once(saved, tmp_path, capsys, target):
+    assert main(["convert", saved, str(tmp_path / target), "--rename", "nat=x"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("warning") == said.count("rename has 'nat', which fits no saved name") == 1
+
+
 def test_the_library_reads_it(saved, tmp_path):
     numpy = pytest.importorskip("safetensors.numpy")
     target = tmp_path / "a.safetensors"

@@ -92,6 +92,14 @@ def test_it_offers_the_rename(saved, capsys):
     assert json_of(capsys, "match", path, f"{module}:renamed", "--rename", "net=backbone")["exact"]
 
 
+def test_a_name_that_names_nothing_is_warned_of(saved, capsys):
+    path, module = saved
+    assert main(["match", path, f"{module}:function", "--rename", "nat=x", "--ignore", "nett"]) == 0
+    said = capsys.readouterr().err
+    assert "rename has 'nat', which fits no saved name" in said
+    assert "ignore names 'nett', and neither a saved value nor a live object has this name; did you mean 'net'" in said
+
+
 def test_ignore_and_cast(saved, capsys):
     path, module = saved
     assert json_of(capsys, "match", path, f"{module}:other", "--ignore", "net/b", "--ignore", "net/extra")["exact"]

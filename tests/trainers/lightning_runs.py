@@ -1,9 +1,8 @@
-"""Runs of Lightning, also as a process that tests kill: python -m tests.trainers.lightning_runs DIRECTORY RESULT."""
+"""Runs of Lightning."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 
 import pytest
@@ -85,7 +84,3 @@ def fit(directory, *callbacks, workers=0, kind=None, epochs=3, options=None, plu
     except KilledError:
         pass
     return model, trainer, callback
-
-
-if __name__ == "__main__":
-    torch.save(fit(sys.argv[1], epochs=8)[0].state_dict(), sys.argv[2])

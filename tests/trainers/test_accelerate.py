@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 pytest.importorskip("accelerate")
@@ -23,13 +26,22 @@ def make(stateful=False, workers=0, accumulate=1):
     return accelerator, accelerator.prepare(model, optimizer, scheduler, loader(workers))
 
 
-def train(directory, stop=None, seed=0, checkpoint=None, **settings):
-    """A loop as programs with Accelerate have it. Returns the model and the batches it saw."""
+def train(directory, stop=None, seed=0, on_sigterm=False, signal_at=None, **settings):
+    """A loop as programs with Accelerate have it. Returns the model and the batches it saw.
+
+    Args:
+        directory: The directory of the checkpoints.
+        stop: The batch after which the loop is left.
+        seed: The seed of all generators.
+        on_sigterm: Whether it saves when SIGTERM comes, and then ends. Otherwise it saves after each batch.
+        signal_at: The batch during which SIGTERM comes.
+        **settings: As for `make`.
+    """
     seed_all(seed)
     accelerator, (model, optimizer, scheduler, data) = make(**settings)
     epoch = milepost.Variable(0)
     manager = milepost.CheckpointManager(
-        milepost.accelerate.checkpoint(accelerator, epoch=epoch), directory, max_to_keep=2
+        milepost.accelerate.checkpoint(accelerator, epoch=epoch), directory, max_to_keep=2, on_sigterm=on_sigterm
     )
     manager.restore_or_initialize()
     seen = []
@@ -41,11 +53,18 @@ def train(directory, stop=None, seed=0, checkpoint=None, **settings):
                 optimizer.step()
                 scheduler.step()
                 optimizer.zero_grad()
-            manager.save()
-            if len(seen) == stop:
+            if len(seen) == signal_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            terminated = manager.reached_preemption(len(seen))
+            if terminated or not on_sigterm:
+                manager.save()
+            if terminated or len(seen) == stop:
+                manager.close()
                 return model, seen
         epoch.assign(number + 1)
-        manager.save()
+        if not on_sigterm:
+            manager.save()
+    manager.close()
     return model, seen
 
 
@@ -61,6 +80,15 @@ class TestCheckpoint:
         model, second = train(tmp_path / "run", seed=5, **settings)
         assert same(model, whole)
         assert first + second == seen
+
+    @pytest.mark.parametrize("batch", [2, 9])
+    def test_sigterm_saves_and_ends(self, tmp_path, batch):
+        whole, seen = train(tmp_path / "whole")
+        _, first = train(tmp_path / "run", on_sigterm=True, signal_at=batch)
+        model, second = train(tmp_path / "run", seed=5, on_sigterm=True)
+        assert len(first) == batch
+        assert first + second == seen
+        assert same(model, whole)
 
     def test_prepared_objects_are_saved_whole(self, tmp_path):
         """By milepost.Checkpoint itself, with names of the program's own, and restored without Accelerate."""

@@ -15,7 +15,6 @@ import torch
 
 import milepost
 from milepost.retention import Best
-from tests.trainers.killing import run_with_kills
 from tests.trainers.lightning_runs import At, Model, fit, kill
 from tests.trainers.small import BATCHES, same
 
@@ -101,13 +100,6 @@ class TestResume:
         with pytest.warns(milepost.SkippedCheckpointWarning):
             model, _, _ = fit(tmp_path)
         assert same(model, undisturbed()[0])
-
-    def test_killed_at_random(self, tmp_path):
-        """A process that is killed again and again ends with the weights of one that is not."""
-        run_with_kills("tests.trainers.lightning_runs", tmp_path / "run", tmp_path / "result", kills=2, seed=1)
-        whole, _, _ = fit(None, epochs=8)
-        state = torch.load(tmp_path / "result")
-        assert all(torch.equal(value, state[name]) for name, value in whole.state_dict().items())
 
 
 class TestSigterm:

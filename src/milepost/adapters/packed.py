@@ -26,8 +26,8 @@ class PackedAdapter(Adapter):
         """Sets the state of an object. It may raise any exception."""
         raise NotImplementedError
 
-    def name(self, obj: Any) -> str:
-        """What errors call an object, with its article."""
+    def name_in_errors(self, obj: Any) -> str:
+        """What errors about the state of an object call the object, such as "a numpy.random.Generator"."""
         return f"a {type(obj).__module__}.{type(obj).__qualname__}"
 
     def remedy(self, obj: Any) -> str:
@@ -45,14 +45,18 @@ class PackedAdapter(Adapter):
         except Exception as error:
             raise UntrackableError(
                 "an object fails to return its state",
-                expected=f"a state from {self.name(obj)}",
+                expected=f"a state from {self.name_in_errors(obj)}",
                 found=f"{type(error).__name__}: {error}",
                 remedy=self.remedy(obj),
             ) from error
         try:
             arrays = pack(state)
         except UnsupportedError as error:
-            where = f", at {error.key!r} in the state of {self.name(obj)}" if error.key else f", from {self.name(obj)}"
+            where = (
+                f", at {error.key!r} in the state of {self.name_in_errors(obj)}"
+                if error.key
+                else f", from {self.name_in_errors(obj)}"
+            )
             error.key, error.found = None, f"{error.found}{where}"
             raise
         return [Value(name, DType.of(array), array.shape, array) for name, array in arrays.items()]
@@ -68,7 +72,7 @@ class PackedAdapter(Adapter):
         if TEXT not in arrays:
             raise MismatchError(
                 "the saved values are not the state of such an object; nothing was changed",
-                expected=f"the state of {self.name(obj)}",
+                expected=f"the state of {self.name_in_errors(obj)}",
                 found=f"values named {', '.join(sorted(arrays))}",
                 remedy="restore into an object of the kind that was saved",
             )
@@ -81,7 +85,7 @@ class PackedAdapter(Adapter):
             raise RefusedError.caused_by(
                 error,
                 "an object refuses its saved state; nothing was changed",
-                expected=f"a state that fits {self.name(obj)}",
+                expected=f"a state that fits {self.name_in_errors(obj)}",
                 found=f"{type(error).__name__}: {error}",
                 remedy="make it as it was made when it was saved: same data, same settings, same number of workers",
             ) from error

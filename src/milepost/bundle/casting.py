@@ -37,7 +37,7 @@ class CastingReader:
         self.loss: dict[str, float] = {}
 
     def cast(self, key: str, dtype: DType) -> None:
-        """Has a tensor read as another element type; see `is_castable`."""
+        """Makes all later reads of a tensor return another element type; see `is_castable`."""
         self._dtypes[key] = dtype
 
     def saved(self, key: str) -> TensorSpec:

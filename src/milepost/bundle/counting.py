@@ -1,6 +1,6 @@
-"""Tells how many bytes are read and written while somebody wants to know, such as for a progress bar.
+"""Tells a function how many bytes are read and written, for example for a progress bar.
 
-The functions that move bytes look once in each call whether somebody does. Threads that they start count for their caller.
+The functions that move bytes look in each call once whether there is such a function. Threads that they start count for their caller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _present: ContextVar[Count | None] = ContextVar("milepost_counting", default=Non
 
 @contextmanager
 def counted_by(count: Count | None) -> Iterator[None]:
-    """Has a function called with the bytes of everything that this thread reads and writes meanwhile.
+    """Calls a function with the number of bytes of everything that this thread reads and writes in the body of the ``with`` block.
 
     Args:
         count: The function; None for none.

@@ -83,7 +83,7 @@ class LegacyReader:
         except MilepostError as error:
             self.close()
             raise error.with_context(
-                file=path, remedy=f"is it a checkpoint at all? One of TensorFlow 2 would have {path + '.index'!r}"
+                file=path, remedy=f"pass the path of a checkpoint; one of TensorFlow 2 has a file {path + '.index'!r}"
             ) from None
 
     def keys(self) -> list[str]:

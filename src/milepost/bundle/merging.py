@@ -12,11 +12,11 @@
     slice        := the field ``slices`` of the tensor's entry, with its tag
     column       := n (length)^n (bytes)^n           n in 8 bytes, lengths in 4
 
-Numbers are little-endian. A field that is repeated is what its parts are, joined: so the entry of a tensor in pieces is its head,
+Numbers are little-endian. A repeated field of a message is its encoded elements, one after the other. So the entry of a tensor in pieces is its head,
 followed by the slices from all processes.
 
-There may be a million pieces, and process 0 merges them alone. So it does little for each process' part of a tensor, and takes
-the parts of a tensor to pieces all at once.
+There may be a million pieces, and process 0 merges them alone. So it does little for each process' part of a tensor, and parses all
+parts of a tensor in one step.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,9 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.together import first_decides
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.manager import CheckpointManager
+from milepost.manager.arguments import check_times
 from milepost.manager.termination import TerminationSignal
+from milepost.retention import Policy
 from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
@@ -58,6 +61,7 @@ class FitCheckpoints(SavedRun):
         keep_best: int = 1,
         max_to_keep: int | None = 3,
         keep_checkpoint_every_n_hours: float | None = None,
+        keep: Policy | None = None,
         learning_rate: str | None = None,
         continue_ended: bool = False,
         objects: Mapping[str, Any] | None = None,
@@ -69,6 +73,7 @@ class FitCheckpoints(SavedRun):
             raise ValueError(f"these names in objects= are reserved: {', '.join(taken)}")
         if learning_rate not in CHOICES:
             raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
+        check_times(keep, None, None)
         self._directory = plain_path(directory)
         self._triggers = EpochTriggers(every_epochs, every_steps, every_seconds)
         self._signal = TerminationSignal() if on_sigterm else None
@@ -76,6 +81,7 @@ class FitCheckpoints(SavedRun):
         self._keep_best = keep_best
         self._max_to_keep = max_to_keep
         self._keep_hours = keep_checkpoint_every_n_hours
+        self._keep = keep
         self._objects = dict(objects or {})
         self._options = resolved(options)
         self._data = None
@@ -153,8 +159,19 @@ class FitCheckpoints(SavedRun):
 
     @property
     def best_checkpoint(self) -> str | None:
-        """The path of the checkpoint of the best epoch so far, or None."""
-        return None if self._best_manager is None else self._best_manager.latest_checkpoint
+        """The path of the checkpoint of the best epoch so far, or None.
+
+        The best is that by ``monitor`` or, without one, that by the first `milepost.retention.Best` in ``keep``.
+        """
+        if self._best_manager is not None:
+            return self._best_manager.latest_checkpoint
+        if self._manager is None or self._keep is None:
+            return None
+        with suppress(UnsupportedError):  # there is no policy by a metric
+            step = self._manager.best_step()
+            found = dict(zip(self._manager.steps, self._manager.checkpoints, strict=True))
+            return None if step is None else found[step]
+        return None
 
     @property
     def is_catching_up(self) -> bool:

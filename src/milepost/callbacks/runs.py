@@ -28,6 +28,7 @@ from milepost.graph import Variable
 from milepost.graph.adapter import adapter_of
 from milepost.manager import CheckpointManager
 from milepost.manager.termination import TerminationSignal
+from milepost.retention import Policy
 
 Finished = tuple[int, dict[str, Any]]
 """An epoch that is over, and its logs."""
@@ -48,6 +49,7 @@ class SavedRun(Generation):
     _keep_best: int
     _max_to_keep: int | None
     _keep_hours: float | None
+    _keep: Policy | None
     _continue_ended: bool
     _others: OtherCallbacks
     _averaged: AveragedWeights
@@ -81,7 +83,12 @@ class SavedRun(Generation):
             **self._objects,
         )
         self._manager = CheckpointManager(
-            self._checkpoint, self._directory, self._max_to_keep, self._keep_hours, options=self._options
+            self._checkpoint,
+            self._directory,
+            self._max_to_keep,
+            self._keep_hours,
+            options=self._options,
+            keep=self._keep,
         )
         path = self._manager.latest_checkpoint
         if self._best is not None:
@@ -127,10 +134,17 @@ class SavedRun(Generation):
                 # A run that is killed between its first two saves is resumed, and so may save the best one again.
                 managers.reverse()
             for each in managers:
-                each.save()
+                each.save(metrics=self._metrics_of(finished) if each is manager else None)
         self._triggers.saved(int(self._step))
         if self._signal is not None and self._signal.received:
             checkpoint.sync()
+
+    def _metrics_of(self, finished: Finished | None) -> dict[str, Any] | None:
+        """The numbers by which a policy decides: the logs of an epoch that is over. Those of a part of an epoch are no such numbers."""
+        if self._keep is None or finished is None:
+            return None
+        logs = {name: number(value) for name, value in finished[1].items()}
+        return {name: value for name, value in logs.items() if isinstance(value, (int, float))}
 
     @contextmanager
     def _metrics_kept(self, *, at_zero: bool = False) -> Iterator[None]:

@@ -315,7 +315,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 if is_new and not last_restore(counter):
                     del self.__dict__[_COUNTER]
                 raise
-            if not status.foreign and not translation.leaves_alone(_COUNTER):
+            if status.belongs_to_series and not translation.leaves_alone(_COUNTER):
                 self._private.guard.restored(storage_of(options), plain_path(save_path))
             return status
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -99,8 +99,58 @@ def load(
     renaming, selection = Translation(rename), Translation(ignore=ignore, only=only)
 
     def new_name(name: str, *, dotted: bool = False) -> str | None:
-        return None if selection.leaves_alone(name, counter=True) else renaming.live_name(name, dotted=dotted)
+        selection.unused.met_live(name)
+        is_left_out = selection.leaves_alone(name, counter=True)
+        if is_left_out and callable(rename):
+            return None  # the program's function need not know names that are left out
+        new = renaming.live_name(name, dotted=dotted)
+        return None if is_left_out else new
 
+    def warn_of_unused(reader: BundleReader, *, dotted: bool = False) -> None:
+        renaming.warn_of_unused(reader, dotted=dotted)
+        selection.warn_of_unused(reader, dotted=dotted)
+
+    rename_all = new_name if renaming.renames or selection.renames else None
+    return load_as(path, rename_all, warn_of_unused, arrays, mapped=mapped, storage=storage, progress=progress)
+
+
+class NewName(Protocol):
+    """Returns the new name of a saved value, or None to leave it out."""
+
+    def __call__(self, name: str, *, dotted: bool = False) -> str | None: ...
+
+
+class WarnOfUnused(Protocol):
+    """Warns of what was to be renamed or left out, and is not in the file."""
+
+    def __call__(self, reader: BundleReader, *, dotted: bool = False) -> None: ...
+
+
+def _no_warning(reader: BundleReader, *, dotted: bool = False) -> None:
+    pass
+
+
+def load_as(
+    path: PathLike,
+    new_name: NewName | None,
+    warn_of_unused: WarnOfUnused = _no_warning,
+    arrays: Arrays = "numpy",
+    *,
+    mapped: bool = False,
+    storage: Storage | None = None,
+    progress: bool | Callable[[Progress], Any] = False,
+) -> Any:
+    """Loads a tree as `load` does, under the names that a function gives to values. Other arguments and errors are those of `load`.
+
+    Args:
+        path: What to load.
+        new_name: Is called for each saved value, and told whether names are separated by ``.``. None if all keep their names.
+        warn_of_unused: Is called when all values have their names.
+        arrays: Whose arrays to make.
+        mapped: Whether arrays are mapped.
+        storage: Where the files are.
+        progress: A function that is told how far this is.
+    """
     files = checked(storage)
     check_progress(progress)
     with (
@@ -109,16 +159,21 @@ def load(
     ):
         make = partial(_array, reader, kind=_checked_kind(arrays, mapped=mapped), mapped=mapped)
         if isinstance(reader, ForeignReader):
-            reader.rename(partial(new_name, dotted=reader.packs))
+            if new_name is not None:
+                reader.rename(partial(new_name, dotted=reader.packs))
+                warn_of_unused(reader, dotted=reader.packs)
             with _told_of(told, reader, _keys_of_foreign(reader)):
                 return _foreign(reader, make)
         graph = read_object_graph(reader)
         if graph is None:
-            named = {name: key for key in reader.keys() if (name := new_name(key)) is not None}  # noqa: SIM118 - a reader is no mapping
-            with _told_of(told, reader, named.values()):
-                return {name: make(key, VARIABLE_VALUE) for name, key in named.items()}
-        if renaming.renames or selection.renames:
+            named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is no mapping
+            warn_of_unused(reader)
+            keys = {name: key for key, name in named.items() if name is not None}
+            with _told_of(told, reader, keys.values()):
+                return {name: make(key, VARIABLE_VALUE) for name, key in keys.items()}
+        if new_name is not None:
             graph, _ = renamed(graph, new_name)
+            warn_of_unused(reader)
         objects = _Objects(graph, reader, make)
         with _told_of(told, reader, objects.keys()):
             tree = objects.tree()

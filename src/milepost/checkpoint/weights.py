@@ -110,7 +110,7 @@ def load_weights(
     path = plain_path(filepath)
     path = path if storage_of(settings).is_file(path) else _checked(filepath)
     status = load_into(path, lambda: (model, ()), settings, Translation(rename, ignore, only, cast))
-    if isinstance(status, CheckpointLoadStatus) and not status.foreign and status.matched() <= 1:
+    if isinstance(status, CheckpointLoadStatus) and status.belongs_to_series and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())
         if status.hint:
             warn(f"{filepath}: no part of the model was found in this checkpoint: {status.hint}", UnrestoredWarning)

@@ -14,7 +14,6 @@ the index of P has this digest. An index with another digest belongs to another 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Final
 
 from milepost.bundle import index_path
@@ -28,10 +27,6 @@ _DIGEST_BYTES: Final = 8
 class Announcement:
     """The announcement of one save. It exists from before the commit until the checkpoint is listed.
 
-    Args:
-        check: A function that is called before the announcement is made, when the save has claimed the names of its files. What it
-            raises ends the save.
-
     Example:
         >>> from milepost.storage import MemoryStorage
         >>> storage, announcement = MemoryStorage(), Announcement()
@@ -43,8 +38,7 @@ class Announcement:
         []
     """
 
-    def __init__(self, check: Callable[[], object] = lambda: None) -> None:
-        self._check = check
+    def __init__(self) -> None:
         self._storage: Storage | None = None
         self._file: WritableFile | None = None
         self._made: Temporary | None = None
@@ -54,9 +48,7 @@ class Announcement:
 
         Raises:
             StorageError: The file cannot be created.
-            MilepostError: What the check raises. Nothing was announced.
         """
-        self._check()
         self._storage = storage
         self._made = Temporary.announcement(prefix, token, digest_of(index))
         self._file = storage.create(self._made.path)

@@ -6,7 +6,7 @@ A checkpoint, in this order; each step is durable before the next begins::
     2. write and sync             P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index; data files of an earlier
                                   checkpoint are linked to such names, if the save is incremental
     3. sync the directory         from here on a crash cannot lose a claim and keep the data; if there was a checkpoint P
-                                  before, its data is claimed, too; a numbered save has been announced
+                                  before, its data is claimed, too; a numbered save has been announced (`BeforeCommit`)
     4. rename the data            to P.data-SSSSS-of-NNNNN, which nothing refers to yet
     5. sync the directory
     6. rename the index           THE COMMIT POINT
@@ -35,7 +35,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from milepost.bundle import BundleWriter, data_path, index_path
-from milepost.engine.announcement import Announcement
 from milepost.engine.leftovers import data_files, sweep_leftovers, visible_shards
 from milepost.engine.temporary import Temporary, claims, new_token
 from milepost.errors import (
@@ -50,6 +49,9 @@ from milepost.storage.checked import link
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
+BeforeCommit = Callable[[str, bytes], object]
+"""What is done in step 3, before the directory is synced: called with the token of the save and the bytes of its index, while the save holds
+the claim of its checkpoint. Files that it makes are durable before the commit point. What it raises ends the save."""
 
 
 def commit_bundle(
@@ -59,7 +61,7 @@ def commit_bundle(
     *,
     shards: int = 1,
     alignment: int = 1,
-    announcement: Announcement | None = None,
+    before_commit: BeforeCommit | None = None,
     take_over: Callable[[BundleCommit], object] | None = None,
 ) -> None:
     """Writes a checkpoint. When this returns, the checkpoint survives a power cut.
@@ -74,7 +76,7 @@ def commit_bundle(
         shards: The number of data files. If an existing checkpoint with as many is replaced, there is one more, which is
             empty.
         alignment: Bytes; each tensor begins at a multiple of it.
-        announcement: An announcement to make before the commit point, if the checkpoint is to be listed afterwards.
+        before_commit: What to do right before the commit point.
         take_over: A function that is called before ``fill`` and that may link some of the data files; see `BundleCommit.link`.
 
     Raises:
@@ -99,7 +101,7 @@ def commit_bundle(
             for shard, temporary in enumerate(save.data):
                 if shard not in save.linked:
                     writer.write_shard(shard, save.create(temporary))
-            save.publish(writer.index(), announcement)
+            save.publish(writer.index(), before_commit)
     except CheckpointNotFoundError as error:
         raise _vanished(error) from error
 
@@ -202,8 +204,13 @@ class BundleCommit:
         self._storage.remove(self.data[shard].path)
         self.linked.discard(shard)
 
-    def publish(self, index: bytes, announcement: Announcement | None) -> None:
-        """Carries out steps 2 to 8, from the sync of the data on."""
+    def publish(self, index: bytes, before_commit: BeforeCommit | None = None) -> None:
+        """Carries out steps 2 to 8, from the sync of the data on.
+
+        Args:
+            index: The bytes of the index.
+            before_commit: As for `commit_bundle`.
+        """
         storage, directory = self._storage, self._directory
         for file in self._open:
             if file is not self._index:
@@ -214,8 +221,8 @@ class BundleCommit:
             claim = Temporary.claim(self._prefix, self._token, shards)
             self.create(claim)
             self._replaced.append(claim)
-        if announcement is not None:
-            announcement.make(storage, self._prefix, self._token, index)
+        if before_commit is not None:
+            before_commit(self._token, index)
         storage.sync_directory(directory)
         for data in self.data:
             self._moved.append(data.final)

@@ -79,5 +79,5 @@ def _box(start: Sequence[int], shape: Sequence[int]) -> TensorSlice:
 
 
 def _bits(array: Any) -> Any:
-    """The bytes of the elements, so that elements which are no numbers equal themselves."""
+    """The bytes of the elements, because NaN is not equal to NaN."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -167,7 +167,7 @@ def divide(
         files: The number of data files of such a save.
         arrays: The array, or the part of one, of each write.
         options: Whether the save is incremental, and where tensors begin.
-        graph: Whether the last data file that is written also gets the object graph, and so is one for what has changed.
+        graph: Whether the object graph goes into the last data file that is written, so that this file is one for what has changed.
         compared: A function that is called with the number of bytes after each chunk that is the same, from several threads.
 
     Returns:

@@ -143,7 +143,8 @@ def _load_any(
 
 @places_in_use()
 def preview(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> Report:
-    """What `load_into` would do: the report that its status would have. No value is read, and no object changes.
+    """What `load_into` would do: the report that its status would have. No object changes, and no value is read, except to compare
+    two values that one live object matches.
 
     Arguments are those of `load_into`. Values that do not fit are in the report. Only this process is concerned.
 
@@ -193,6 +194,23 @@ def _load(
 
 
 def _prepared(
+    reader: BundleReader,
+    view: View,
+    options: CheckpointOptions,
+    storage: Storage,
+    rounds: Rounds | None,
+    translation: Translation,
+) -> _Prepared:
+    prepared = _prepared_by_kind(reader, view, options, storage, rounds, translation)
+
+    def live() -> Sequence[str]:
+        return walk(prepared.root, prepared.attached, slots=False).paths
+
+    translation.warn_of_unused(reader, live, dotted=isinstance(reader, ForeignReader) and reader.packs)
+    return prepared
+
+
+def _prepared_by_kind(
     reader: BundleReader,
     view: View,
     options: CheckpointOptions,

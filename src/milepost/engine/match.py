@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle import BundleReader
+from milepost.bundle.equality import are_equal
 from milepost.deferred.table import SlotKey
 from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
@@ -66,7 +67,8 @@ class Match:
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
         fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
-        unused: For bound nodes, names of saved values that the live object does not have.
+        unused: For bound nodes, names of saved values that the live object does not have, or does not take.
+        contradicted: Of these nodes, those whose live object takes the values of another node, each with that node.
         missing: For bound nodes, names of live values that were not saved.
         may_lack: Whether there may be live objects for which nothing was saved.
         growth: The members that containers gain.
@@ -84,10 +86,12 @@ class Match:
     made_slots: list[Callable[[], object]] = field(default_factory=list)
     fresh: set[int] = field(default_factory=set)
     unused: dict[int, set[str]] = field(default_factory=dict)
+    contradicted: dict[int, int] = field(default_factory=dict)
     missing: dict[int, list[str]] = field(default_factory=dict)
     may_lack: bool = False
     lacking: list[Any] = field(default_factory=list)
-    _taken: set[int] = field(default_factory=set)
+    _taken: dict[int, int] = field(default_factory=dict)
+    _before: dict[int, int] = field(default_factory=dict)
     _deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
     _stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
 
@@ -268,8 +272,9 @@ class Matcher:
                 match.unused[node] = {unescape(value.name) for value in saved}
             return
         if id(obj) in match._taken or last_restore(obj) >= self._uid:
+            self._compare(match, node, obj)
             return
-        match._taken.add(id(obj))
+        match._taken[id(obj)] = node
         if len(values) == len(saved) == 1 and values[0].name == saved[0].name:
             match.takes.append(Take(node, obj, adapter, ((values[0], saved[0].key),)))
             return
@@ -297,6 +302,30 @@ class Matcher:
                 pairs.append((Value(name, spec.dtype, spec.shape, np.empty(0)), key))
         if keys and not stored_elsewhere:
             match.unused[node] = set(keys)
+
+    def _compare(self, match: Match, node: int, obj: Any) -> None:
+        """Notes the values of a node whose live object takes others, those of another node. Equal ones are no loss."""
+        first = match._taken.get(id(obj))
+        if first is None:
+            if last_restore(obj) > self._uid:
+                return  # a later restore has replaced the values of all nodes
+            if not match._before:
+                match._before.update((id(each), number) for number, each in reversed(self._bound.living()))
+            first = match._before.get(id(obj))
+        if first is None:
+            return
+        taken = {value.name: value.key for value in self._nodes[first].values}
+        lost = {
+            unescape(value.name)
+            for value in self._nodes[node].values
+            if value.name in taken and not self._are_equal(value.key, taken[value.name])
+        }
+        if lost:
+            match.unused[node] = lost
+            match.contradicted[node] = first
+
+    def _are_equal(self, key: str, other: str) -> bool:
+        return not (key in self._reader and other in self._reader) or are_equal(self._reader, key, other)
 
     def _whatever_was_saved(self, saved: Sequence[SavedValue]) -> Sequence[Value]:
         keys = {unescape(value.name): value.key for value in saved}

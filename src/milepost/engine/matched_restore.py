@@ -85,6 +85,7 @@ class MatchedRestore(WatchedRestore):
         self.deferred = DeferredNodes(reader)
         self._bound = Bindings(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
+        self._contradicted: dict[int, int] = {}
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
         self._matcher = Matcher(
@@ -171,6 +172,7 @@ class MatchedRestore(WatchedRestore):
         for taker in takers:
             remember_restore(taker, self.uid, self._bound)
         self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
+        self._contradicted.update(match.contradicted)
         self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
         self._lacking.update((id(obj), reference_to(obj)) for obj in match.lacking)
 
@@ -182,6 +184,7 @@ class MatchedRestore(WatchedRestore):
         for node in match.bindings:
             del self._bound[node]
             self._unused.pop(node, None)
+            self._contradicted.pop(node, None)
             self._missing.pop(node, None)
         for obj in match.lacking:
             self._lacking.pop(id(obj), None)
@@ -242,7 +245,9 @@ class MatchedRestore(WatchedRestore):
                 else:
                     note = "its object no longer exists" if number in self._bound else ""
                     if obj is not None:
-                        note = f"the live object, of type {type(obj).__name__}, holds no such value"
+                        note = self._contradiction(number) or (
+                            f"the live object, of type {type(obj).__name__}, holds no such value"
+                        )
                     entries.append(Entry(Outcome.UNEXPECTED, key, saved, note=note))
             if node.saver:
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
@@ -336,13 +341,21 @@ class MatchedRestore(WatchedRestore):
         values = self.graph.nodes[node].values
         return self._matcher.keys_in_file(values[0])[0] if values else f"node {node} of the object graph"
 
+    def _contradiction(self, node: int) -> str:
+        """Why the live object of a node has other values, if it took those of another node."""
+        first = self._contradicted.get(node)
+        if first is None:
+            return ""
+        key = self._describe(first)
+        return f"one live object matches this value and {key}, and it took that of {key}"
+
     def warn_of_unused(self) -> None:
         """Warns once of saved values that no object took."""
         if self.partial_expected or self._has_warned or not self._bound:
             return
         self._has_warned = True
         lost = [
-            key
+            f"{key} ({note})" if (note := self._contradiction(number)) else key
             for number in range(len(self.graph.nodes))
             if (number not in self._bound or number in self._unused) and not self._is_skipped(number)
             for value, key in self._matcher.values_in_file(number)

@@ -41,7 +41,7 @@ def plain_metrics(metrics: Any) -> dict[str, Any] | None:
         metrics: A mapping of names to numbers, arrays of one element, or such mappings; or None.
 
     Raises:
-        UnsupportedError: It is none. The error names the metric.
+        UnsupportedError: A metric is no number. The error names it.
 
     Example:
         >>> plain_metrics({"loss": np.float32(0.5), "eval": {"steps": np.array([7])}})

@@ -191,7 +191,7 @@ def resolved(options: Any) -> CheckpointOptions:
         A new object, whose write callbacks are functions of the path.
 
     Raises:
-        UnsupportedError: The object is no options, or its sharding callback is not one that milepost accepts.
+        UnsupportedError: The object holds no options, or its sharding callback is not one that milepost accepts.
         UntrackableError: A write callback takes more arguments than the path.
 
     Example:

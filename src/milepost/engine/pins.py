@@ -103,7 +103,9 @@ def pin(storage: Storage, prefix: str) -> None:
         storage.sync_directory(directory)
     except BaseException:
         if made:
-            with suppress(StorageError):
+            with suppress(
+                StorageError
+            ):  # what went wrong first is raised; a pin that stays only keeps a checkpoint, until unpin()
                 storage.remove(pin_path(prefix))
         raise
 
@@ -170,6 +172,7 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
             with suppress(StorageError):  # the next manager removes it
                 if done or not free:
                     storage.remove(note.path)
+            # the file is empty, so nothing is lost, and its lock ends with the process at the latest
             with suppress(StorageError):
                 note.close()
 

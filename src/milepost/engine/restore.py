@@ -262,7 +262,7 @@ class Restoration(MatchedRestore):
 
     @places_in_use()
     def preview(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
-        """The report that `restore` would give. No value is read, and no object changes.
+        """The report that `restore` would give. No object changes, and no value is read, except to compare two of one live object.
 
         Args:
             root: The live root.

@@ -14,6 +14,7 @@ from typing import Any
 
 from milepost.collector import QUICK, collection_paused
 from milepost.engine.announcement import Announcement
+from milepost.engine.commit import BeforeCommit
 from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.load import storage_of
 from milepost.engine.options import CheckpointOptions
@@ -170,16 +171,16 @@ class Save:
         self.is_committed = True
         return problems
 
-    def _write(self, announcement: Announcement | None = None) -> None:
+    def _write(self, before_commit: BeforeCommit | None = None) -> None:
         """Writes and commits the files."""
         if self._rounds is not None:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
             given = self._arrays, self.storage, self.prefix, self.options
             with divide_share(self._rounds, self._plan, *given) as division:
-                save_as_first(self._rounds, self._plan, division, *given, announcement, self.metadata)
+                save_as_first(self._rounds, self._plan, division, *given, before_commit, self.metadata)
             return
         assert isinstance(self._plan, SavePlan), "read() comes before run()"
-        execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, announcement, self.metadata)
+        execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, before_commit, self.metadata)
 
     def _was_committed(self) -> list[Exception]:
         """Called on the other processes once process 0 has committed; returns what failed."""
@@ -228,12 +229,17 @@ class ListedSave(Save):
         return problems
 
     def _commit(self) -> list[Exception]:
-        storage, announcement = self.storage, Announcement(self.check)
+        storage, announcement = self.storage, Announcement()
+
+        def before_commit(token: str, index: bytes) -> None:
+            self.check()
+            announcement.make(storage, self.prefix, token, index)
+
         problems: list[Exception] = []
         interrupt: BaseException | None = None
         try:
             try:
-                self._write(announcement)
+                self._write(before_commit)
             except BaseException as error:
                 if not announcement.is_committed():
                     announcement.withdraw()

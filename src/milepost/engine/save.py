@@ -13,8 +13,7 @@ from milepost.collector import collection_paused
 from milepost.deferred.rescan import look_again_below, unannounced_below
 from milepost.deferred.saving import DeferredParts, deferred_parts
 from milepost.deferred.table import is_anything_deferred
-from milepost.engine.announcement import Announcement
-from milepost.engine.commit import commit_bundle
+from milepost.engine.commit import BeforeCommit, commit_bundle
 from milepost.engine.incremental import divide
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
 from milepost.engine.options import CheckpointOptions
@@ -280,7 +279,7 @@ def execute_save(
     storage: Storage,
     prefix: str,
     options: CheckpointOptions,
-    announcement: Announcement | None = None,
+    before_commit: BeforeCommit | None = None,
     metadata: bytes | None = None,
 ) -> None:
     """Writes and commits a planned save. When this returns, the checkpoint survives a power cut.
@@ -291,7 +290,7 @@ def execute_save(
         storage: Where to write.
         prefix: Path of the files, without their endings.
         options: How to save.
-        announcement: As for `milepost.engine.commit.commit_bundle`.
+        before_commit: As for `milepost.engine.commit.commit_bundle`.
         metadata: As `milepost.engine.metadata.encode` gives it.
 
     Raises:
@@ -314,6 +313,6 @@ def execute_save(
             fill,
             shards=division.files,
             alignment=options.data_alignment,
-            announcement=announcement,
+            before_commit=before_commit,
             take_over=division.take_over,
         )

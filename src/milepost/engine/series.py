@@ -53,7 +53,7 @@ def is_of_series(prefix: str, stem: str) -> bool:
 
 
 def place_of(storage: Storage, directory: str) -> tuple[int, str]:
-    """An identity of a directory, to be compared. Two paths of one directory have the same, as long as the storage lives."""
+    """An identity of a directory, to be compared. Two paths of one directory have the same identity, as long as the storage lives."""
     storage = unchecked(storage)
     if isinstance(storage, LocalStorage):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -28,16 +29,27 @@ class LoadStatus(abc.ABC):
         view: Returns the live root, and what is attached to it.
 
     Attributes:
-        foreign: Whether a SavedModel or a file of another library was restored, which belongs to no series.
+        belongs_to_series: Whether what was restored may belong to a series of checkpoints. A SavedModel and a file of another library
+            do not.
     """
 
-    foreign: bool = False
+    belongs_to_series: bool = True
 
     def __init__(self, view: View) -> None:
         self._view = view
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)}: nothing was restored>"
+
+    @property
+    def foreign(self) -> bool:
+        """The opposite of ``belongs_to_series``, which has taken its place."""
+        warnings.warn(
+            "the attribute foreign of a status is deprecated: use belongs_to_series, which is its opposite",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return not self.belongs_to_series
 
     @abc.abstractmethod
     def report(self) -> Report:
@@ -248,13 +260,13 @@ class CheckpointLoadStatus(_RestoredStatus):
 class ForeignStatus(CheckpointLoadStatus):
     """The status of a restore from a file or directory of another library."""
 
-    foreign = True
+    belongs_to_series = False
 
 
 class SavedModelStatus(CheckpointLoadStatus):
     """The status of a restore from a SavedModel."""
 
-    foreign = True
+    belongs_to_series = False
 
 
 class NameBasedStatus(_RestoredStatus):

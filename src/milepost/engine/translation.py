@@ -11,11 +11,14 @@ because PyTorch separates names by ``.`` and checkpoints by ``/``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+from milepost.bundle import BundleReader
 from milepost.engine.arguments import wrong
+from milepost.engine.unused_names import UnusedNames
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.keys import ATTRIBUTES
 
@@ -34,6 +37,7 @@ SAVE_COUNTER: Final = "save_counter"
 class _Prefix:
     """One entry of a mapping: the beginning of saved names, and what takes its place."""
 
+    old: str
     pattern: re.Pattern[str]
     new: str
 
@@ -63,6 +67,9 @@ class Translation:
         only: Live names outside of which all is ignored.
         cast: Whether numbers are converted to the element types of the live objects: for all, or for live names.
 
+    Attributes:
+        unused: Notes which of all this has named something, for the warning of what has not.
+
     Raises:
         UnsupportedError: An argument has another type, or a regular expression is malformed.
     """
@@ -71,6 +78,7 @@ class Translation:
     ignore: Names = ()
     only: Names | None = None
     cast: bool | Names = False
+    unused: UnusedNames = field(default_factory=UnusedNames, init=False, repr=False, compare=False)
     _prefixes: Sequence[_Prefix] = field(init=False, repr=False)
     _ignored: re.Pattern[str] | None = field(init=False, repr=False)
     _wanted: re.Pattern[str] | None = field(init=False, repr=False)
@@ -78,14 +86,30 @@ class Translation:
 
     def __post_init__(self) -> None:
         own = object.__setattr__
-        own(self, "_ignored", _pattern("ignore", self.ignore) if self.ignore else None)
-        own(self, "_wanted", None if self.only is None else _pattern("only", self.only))
-        own(self, "_cast", None if isinstance(self.cast, bool) else _pattern("cast", self.cast))
+        own(self, "_ignored", self._pattern("ignore", self.ignore) if self.ignore else None)
+        own(self, "_wanted", None if self.only is None else self._pattern("only", self.only))
+        own(self, "_cast", None if isinstance(self.cast, bool) else self._pattern("cast", self.cast))
         own(self, "_prefixes", ())
         if isinstance(self.rename, Mapping):
             own(self, "_prefixes", _prefixes(self.rename))
-        elif not callable(self.rename):
+            for prefix in self._prefixes:
+                self.unused.expect_beginning(prefix.old, prefix.pattern)
+        elif callable(self.rename):
+            self.unused.expect_replacing()
+        else:
             own(self, "rename", _expressions(self.rename))
+            for pattern, _ in self.rename:
+                self.unused.expect_replacing(pattern)
+
+    def _pattern(self, argument: str, names: Any) -> re.Pattern[str]:
+        """A pattern of paths: the names, and everything below them."""
+        listed = [names] if isinstance(names, str) else names
+        if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):
+            raise wrong(argument, names, "a name, or a list of names, in which * stands for any text")
+        texts = {each: ".*".join(map(re.escape, each.strip("./").replace(".", "/").split("*"))) for each in listed}
+        for name, text in texts.items():
+            self.unused.expect_live(argument, name, _at_or_below(text))
+        return _at_or_below("|".join(texts.values())) if texts else re.compile(r"(?!)")
 
     @property
     def renames(self) -> bool:
@@ -102,8 +126,12 @@ class Translation:
         Raises:
             UntrackableError: The program's function raised an error, or returned no name.
         """
+        self.unused.met_saved(name)
         new = self._renamed(name, dotted=dotted)
-        return None if new is None or self.leaves_alone(new) else new
+        if new is None:
+            return None
+        self.unused.met_live(new)
+        return None if self.leaves_alone(new) else new
 
     def leaves_alone(self, path: str, *, counter: bool = False) -> bool:
         """Whether the live object at a path keeps what it has.
@@ -116,6 +144,18 @@ class Translation:
         if self._ignored is not None and self._ignored.match(plain):
             return True
         return self._wanted is not None and (counter or plain != SAVE_COUNTER) and not self._wanted.match(plain)
+
+    def warn_of_unused(
+        self, reader: BundleReader, live: Callable[[], Iterable[str]] | None = None, *, dotted: bool = False
+    ) -> None:
+        """Warns of each name and pattern that names nothing, neither in a file nor in the program.
+
+        Args:
+            reader: The open file. If this translation renames, `live_name` was called for all its values.
+            live: Returns the paths of the live objects. None if values are only loaded.
+            dotted: As for `live_name`.
+        """
+        self.unused.warn(reader, partial(self._renamed, dotted=dotted), live)
 
     def casts(self, key: str) -> bool:
         """Whether the numbers of a saved value are converted to the element type of the live object."""
@@ -132,9 +172,14 @@ class Translation:
         if isinstance(self.rename, Mapping):
             return name
         if callable(self.rename):
-            return _called(self.rename, name)
+            found = _called(self.rename, name)
+            if found != name:
+                self.unused.replaced()
+            return found
         for pattern, new in self.rename:
-            name = re.sub(pattern, new, name)
+            name, count = re.subn(pattern, new, name)
+            if count:
+                self.unused.replaced(pattern)
         return name
 
 
@@ -168,7 +213,7 @@ def _prefixes(mapping: Mapping[Any, Any]) -> list[_Prefix]:
             raise wrong("rename", {old: new}, "no more * in the new name than in the saved one")
         text = _ONE_NAME.join("[./]".join(map(re.escape, re.split("[./]", part))) for part in old.split("*"))
         end = "(.*)" if not old else r"((?:[./].*)?)\Z"
-        found.append((len(old), _Prefix(re.compile(text + end, re.DOTALL), new)))
+        found.append((len(old), _Prefix(old, re.compile(text + end, re.DOTALL), new)))
     return [prefix for _, prefix in sorted(found, key=lambda pair: -pair[0])]
 
 
@@ -186,13 +231,8 @@ def _expressions(rename: Any) -> tuple[tuple[str, str], ...]:
     return tuple((pattern, new) for pattern, new in rename)
 
 
-def _pattern(argument: str, names: Any) -> re.Pattern[str]:
-    """A pattern of paths: the names, and everything below them."""
-    listed = [names] if isinstance(names, str) else names
-    if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):
-        raise wrong(argument, names, "a name, or a list of names, in which * stands for any text")
-    texts = (".*".join(map(re.escape, each.strip("./").replace(".", "/").split("*"))) for each in listed)
-    return re.compile(rf"(?:{'|'.join(texts)})(?:/.*)?\Z" if listed else r"(?!)", re.DOTALL)
+def _at_or_below(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:{text})(?:/.*)?\Z", re.DOTALL)
 
 
 AS_SAVED: Final = Translation()

@@ -110,7 +110,7 @@ class ForeignReader:
         Raises:
             UnsupportedError: Two values would have the same name.
         """
-        tree, keys, left_out = renamed(self._file.tree, rename)
+        tree, keys, left_out = renamed(self._file.tree, rename, dotted=self._file.dotted)
         self.root = items_of(tree, dotted=self._file.dotted, keys=keys)
         for item in walked(self.root):
             known = self._stored.get(item.key) if isinstance(item.value, Stored) else self._plain.get(item.key)

@@ -8,17 +8,18 @@ from typing import Any, Final
 from milepost.errors import UnsupportedError
 from milepost.foreign.items import members
 from milepost.foreign.rebuilt import METADATA
-from milepost.graph.renaming import Path, Rename, moves
+from milepost.graph.renaming import Path, Rename, moves, same_name
 
 _CONTAINERS: Final = (Mapping, list, tuple)
 
 
-def renamed(tree: Any, rename: Rename) -> tuple[Any, dict[str, str], list[str]]:
+def renamed(tree: Any, rename: Rename, *, dotted: bool = False) -> tuple[Any, dict[str, str], list[str]]:
     """The contents of a file with other names.
 
     Args:
         tree: The contents.
         rename: The new name of each value. Names are those of keys: ``model/l1.weight``.
+        dotted: Whether ``.`` in a name separates levels, as ``/`` does.
 
     Returns:
         The contents; the old names of what has new ones, by new name; and the names of what is left out.
@@ -32,6 +33,8 @@ def renamed(tree: Any, rename: Rename) -> tuple[Any, dict[str, str], list[str]]:
     found = moves(targets)
     if not found:
         return tree, {}, []
+    if dotted:
+        _refuse_same_names(targets)
     rest, contents = _without(tree, [move.old for move in found]), _Contents(tree)
     names: dict[str, str] = {}
     for move in found:
@@ -43,6 +46,16 @@ def renamed(tree: Any, rename: Rename) -> tuple[Any, dict[str, str], list[str]]:
     for move in found:
         _drop_empty(rest, move.old[:-1])
     return rest, names, ["/".join(path) for path, target in targets.items() if target is None]
+
+
+def _refuse_same_names(targets: Mapping[Path, Path | None]) -> None:
+    """Refuses two values whose new names differ only in what separates levels."""
+    taken: dict[str, Path] = {}
+    for path, target in targets.items():
+        if target is not None:
+            other = taken.setdefault("/".join(target).replace(".", "/"), path)
+            if other != path and (target != path or targets[other] != other):
+                raise same_name("/".join(path), "/".join(other))
 
 
 def _target(path: Path, rename: Rename) -> Path | None:

@@ -1,7 +1,7 @@
 """Converts values to the element type of their variable, without changing them.
 
 Only rounding to the precision of a floating-point type is allowed. So 2.0 becomes an ``int32`` and 0.93 does not; 1
-becomes a ``bool`` and 2 does not; 1e300 becomes no ``float32``, in which it would be infinite.
+becomes a ``bool`` and 2 does not; 1e300 does not become a ``float32``, because it would be infinite.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def moves(targets: Mapping[Path, Path | None]) -> list[Move]:
 
 
 def _lifted(target: object, name: str) -> object:
-    """Where the parent of something would have to be, for it to come to its target together with its parent."""
+    """The new path of a parent with which a child of this name would reach its target, or `_MIXED` if there is none."""
     if target is None or target is _MIXED:
         return target
     assert isinstance(target, tuple), "a path"
@@ -101,7 +101,7 @@ def same_name(key: str, other: str) -> UnsupportedError:
     return UnsupportedError(
         "two saved values would have the same name",
         key=key,
-        found=f"the name of {other}, too",
+        found=f"the same new name as {other}",
         remedy="give one of them another name in rename, or leave one of them out with ignore",
     )
 
@@ -163,7 +163,8 @@ class _Renaming:
             path = path[:-1]
 
     def _edges(self, number: int) -> dict[str, int]:
-        """The children of a node, to be changed. What has changed is no list or dict any more of which a restore knows all members."""
+        """The children of a node, which the caller changes. A list or dict that has changed loses its type, because a restore that knows the
+        type of a container takes its saved members for all that it had."""
         if number not in self._children:
             self._children[number] = {edge.name: edge.node for edge in self._nodes[number].children}
             if number:

@@ -17,7 +17,7 @@ Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
 
 
 class ReadableFile(Protocol):
-    """A file open for reading at any position, from any thread. It stays readable if the file is removed, where it can be."""
+    """A file open for reading at any position, from any thread. It stays readable if the file is removed, on systems that allow that."""
 
     @property
     def path(self) -> str:
@@ -91,7 +91,7 @@ class Storage(Protocol):
     """A tree of directories and files, for ``CheckpointOptions(storage=...)``.
 
     Any class with these methods is a storage. It need not derive from this class. All methods may be called from any thread. An
-    error of the system is raised as `StorageError`, with the path as its ``file`` and the number of the system as its ``errno``.
+    error of the system is raised as `StorageError`, with the path as its ``file`` and the system's error number as its ``errno``.
 
     A save relies on two promises: what was synced by `WritableFile.sync` and `sync_directory` survives a power cut, and `rename`
     replaces a file as a whole. Nothing is assumed about the order of anything in between. The page ``docs/extending.md`` says

@@ -108,7 +108,7 @@ def relative_path(path: str, directory: str) -> str:
 
 
 def check_local(path: str) -> None:
-    """Raises an error for a path that the user means in another way than the operating system.
+    """Raises an error for a path that the operating system would read differently from what the user means.
 
     Raises:
         UnsupportedError: The path is a URL, or begins with ``~``, which only a shell expands.

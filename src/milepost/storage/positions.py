@@ -20,7 +20,7 @@ _turns: Final = tuple(threading.Lock() for _ in range(64))
 
 
 def read_bytes_at(descriptor: int, length: int, offset: int) -> bytes:
-    """Up to ``length`` bytes from ``offset`` on. There may be fewer, also before the end of the file."""
+    """Up to ``length`` bytes from ``offset`` on. There may be fewer, even if the file has more."""
     if hasattr(os, "pread"):
         data: bytes = os.pread(descriptor, length, offset)
         return data

@@ -107,6 +107,7 @@ def planned(
                 remedy="give one of them another name by --rename, or leave it out by --ignore",
             )
         export.tensors.append(Exported(name, key, saved, TensorSpec(wanted, saved.shape)))
+    translation.warn_of_unused(reader, dotted=is_dotted)
     return export
 
 

@@ -76,7 +76,7 @@ class PartAdapter(PackedAdapter):
     def handles(self, kind: type) -> bool:
         return kind is Part
 
-    def name(self, obj: Part) -> str:
+    def name_in_errors(self, obj: Part) -> str:
         return obj.name
 
     def state(self, obj: Part) -> Any:

@@ -1,4 +1,4 @@
-"""Which processes a save or a restore is taken with."""
+"""Finds the processes that take part in a save or a restore."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
 
 
 def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], DecisionT]) -> DecisionT:
-    """Has process 0 decide something for all; a process that is alone decides for itself.
+    """Lets process 0 decide something for all; a process that is alone decides for itself.
 
     Args:
         options: As for `rounds_of`.

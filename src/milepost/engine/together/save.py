@@ -26,8 +26,7 @@ import numpy as np
 
 from milepost.bundle import BundleWriter
 from milepost.bundle.merging import contribution, merged_index
-from milepost.engine.announcement import Announcement
-from milepost.engine.commit import BundleCommit
+from milepost.engine.commit import BeforeCommit, BundleCommit
 from milepost.engine.incremental import Division, divide
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.temporary import Temporary
@@ -69,7 +68,7 @@ def save_as_first(
     storage: Storage,
     prefix: str,
     options: CheckpointOptions,
-    announcement: Announcement | None,
+    before_commit: BeforeCommit | None,
     metadata: bytes | None = None,
 ) -> None:
     """Takes the steps of process 0 up to the commit. The caller tells the others how it ended.
@@ -108,7 +107,7 @@ def save_as_first(
                 writer.write_shard(shard, commit.create(commit.data[shard]))
             parts = [contribution(writer.entries, writer.pieces), *(report.data for report in reports)]
             sharded = [key.encode() for key in plan.sharded]
-            commit.publish(merged_index(parts, sharded, shards), announcement)
+            commit.publish(merged_index(parts, sharded, shards), before_commit)
 
 
 def save_as_other(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import milepost
 from milepost.bundle import BundleReader, index_path
+from milepost.checkpoint.load_tree import load_as
 from milepost.engine.translation import Translation
 from milepost.errors import CheckpointExistsError
 from milepost.foreign import ForeignReader
@@ -123,8 +124,7 @@ def _to_checkpoint(
 ) -> tuple[list[str], Export]:
     _must_be_free([index_path(options.target)], options)
     export = planned(reader, translation, lambda dtype: True)
-    is_dotted = isinstance(reader, ForeignReader) and reader.packs
-    tree = milepost.load(reader.prefix, mapped=True, rename=lambda name: translation.live_name(name, dotted=is_dotted))
+    tree = load_as(reader.prefix, translation.live_name, mapped=True)
     how = milepost.CheckpointOptions()
     if options.max_shard_size is not None:
         how.experimental_sharding_callback = milepost.MaxShardSizePolicy(options.max_shard_size)

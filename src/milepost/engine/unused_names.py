@@ -1,0 +1,129 @@
+"""Entries of ``rename``, ``ignore``, ``only`` and ``cast`` that name nothing. Most are typing errors, so a restore warns of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple
+
+from milepost.bundle import BundleReader
+from milepost.errors import UnrestoredWarning, warn
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT
+
+_MOST_COMPARED: Final = 5000
+"""The largest number of names to compare with one that names nothing. More would take seconds."""
+_MOST_LISTED: Final = 3
+_FUNCTION: Final = "(a function)"
+
+
+class _Unused(NamedTuple):
+    """An entry of an argument that has named nothing so far."""
+
+    argument: str
+    text: str
+
+
+class UnusedNames:
+    """Notes which entries of the arguments of a restore have named something.
+
+    An entry of ``rename`` is about saved names. Those of ``ignore``, ``only`` and ``cast`` are about live names: the names that saved values
+    get, and the paths of live objects.
+    """
+
+    def __init__(self) -> None:
+        self._beginnings: dict[_Unused, re.Pattern[str]] = {}
+        self._replacing: set[_Unused] = set()
+        self._live: dict[_Unused, re.Pattern[str]] = {}
+
+    def expect_beginning(self, text: str, pattern: re.Pattern[str]) -> None:
+        """Adds a key of a mapping."""
+        self._beginnings[_Unused("rename", text)] = pattern
+
+    def expect_replacing(self, text: str = _FUNCTION) -> None:
+        """Adds a regular expression, or a function."""
+        self._replacing.add(_Unused("rename", text))
+
+    def expect_live(self, argument: str, text: str, pattern: re.Pattern[str]) -> None:
+        """Adds a name of ``ignore``, ``only`` or ``cast``."""
+        self._live[_Unused(argument, text)] = pattern
+
+    def met_saved(self, name: str) -> None:
+        """Notes the keys of a mapping that name a saved value."""
+        _drop_fitting(self._beginnings, name)
+
+    def replaced(self, text: str = _FUNCTION) -> None:
+        """Notes that a regular expression was found in a saved name, or that a function has changed one."""
+        self._replacing.discard(_Unused("rename", text))
+
+    def met_live(self, name: str) -> None:
+        """Notes the names of ``ignore``, ``only`` and ``cast`` that name a live value."""
+        if self._live:
+            _drop_fitting(self._live, name.replace(".", "/"))
+
+    def warn(
+        self, reader: BundleReader, new_name: Callable[[str], str | None], live: Callable[[], Iterable[str]] | None
+    ) -> None:
+        """Warns of each entry that has named nothing, once.
+
+        Args:
+            reader: The open file. All its values have met the entries of ``rename``, ``ignore`` and ``only``.
+            new_name: The name that a saved value gets, or None if ``rename`` leaves it out.
+            live: Returns the paths of the live objects, of which none has met an entry yet. None if values are only loaded.
+        """
+        if not (self._beginnings or self._replacing or self._live):
+            return
+        keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA) and SLOT not in key)  # noqa: SIM118 - a reader is no mapping
+        saved = [key.partition(ATTRIBUTES)[0] for key in keys]
+        paths: list[str] = []
+        if self._live:
+            paths = [*filter(None, map(new_name, saved)), *(live() if live is not None else ())]
+            for path in paths:
+                self.met_live(path)
+        for unused in (*self._beginnings, *sorted(self._replacing)):
+            warn(f"{reader.prefix}: {_of_saved(unused, saved)}", UnrestoredWarning)
+        for unused in self._live:
+            warn(f"{reader.prefix}: {_of_live(unused, paths, is_restore=live is not None)}", UnrestoredWarning)
+        self._beginnings.clear()
+        self._replacing.clear()
+        self._live.clear()
+
+
+def _drop_fitting(entries: dict[Any, re.Pattern[str]], name: str) -> None:
+    for unused in [each for each, pattern in entries.items() if pattern.match(name)]:
+        del entries[unused]
+
+
+def _of_saved(unused: _Unused, saved: Iterable[str]) -> str:
+    if unused.text == _FUNCTION:
+        return f"the function given as rename has returned every saved name unchanged, so it renames nothing; {_some(saved)}"
+    return f"rename has {unused.text!r}, which fits no saved name, so it renames nothing; {_nearest(unused.text, saved) or _some(saved)}"
+
+
+def _of_live(unused: _Unused, paths: Iterable[str], *, is_restore: bool) -> str:
+    remedy = _nearest(unused.text, paths) or f"correct it, or leave it out of {unused.argument}"
+    return (
+        f"{unused.argument} names {unused.text!r}, and {'neither a saved value nor a live object' if is_restore else 'no saved value'} "
+        f"has this name; {remedy}"
+    )
+
+
+def _nearest(text: str, names: Iterable[str]) -> str:
+    """The names most like a text, and beginnings of names, as a question."""
+    known: dict[str, str] = {}  # in the form in which they are compared
+    for name in names:
+        parts = re.split("([./])", name)
+        for end in range(1, len(parts) + 1, 2):
+            known.setdefault("".join(parts[:end]).replace(".", "/"), "".join(parts[:end]))
+        if len(known) > _MOST_COMPARED:
+            return ""
+    near = get_close_matches(text.replace(".", "/"), known, _MOST_LISTED)
+    return f"did you mean {' or '.join(repr(known[each]) for each in near)}?" if near else ""
+
+
+def _some(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(names))
+    if not found:
+        return "no saved value has a name"
+    more = ", ..." if len(found) > _MOST_LISTED else ""
+    return f"saved names are {', '.join(map(repr, found[:_MOST_LISTED]))}{more}"

@@ -103,9 +103,8 @@ def pin(storage: Storage, prefix: str) -> None:
         storage.sync_directory(directory)
     except BaseException:
         if made:
-            with suppress(
-                StorageError
-            ):  # what went wrong first is raised; a pin that stays only keeps a checkpoint, until unpin()
+            # what went wrong first is raised; a pin that stays only keeps a checkpoint, until unpin()
+            with suppress(StorageError):
                 storage.remove(pin_path(prefix))
         raise
 

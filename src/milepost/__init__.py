@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         save_weights,
         to_state_dict,
     )
+    from milepost.conversion import Conversion, convert
     from milepost.coordination import Coordinator, FileCoordinator
     from milepost.engine.directory import (
         checkpoint_exists,
@@ -92,6 +93,7 @@ __all__ = [
     "CheckpointReader",
     "CheckpointState",
     "CheckpointView",
+    "Conversion",
     "CoordinationError",
     "Coordinator",
     "CorruptCheckpointError",
@@ -131,6 +133,7 @@ __all__ = [
     "Variable",
     "checkpoint_exists",
     "checkpoints_iterator",
+    "convert",
     "get_checkpoint_mtimes",
     "get_checkpoint_state",
     "latest_checkpoint",
@@ -162,6 +165,7 @@ _MODULES: Final = {
         "save_weights",
         "to_state_dict",
     ],
+    "milepost.conversion": ["Conversion", "convert"],
     "milepost.coordination": ["Coordinator", "FileCoordinator"],
     "milepost.engine.directory": [
         "checkpoint_exists",

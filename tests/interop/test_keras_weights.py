@@ -126,5 +126,13 @@ def test_paths_of_other_formats_are_refused(tmp_path, ending):
     net = trained(tf_keras, "sequential", compiled=False)
     with pytest.raises(milepost.UnsupportedError, match="remove the extension"):
         milepost.save_weights(net, tmp_path / f"model{ending}")
-    with pytest.raises(milepost.UnsupportedError, match="remove the extension"):
+    with pytest.raises(milepost.CheckpointNotFoundError):
         milepost.load_weights(net, tmp_path / f"model{ending}")
+
+
+def test_files_of_keras_are_not_restored_into_models_of_keras_2(tmp_path):
+    pytest.importorskip("h5py")
+    net = trained(tf_keras, "sequential", compiled=False)
+    net.save_weights(str(tmp_path / "a.weights.h5"))
+    with pytest.raises(milepost.UnsupportedError, match=r"Keras 3 only(?s:.*)model\.load_weights"):
+        milepost.load_weights(net, tmp_path / "a.weights.h5")

@@ -155,7 +155,7 @@ def test_a_checkpoint_in_several_files(saved, tmp_path, capsys):
     assert main(["verify", str(tmp_path / "new")]) == 0
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.safetensors", "new"])
+@pytest.mark.parametrize("name", ["a.npz", "a.safetensors", "a.pt", "new"])
 def test_what_is_there_is_replaced_only_if_asked(saved, tmp_path, capsys, name):
     target = str(tmp_path / name)
     assert main(["convert", saved, target]) == 0
@@ -164,6 +164,58 @@ def test_what_is_there_is_replaced_only_if_asked(saved, tmp_path, capsys, name):
     assert "--overwrite" in capsys.readouterr().err
     assert contents(tmp_path) == before
     assert main(["convert", saved, target, "--overwrite"]) == 0
+
+
+@pytest.mark.parametrize("form", ["orbax", "tensorflow1"])
+def test_a_directory_or_prefix_is_replaced_only_if_asked(saved, tmp_path, capsys, form):
+    target = str(tmp_path / "target")
+    assert main(["convert", saved, target, "--to", form]) == 0
+    before = contents(tmp_path)
+    assert main(["convert", saved, target, "--to", form]) == 3
+    assert contents(tmp_path) == before
+    assert main(["convert", saved, target, "--to", form, "--overwrite", "--only", "step"]) == 0
+    pytest.importorskip({"orbax": "orbax.checkpoint"}.get(form, "numpy"))
+    assert sorted(milepost.load(target)) == ["step"]
+
+
+def test_a_directory_of_something_else_is_never_replaced(saved, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    assert main(["convert", saved, str(tmp_path / "mine"), "--to", "orbax", "--overwrite"]) == 3
+    assert "not replaced" in capsys.readouterr().err
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
+
+
+@pytest.mark.parametrize("form", ["orbax", "tensorflow1", "torch"])
+def test_a_damaged_source_leaves_nothing_of_other_formats(saved, tmp_path, capsys, form):
+    damage(saved, "net/w")
+    before = contents(tmp_path)
+    assert main(["convert", saved, str(tmp_path / "target"), "--to", form]) == 3
+    assert contents(tmp_path) == before
+
+
+def test_rounding_is_said(saved, tmp_path, capsys):
+    path = milepost.save(tmp_path / "thirds", {"a": np.float32([1 / 3]), "b": np.float32([0.5]), "n": 3})
+    found = json_of(capsys, "convert", path, tmp_path / "a.pt", "--as", "float16")
+    assert list(found["rounded"]) == ["a"]
+    assert 0 < found["rounded"]["a"] < 1e-3
+    said = output_of(capsys, "convert", path, tmp_path / "b.pt", "--as", "float16").err
+    assert "rounded: 1 tensor, with a relative error of at most 0.0002" in said
+
+
+def test_a_number_that_would_become_infinite_is_refused(tmp_path, capsys):
+    path = milepost.save(tmp_path / "ckpt", {"a": np.float32([1, 1e30])})
+    before = contents(tmp_path)
+    assert main(["convert", path, str(tmp_path / "a.safetensors"), "--as", "float16"]) == 3
+    assert "1e+30" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+    assert main(["convert", path, str(tmp_path / "a.safetensors"), "--as", "bfloat16"]) == 0
+
+
+def test_if_nothing_can_be_held_nothing_is_written(tmp_path, capsys):
+    path = milepost.Checkpoint(name=Variable("text")).write(tmp_path / "ckpt")
+    assert main(["convert", path, str(tmp_path / "a.npz"), "--only", "name"]) == 3
+    assert not os.path.exists(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.safetensors", "new"])
@@ -181,6 +233,8 @@ def test_a_damaged_source_leaves_nothing(saved, tmp_path, capsys, name):
         ["a.npz", "--max-shard-size", "5"],
         ["new", "--as", "float16"],
         ["new", "--dots"],
+        ["a.weights.h5", "--max-shard-size", "5"],
+        ["dir", "--to", "orbax", "--max-shard-size", "5"],
         ["a.npz", "--max-shard-size", "much"],
     ],
 )
@@ -190,11 +244,34 @@ def test_wrong_arguments(saved, tmp_path, options):
     assert ended.value.code == 2
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.safetensors"])
-def test_memory_does_not_grow_with_a_file(tmp_path, name):
-    path = Checkpoint(v=Variable(np.ones(1 << 24))).write(tmp_path / "ckpt")
-    assert most_memory("convert", path, tmp_path / name) < 120 << 20
-    assert os.path.getsize(tmp_path / name) > 128e6
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A checkpoint of 128 MiB, in each format that is read in pieces."""
+    directory = tmp_path_factory.mktemp("large")
+    path = Checkpoint(vars=[Variable(np.ones(1 << 24))]).write(directory / "ckpt")
+    for name in ("a.safetensors", "a.pt", "a.npz"):
+        milepost.convert(path, directory / name, only="vars")
+    return directory
+
+
+FORMS = {"a.npz": "npz", "a.safetensors": "safetensors", "a.pt": "torch", "a.weights.h5": "keras", "orbax": "orbax"}
+FORMS |= {"tf1": "tensorflow1", "new": "checkpoint"}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_memory_does_not_grow_with_a_file(large, tmp_path, name):
+    if FORMS[name] == "keras":
+        pytest.importorskip("h5py")
+    target = tmp_path / name
+    assert most_memory("convert", large / "ckpt", target, "--to", FORMS[name], "--only", "vars") < 120 << 20
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert 128e6 < sum(map(os.path.getsize, files)) < 140e6
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.pt", "a.npz"])
+def test_memory_does_not_grow_with_a_file_of_another_library(large, tmp_path, name):
+    assert most_memory("convert", large / name, tmp_path / "new") < 120 << 20
+    np.testing.assert_array_equal(milepost.load(tmp_path / "new", mapped=True)["vars"]["0"][-2:], [1, 1])
 
 
 def test_a_file_of_pytorch(tmp_path, capsys):

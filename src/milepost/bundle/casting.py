@@ -128,16 +128,7 @@ class CastingReader:
 
     def _account(self, key: str, source: Array, target: Array, saved: DType, dtype: DType) -> None:
         """Refuses what would be lost, and notes how much is rounded."""
-        if _is_floating(saved) and _is_floating(dtype):
-            wide: Any = np.complex128 if "c" in (_kind(saved), _kind(dtype)) else np.float64
-            old, new = source.astype(wide), target.astype(wide)
-            lost = np.isfinite(old) & ~np.isfinite(new)
-            error = np.abs(new - old) / np.abs(old)
-            rounded = np.nanmax(np.where(np.isfinite(error), error, 0), initial=0.0)
-        else:
-            back = target.astype(saved.numpy)
-            lost = (back != source) | ((target < 0) != (source < 0))
-            rounded = 0.0
+        lost, rounded = loss(source, target, saved, dtype)
         if lost.any():
             first = source[lost][0]
             raise MismatchError(
@@ -148,7 +139,35 @@ class CastingReader:
                 found=f"{first!s}, and {int(lost.sum())} such numbers of {saved}",
                 remedy="give the live object an element type that holds them, or leave this value out with ignore",
             )
-        self.loss[key] = max(self.loss.get(key, 0.0), float(rounded))
+        self.loss[key] = max(self.loss.get(key, 0.0), rounded)
+
+
+def loss(source: Array, target: Array, saved: DType, dtype: DType) -> tuple[Array, float]:
+    """What a conversion of numbers loses.
+
+    Args:
+        source: The numbers.
+        target: What they were converted to.
+        saved: The element type of ``source``.
+        dtype: The element type of ``target``.
+
+    Returns:
+        Which numbers are lost, as an array of truth values, and the largest relative error of the others.
+
+    Example:
+        >>> numbers = np.float32([1, 1e30])
+        >>> lost, _ = loss(numbers, np.float16([1, np.inf]), DType.of("float32"), DType.of("float16"))
+        >>> lost.tolist()
+        [False, True]
+    """
+    if not (_is_floating(saved) and _is_floating(dtype)):
+        back = target.astype(saved.numpy)
+        return (back != source) | ((target < 0) != (source < 0)), 0.0
+    wide: Any = np.complex128 if "c" in (_kind(saved), _kind(dtype)) else np.float64
+    with np.errstate(all="ignore"):
+        old, new = source.astype(wide), target.astype(wide)
+        error = np.abs(new - old) / np.abs(old)
+    return np.isfinite(old) & ~np.isfinite(new), float(np.nanmax(np.where(np.isfinite(error), error, 0), initial=0.0))
 
 
 def is_castable(saved: DType, wanted: DType) -> bool:

@@ -24,7 +24,7 @@ from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
 from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any, read_object_graph
-from milepost.engine.progress import Progress, Unreported, check_progress, reporting, saved_sizes
+from milepost.engine.progress import UNREPORTED, Progress, Unreported, check_progress, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import ForeignReader
@@ -96,61 +96,7 @@ def load(
         >>> milepost.load(path, only="epoch")
         {'epoch': 3}
     """
-    renaming, selection = Translation(rename), Translation(ignore=ignore, only=only)
-
-    def new_name(name: str, *, dotted: bool = False) -> str | None:
-        selection.unused.met_live(name)
-        is_left_out = selection.leaves_alone(name, counter=True)
-        if is_left_out and callable(rename):
-            return None  # the program's function need not know names that are left out
-        new = renaming.live_name(name, dotted=dotted)
-        return None if is_left_out else new
-
-    def warn_of_unused(reader: BundleReader, *, dotted: bool = False) -> None:
-        renaming.warn_of_unused(reader, dotted=dotted)
-        selection.warn_of_unused(reader, dotted=dotted)
-
-    rename_all = new_name if renaming.renames or selection.renames else None
-    return load_as(path, rename_all, warn_of_unused, arrays, mapped=mapped, storage=storage, progress=progress)
-
-
-class NewName(Protocol):
-    """Returns the new name of a saved value, or None to leave it out."""
-
-    def __call__(self, name: str, *, dotted: bool = False) -> str | None: ...
-
-
-class WarnOfUnused(Protocol):
-    """Warns of what was to be renamed or left out, and is not in the file."""
-
-    def __call__(self, reader: BundleReader, *, dotted: bool = False) -> None: ...
-
-
-def _no_warning(reader: BundleReader, *, dotted: bool = False) -> None:
-    pass
-
-
-def load_as(
-    path: PathLike,
-    new_name: NewName | None,
-    warn_of_unused: WarnOfUnused = _no_warning,
-    arrays: Arrays = "numpy",
-    *,
-    mapped: bool = False,
-    storage: Storage | None = None,
-    progress: bool | Callable[[Progress], Any] = False,
-) -> Any:
-    """Loads a tree as `load` does, under the names that a function gives to values. Other arguments and errors are those of `load`.
-
-    Args:
-        path: What to load.
-        new_name: Is called for each saved value, and told whether names are separated by ``.``. None if all keep their names.
-        warn_of_unused: Is called when all values have their names.
-        arrays: Whose arrays to make.
-        mapped: Whether arrays are mapped.
-        storage: Where the files are.
-        progress: A function that is told how far this is.
-    """
+    selected = _Selected(rename, ignore, only)
     files = checked(storage)
     check_progress(progress)
     with (
@@ -158,25 +104,88 @@ def load_as(
         reporting(progress, "load", reader.prefix) as told,
     ):
         make = partial(_array, reader, kind=_checked_kind(arrays, mapped=mapped), mapped=mapped)
-        if isinstance(reader, ForeignReader):
-            if new_name is not None:
-                reader.rename(partial(new_name, dotted=reader.packs))
-                warn_of_unused(reader, dotted=reader.packs)
-            with _told_of(told, reader, _keys_of_foreign(reader)):
-                return _foreign(reader, make)
-        graph = read_object_graph(reader)
-        if graph is None:
-            named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is no mapping
-            warn_of_unused(reader)
-            keys = {name: key for key, name in named.items() if name is not None}
-            with _told_of(told, reader, keys.values()):
-                return {name: make(key, VARIABLE_VALUE) for name, key in keys.items()}
+        new_name = selected if selected.selects else None
+        return tree_of(reader, new_name, lambda key, name, read: make(key, name), told, selected.warn_of_unused)
+
+
+class NewName(Protocol):
+    """Returns the new name of a saved value, or None to leave it out. It is told whether names are separated by ``.``."""
+
+    def __call__(self, name: str, *, dotted: bool = False) -> str | None: ...
+
+
+class _Selected:
+    """The names that `load` gives to saved values."""
+
+    def __init__(self, rename: Rename, ignore: Names, only: Names | None) -> None:
+        self._renaming, self._selection = Translation(rename), Translation(ignore=ignore, only=only)
+        self.selects = self._renaming.renames or self._selection.renames
+
+    def __call__(self, name: str, *, dotted: bool = False) -> str | None:
+        self._selection.unused.met_live(name)
+        is_left_out = self._selection.leaves_alone(name, counter=True)
+        if is_left_out and callable(self._renaming.rename):
+            return None  # the program's function need not know names that are left out
+        new = self._renaming.live_name(name, dotted=dotted)
+        return None if is_left_out else new
+
+    def warn_of_unused(self, reader: BundleReader, *, dotted: bool = False) -> None:
+        """Warns of what was to be renamed or left out, and is not in the file."""
+        self._renaming.warn_of_unused(reader, dotted=dotted)
+        self._selection.warn_of_unused(reader, dotted=dotted)
+
+
+MakeArray = Callable[[str, str, Callable[[], Any]], Any]
+"""Makes an array of a tensor: by its key, its local name, and a function that reads it as an array of NumPy."""
+
+
+def _no_warning(reader: BundleReader, *, dotted: bool = False) -> None:
+    pass
+
+
+def tree_of(
+    reader: BundleReader,
+    new_name: NewName | None,
+    make_array: MakeArray,
+    told: Unreported = UNREPORTED,
+    all_named: Callable[..., object] = _no_warning,
+) -> Any:
+    """The contents of an open checkpoint as a tree.
+
+    Args:
+        reader: The open checkpoint. The names of a file of another library are changed in it.
+        new_name: Gives names to values. None if all keep theirs.
+        make_array: What to put in the place of a tensor.
+        told: What is told of the progress.
+        all_named: Is called with the reader, and with ``dotted`` as for ``new_name``, when all values have their names.
+
+    Raises:
+        CorruptCheckpointError: The checkpoint is damaged.
+        UnsupportedError: A value needs an object that only code from the file could make.
+    """
+
+    def make(key: str, name: str) -> Any:
+        return make_array(key, name, partial(_array, reader, key, name, kind=_TYPES["numpy"], mapped=False))
+
+    if isinstance(reader, ForeignReader):
         if new_name is not None:
-            graph, _ = renamed(graph, new_name)
-            warn_of_unused(reader)
-        objects = _Objects(graph, reader, make)
-        with _told_of(told, reader, objects.keys()):
-            tree = objects.tree()
+            reader.rename(partial(new_name, dotted=reader.packs))
+            all_named(reader, dotted=reader.packs)
+        with _told_of(told, reader, _keys_of_foreign(reader)):
+            return _foreign(reader, make)
+    graph = read_object_graph(reader)
+    if graph is None:
+        named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is no mapping
+        all_named(reader)
+        keys = {name: key for key, name in named.items() if name is not None}
+        with _told_of(told, reader, keys.values()):
+            return {name: make(key, VARIABLE_VALUE) for name, key in keys.items()}
+    if new_name is not None:
+        graph, _ = renamed(graph, new_name)
+        all_named(reader)
+    objects = _Objects(graph, reader, make)
+    with _told_of(told, reader, objects.keys()):
+        tree = objects.tree()
     is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
     return tree[SINGLE] if is_single else tree
 

@@ -9,6 +9,7 @@ from milepost.errors import KeyNotFoundError, UnsupportedError
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, escape, tensor_key
 
 _MOST_LISTED: Final = 5
+_END: Final = ATTRIBUTES + VARIABLE_VALUE
 
 
 def key_of(bundle: BundleReader, name: str) -> str:
@@ -49,3 +50,13 @@ def check_key(key: Any) -> None:
             f"a key is text; found {key!r:.80} of type {type(key).__name__}",
             remedy="pass a key that list_variables() or keys() gives",
         )
+
+
+def short_name(key: str) -> str:
+    """The name of a tensor as users write it.
+
+    Example:
+        >>> short_name("net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"), short_name("global_step")
+        ('net/l1/kernel', 'global_step')
+    """
+    return key.removesuffix(_END)

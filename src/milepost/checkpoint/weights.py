@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, refuse_if_traced
 from milepost.checkpoint.views import TrackableView
-from milepost.engine.load import load_into, storage_of
+from milepost.engine.load import load_into
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.run_save import ListedSave, record_latest
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
@@ -99,16 +99,13 @@ def load_weights(
         A status with assertions and a full report.
 
     Raises:
-        UnsupportedError: The path has the extension of another format.
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
         MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
     """
     refuse_if_traced("a restore", RESTORE_OUTSIDE)
     settings = resolved(options)
-    # the bytes of an existing file tell its format better than its name
     path = plain_path(filepath)
-    path = path if storage_of(settings).is_file(path) else _checked(filepath)
     status = load_into(path, lambda: (model, ()), settings, Translation(rename, ignore, only, cast))
     if isinstance(status, CheckpointLoadStatus) and status.belongs_to_series and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())
@@ -131,10 +128,10 @@ def _checked(filepath: PathLike) -> str:
     path = plain_path(filepath)
     if path.endswith(_OTHER_FORMATS):
         raise UnsupportedError(
-            "weights are saved and loaded in TensorFlow's format, which has no such file name extension",
+            "weights are saved in TensorFlow's format, which has no such file name extension",
             file=path,
             expected="a path without .h5, .hdf5 or .keras",
             found=os.path.splitext(path)[1],
-            remedy="remove the extension, or use the model's own save_weights() and load_weights() for that format",
+            remedy="remove the extension, or use the model's own save_weights() for that format",
         )
     return path

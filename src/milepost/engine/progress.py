@@ -32,7 +32,8 @@ class Progress:
     """How far a save or restore is, as a function of ``CheckpointOptions(progress=...)`` is told.
 
     Attributes:
-        operation: ``"save"``, ``"restore"``, ``"load"`` (`milepost.load`) or ``"verify"`` (`CheckpointReader.verify`).
+        operation: ``"save"``, ``"restore"``, ``"load"`` (`milepost.load`), ``"convert"`` (`milepost.convert`) or ``"verify"``
+            (`CheckpointReader.verify`).
         path: The path of the checkpoint, or of the file of another library.
         bytes_done: How many bytes are done. It never decreases, and is ``bytes_total`` only when all is done.
         bytes_total: The bytes of all values that this process writes, or of all that its live objects take. Positions in files,

@@ -8,6 +8,7 @@ Names are followed through the file and the live objects side by side, because o
 - A plain number is converted to the element type of the live value, if that has an equal number.
 - A live object with several names, such as a tied weight, may be one tensor in the file, or several with the same bytes.
 - ``weight_g`` and ``weight_v`` are the former names of ``parametrizations.weight.original0`` and ``original1``.
+- What a file of Keras holds for an object belongs to its variables as Keras itself would find them; see `keras_variables`.
 - The state of a PyTorch optimizer belongs to the parameters at the same positions, or of the same names; see `optimizers`.
 """
 
@@ -22,7 +23,8 @@ import numpy as np
 from milepost.adapters.packed import PackedAdapter
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
-from milepost.foreign.items import Item, levels, packable
+from milepost.foreign.items import Item, levels, packable, walked
+from milepost.foreign.keras_variables import variables_of
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
@@ -106,6 +108,7 @@ class GraphBuilder:
         self.notes: dict[str, str] = {}
         self.kept: list[int] = []
         self.left_out: dict[str, str] = {}
+        self._numbers = {id(obj): number for number, obj in enumerate(live.objects)}
         self._parents: dict[int, tuple[int, str]] = {}
         for holder, edges in enumerate(live.edges):
             for name, child in edges:
@@ -144,6 +147,12 @@ class GraphBuilder:
         node = self._new(live)
         adapter = None if live is None else self._live.adapters[live]
         item = self._without_levels(item, live, adapter)
+        keras = self._reader.keras
+        if keras is not None and live is not None and item.children:
+            found = variables_of(keras, item, self._live.objects[live])
+            if found is not None:
+                self._add_of_keras(node, item, found)
+                return node
         if item.opaque is not None:
             self.objects[node] = HeldObject(item.key, str(item.opaque), item.is_unread)
             if live is not None and self._wants(item, live):
@@ -184,6 +193,23 @@ class GraphBuilder:
                 self._drafts[node].children[name] = added
         self._state_dict = above
         return node
+
+    def _add_of_keras(self, node: int, item: Item, variables: Mapping[str, Any]) -> None:
+        """Adds what a file of Keras holds below an item: for live variables where they are, everything else under its own names."""
+        for name, child in item.children.items():
+            variable = variables.get(child.key) if isinstance(child.value, Stored) else None
+            number = None if variable is None else self._numbers.get(id(variable))
+            if number is not None and not self._drafts[place := self._node_of(number)].values:
+                self._add_leaf(place, child)
+                continue
+            # no live object has a child of this name, so an empty node would be deferred for nobody
+            if isinstance(child.value, Stored) or any(
+                isinstance(each.value, Stored) and each.key not in variables for each in walked(child)
+            ):
+                below = self._drafts[node].children[name] = self._new(None)
+                self._add_leaf(below, child) if child.is_leaf else self._add_of_keras(below, child, variables)
+            else:
+                self._add_of_keras(node, child, variables)
 
     def _parametrised(self, item: Item, edges: Mapping[str, int]) -> dict[str, tuple[str, str]]:
         """Names of the first form of weight normalisation, each with the names of the two edges that replace it."""
@@ -305,7 +331,6 @@ class GraphBuilder:
         optimizer = self._live.objects[live]
         state = OptimizerState(item, optimizer, self._find)
         draft = self._drafts[node]
-        numbers = {id(obj): number for number, obj in enumerate(self._live.objects)}
         for name, child in item.children.items():
             if name not in ("state", "param_groups"):
                 draft.children[name] = self._add(child, self._edges[live].get(name))
@@ -325,7 +350,7 @@ class GraphBuilder:
         for name, values in state.common().items():
             self._add_values(draft.children.setdefault(name, self._new(None)), values)
         for parameter, name, values in state.slots():
-            variable = numbers.get(id(parameter))
+            variable = self._numbers.get(id(parameter))
             slot = self._new(None)
             self._add_values(slot, values)
             if variable is not None:

@@ -1,44 +1,126 @@
-"""Files of Keras' own saving, which milepost does not read: ``.keras``, ``.weights.h5`` and ``.h5``.
+"""Reads files of Keras' own saving: ``.weights.h5``, ``.h5`` and ``.keras``. `hdf5` reads the format below them.
 
-Source: Keras 3.15, ``keras/src/saving/saving_lib.py``; HDF5 File Format Specification 3.0, section II.A.
+::
+
+    .weights.h5  :=  <path of an object>/vars/<name>      what save_weights() of Keras 3 writes
+    .h5          :=  {model_weights/} <layer>/<weight>    what save_weights() and save() of Keras 1 and 2 wrote, and Keras Applications have
+                     optimizer_weights/<weight>           the attributes layer_names and weight_names give their order
+    .keras       :=  a zip archive with model.weights.h5, not compressed, and config.json, which is not read
+
+Names are those of the HDF5 file. `graph` finds the live variables, with the help of `milepost.adapters.keras.own_files`.
+Source: Keras 3.15, ``keras/src/saving/saving_lib.py`` and ``keras/src/legacy/saving/legacy_h5_format.py``.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.foreign.zip_directory import read_directory
+from milepost.bundle.memory import Array
+from milepost.bundle.slices import Box, index_of
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.hdf5 import MAGIC, Hdf5File, Place
+from milepost.foreign.stored import Stored
+from milepost.foreign.windows import Window
+from milepost.foreign.zip_directory import LOCAL_HEADER, ZipRecord, read_directory
 from milepost.storage import ReadableFile
 
-_HDF5: Final = b"\x89HDF\r\n\x1a\n"
 _ZIP: Final = b"PK\x03\x04"
 _MODEL: Final = "config.json"
 _WEIGHTS: Final = "model.weights."
+_HDF5: Final = "model.weights.h5"
+_OF_MODEL: Final = "model_weights"
+_OF_OPTIMIZER: Final = "optimizer_weights"
+_LAYERS: Final = "layer_names"
+_NAMES: Final = "weight_names"
 
 
-def refuse(file: ReadableFile, path: str) -> None:
-    """Refuses a file that Keras wrote.
+def looks_like(file: ReadableFile) -> bool:
+    """Whether a file begins like one that Keras wrote."""
+    return _begins_with(file, MAGIC) or (_begins_with(file, _ZIP) and _is_model(file))
 
-    Raises:
-        UnsupportedError: It is one.
+
+class KerasFile:
+    """An open file of Keras; see `BoxedFile`.
+
+    Args:
+        file: The file, which is closed if it cannot be read.
+
+    Attributes:
+        layers: Of a ``.h5`` file, the layers in their order, each with its name and the keys of its weights; otherwise None.
+        optimizer: Of a ``.h5`` file, the keys of the variables of the optimizer, in their order.
     """
-    if _begins_with(file, _HDF5):
-        raise UnsupportedError(
-            "this is an HDF5 file, which Keras' save_weights() and save() write and milepost does not read",
-            file=path,
-            expected="a checkpoint",
-            found="HDF5",
-            remedy="build the model, call model.load_weights(path) of Keras, and save it with milepost",
-        )
-    if _begins_with(file, _ZIP) and _is_model(file):
-        raise UnsupportedError(
-            "this is a model that Keras' save() wrote, which milepost does not read",
-            file=path,
-            expected="a checkpoint",
-            found="a .keras archive",
-            remedy="load it with keras.models.load_model(path), and save the model with milepost",
-        )
+
+    dotted = False
+    kind = ""
+
+    def __init__(self, file: ReadableFile) -> None:
+        self.path = file.path
+        self.paths = [file.path]
+        self._file = file
+        try:
+            self._content = file if _begins_with(file, MAGIC) else _weights_of(file)
+            self._hdf5 = Hdf5File(self._content)
+        except MilepostError as error:
+            file.close()
+            raise error.with_context(file=file.path) from None
+        try:
+            self.tree = self._hdf5.tree()
+            self.layers = self._layers()
+            self.optimizer = self._keys_of(self._hdf5.root, _OF_OPTIMIZER, _OF_OPTIMIZER)
+        except MilepostError as error:
+            self.close()
+            raise error.with_context(file=file.path) from None
+
+    def read_into(self, tensor: Stored, destination: Array) -> None:
+        self._hdf5.read_into(tensor.place, destination)
+
+    def read_box(self, tensor: Stored, box: Box, destination: Array) -> None:
+        self._hdf5.read_into(tensor.place, destination, index_of(box)[:-1])
+
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        place: Place = tensor.place
+        return None if place.offset is None else (self._content, place.offset)
+
+    def check(self, tensor: Stored) -> None:
+        """Does nothing: HDF5 verifies the checksums of chunks, if there are any, when it reads them."""
+
+    def check_box(self, tensor: Stored, box: Box) -> None:
+        """Does nothing, as `check`."""
+
+    def close(self) -> None:
+        self._hdf5.close()
+        self._file.close()
+
+    def _layers(self) -> list[tuple[str, Sequence[str]]] | None:
+        root, above = self._hdf5.root, ""
+        if _OF_MODEL in self.tree:
+            root, above = root[_OF_MODEL], f"{_OF_MODEL}/"
+        names = self._hdf5.texts(root, _LAYERS)
+        if names is None:
+            return None
+        found = [(name, self._keys_of(root, name, f"{above}{name}")) for name in names]
+        return [(name, keys) for name, keys in found if keys]
+
+    def _keys_of(self, group: Any, name: str, path: str) -> Sequence[str]:
+        """The keys of the weights that an attribute of a group lists. The file must hold them."""
+        at: Any = self.tree
+        for step in path.split("/"):
+            at = at.get(step) if isinstance(at, Mapping) else None
+        if not isinstance(at, Mapping):
+            return ()
+        keys = [f"{path}/{weight}" for weight in self._hdf5.texts(group[name], _NAMES) or ()]
+        for key in keys:
+            if not isinstance(_at(self.tree, key), Stored):
+                raise CorruptCheckpointError("the HDF5 file lists a weight that it does not hold", key=key[:200])
+        return keys
+
+
+def _at(tree: Any, key: str) -> Any:
+    for step in key.split("/"):
+        tree = tree.get(step) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def _begins_with(file: ReadableFile, magic: bytes) -> bool:
@@ -51,3 +133,20 @@ def _is_model(file: ReadableFile) -> bool:
     except CorruptCheckpointError:
         return False
     return _MODEL in names and any(name.startswith(_WEIGHTS) for name in names)
+
+
+def _weights_of(file: ReadableFile) -> ReadableFile:
+    """The weights in a ``.keras`` archive."""
+    record: ZipRecord | None = read_directory(file).get(_HDF5)
+    if record is None or not record.is_plain:
+        raise UnsupportedError(
+            "milepost does not read the weights in this .keras archive",
+            expected=f"a record {_HDF5} that is not compressed",
+            found="a compressed record" if record is not None else "no such record",
+            remedy="load it with keras.models.load_model(path), and save the model with milepost",
+        )
+    lengths = struct.unpack("<HH", file.read(record.offset, LOCAL_HEADER)[-4:])
+    start = record.offset + LOCAL_HEADER + sum(lengths)
+    if start + record.size > file.size:
+        raise CorruptCheckpointError("the .keras archive is truncated", expected=f"{start + record.size} bytes")
+    return Window(file, start, record.size)

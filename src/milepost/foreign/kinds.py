@@ -76,11 +76,6 @@ KINDS: Final = (
         rb"\x93NUMPY",
         "load it with numpy.load(path), and put it into a milepost.Variable",
     ),
-    _kind(
-        "an HDF5 file",
-        rb"\x89HDF\r\n\x1a\n",
-        "build the model, call model.load_weights(path) of Keras, and save it with milepost",
-    ),
     _kind("a file compressed with gzip", rb"\x1f\x8b\x08", f"{_UNPACK}: gzip -dk, or tar -xzf if it is a .tar.gz"),
     _kind("a file compressed with bzip2", rb"BZh[1-9]1AY&SY", f"{_UNPACK}: bzip2 -dk, or tar -xjf if it is a .tar.bz2"),
     _kind("a file compressed with xz", rb"\xfd7zXZ\0", f"{_UNPACK}: xz -dk, or tar -xJf if it is a .tar.xz"),
@@ -140,13 +135,7 @@ KINDS: Final = (
 )
 """The formats; the first whose pattern matches counts."""
 
-_NPZ: Final = Kind(
-    "an archive that numpy.savez wrote",
-    re.compile(rb""),
-    "load it with numpy.load(path), and put its arrays into variables of the names that they have",
-)
 _ARCHIVES: Final = (
-    (re.compile(r"\.npy$"), _NPZ),
     (
         re.compile(r"(^|/)(serialized_exported_program\.json|archive_format)$|/models/[^/]*\.json$"),
         Kind(
@@ -156,7 +145,7 @@ _ARCHIVES: Final = (
         ),
     ),
     (
-        re.compile(r"\.(pth|pt|ckpt|safetensors|index)$"),
+        re.compile(r"\.(pth|pt|ckpt|safetensors|index|npy)$"),
         Kind("a zip archive with files of weights in it", re.compile(rb""), _UNPACK),
     ),
 )
@@ -191,7 +180,7 @@ def refuse(file: ReadableFile) -> None:
             if kind is _STATE_FILE
             else f"this is {kind.name}, which milepost does not read",
             file=file.path,
-            expected="a checkpoint, or a file of PyTorch, safetensors or Flax",
+            expected="a checkpoint, or a file of PyTorch, safetensors, NumPy, Flax or Keras",
             found=_shown(start),
             remedy=f"pass {_latest(file.path)}, or another checkpoint of this directory"
             if kind is _STATE_FILE

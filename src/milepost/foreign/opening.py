@@ -26,7 +26,7 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
 
     Args:
         storage: Where it is.
-        path: A file of PyTorch, safetensors or Flax, the index of a model in several such files, a directory that holds one of
+        path: A file of PyTorch, safetensors, NumPy (``.npz``), Flax or Keras, the index of a model in several such files, a directory that holds one of
             these, or a directory of torch.distributed.checkpoint or Orbax.
 
     Returns:
@@ -84,6 +84,7 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
         flax_files,
         keras_files,
         kinds,
+        npz_files,
         safetensors,
         torch_archive,
         torch_distributed,
@@ -93,9 +94,12 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
     torch_distributed.refuse(path)
     file = storage.open(path)
     try:
-        keras_files.refuse(file, path)
+        if keras_files.looks_like(file):
+            return keras_files.KerasFile(file)
         if torch_archive.looks_like(file):
             return torch_archive.TorchArchive(file)
+        if npz_files.looks_like(file):
+            return npz_files.NpzFile(file)
         if torch_legacy.looks_like(file):
             return torch_legacy.LegacyTorchFile(file)
         if safetensors.looks_like(file):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry
-from milepost.bundle.memory import Array, new_array
+from milepost.bundle.memory import Array, bytes_of, new_array
 from milepost.bundle.problems import no_such_key
-from milepost.bundle.slices import Box, index_of, ranges
+from milepost.bundle.slices import Box, index_of, ranges, start_of_run
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign.items import Item, items_of, walked
@@ -26,6 +26,9 @@ from milepost.graph.renaming import Rename
 from milepost.plain_state.encoding import TEXT
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
+
+if TYPE_CHECKING:
+    from milepost.foreign.keras_files import KerasFile
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _BLOCK: Final = 16 << 20
@@ -78,6 +81,13 @@ class ForeignReader:
     def kind(self) -> str:
         """The registered kind of tensors of this library in plain state; empty for arrays."""
         return self._file.kind
+
+    @property
+    def keras(self) -> KerasFile | None:
+        """The file, if it is one of Keras."""
+        from milepost.foreign.keras_files import KerasFile
+
+        return self._file if isinstance(self._file, KerasFile) else None
 
     @property
     def packs(self) -> bool:
@@ -173,9 +183,12 @@ class ForeignReader:
         stored = self._stored.get(key)
         if stored is None:
             whole = self._plain_array(key).copy()
-        elif box is not None and self._boxed is not None:
+        elif box is not None and self.has_parts(key) and self._is_run(stored, box):
             wanted = ranges(box, stored.spec.shape)
-            self._check_box(key, stored, wanted)
+            if self._boxed is not None:
+                self._check_box(key, stored, wanted)
+            else:
+                self.check(key)
             part = new_array(stored.spec.dtype, tuple(stop - start for start, stop in wanted))
             self.read_into(key, part, box)
             return part
@@ -212,8 +225,22 @@ class ForeignReader:
         else:
             yield self.read(key).reshape(-1)
 
+    def has_parts(self, key: str) -> bool:
+        """Whether rows of a tensor are read without the rest of it."""
+        stored = self._stored.get(key)
+        return stored is None or self._boxed is not None or self._file.extent(stored) is not None
+
     def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
         stored = self._stored.get(key)
+        if stored is not None and box is not None and self._boxed is None and destination.size:
+            place, start = self._file.extent(stored), start_of_run(ranges(box, stored.spec.shape), stored.spec.shape)
+            if place is not None and start is not None:
+                try:
+                    place[0].read_into(place[1] + start * stored.spec.dtype.itemsize, bytes_of(destination))
+                except MilepostError as error:
+                    raise error.with_context(key=key, file=self.prefix) from None
+                _count(destination)
+                return
         if stored is None or (box is not None and self._boxed is None):
             destination[...] = self.read(key, box)
             return
@@ -277,6 +304,10 @@ class ForeignReader:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _is_run(self, stored: Stored, box: TensorSlice) -> bool:
+        """Whether a box can be read by itself: by the file, or because it is one run of bytes."""
+        return self._boxed is not None or start_of_run(ranges(box, stored.spec.shape), stored.spec.shape) is not None
 
     def _check_box(self, key: str, stored: Stored, box: Box) -> None:
         assert self._boxed is not None, "only such files have boxes"

@@ -30,7 +30,9 @@ METADATA: Final = "_metadata"
 """The attribute of a state dict that holds the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
 
-_STORAGES: Final = {
+UNTYPED: Final = "UntypedStorage"
+"""The class of storages without an element type."""
+STORAGES: Final = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
     "HalfStorage": "float16",
@@ -43,15 +45,15 @@ _STORAGES: Final = {
     "BoolStorage": "bool",
     "ComplexDoubleStorage": "complex128",
     "ComplexFloatStorage": "complex64",
-    "UntypedStorage": "uint8",
+    UNTYPED: "uint8",
     "QInt8Storage": "int8",
     "QUInt8Storage": "uint8",
     "QInt32Storage": "int32",
     "QUInt4x2Storage": "uint8",
     "QUInt2x4Storage": "uint8",
 }
-_DTYPES: Final = {
-    **{name: name for name in _STORAGES.values()},
+DTYPES: Final = {
+    **{name: name for name in STORAGES.values()},
     **{name: name for name in ("uint16", "uint32", "uint64")},
     **{name: name for name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")},
     **dict.fromkeys(("double",), "float64"),
@@ -123,12 +125,12 @@ def element_size(dtype: str) -> int:
     """
     if dtype in _BYTES:
         return _BYTES[dtype]
-    if dtype in _DTYPES:
-        return DType.of(_DTYPES[dtype]).itemsize
+    if dtype in DTYPES:
+        return DType.of(DTYPES[dtype]).itemsize
     raise UnsupportedError(
         "milepost cannot read PyTorch tensors of this element type",
         found=f"torch.{dtype:.80}",
-        expected="one of " + ", ".join(sorted({*_DTYPES, *_BYTES})),
+        expected="one of " + ", ".join(sorted({*DTYPES, *_BYTES})),
         remedy="load the file with torch.load, convert the tensor, and save it again",
     )
 
@@ -146,7 +148,7 @@ def spec_of(dtype: str, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
     width = element_size(dtype)
     if dtype in _BYTES:
         return raw_bytes(dtype, width, shape)
-    return TensorSpec(DType.of(_DTYPES[dtype]), shape), VARIABLE_VALUE
+    return TensorSpec(DType.of(DTYPES[dtype]), shape), VARIABLE_VALUE
 
 
 def unreadable(dtype: str) -> Opaque:
@@ -167,9 +169,9 @@ def storage_of(kind: Any, key: Any, count: Any) -> TorchStorage:
         UnsupportedError: milepost cannot read storages of this kind.
     """
     name = kind.name if isinstance(kind, Name) and kind.module in ("torch", "torch.storage", "torch.cuda") else None
-    if name not in _STORAGES or not isinstance(key, str) or not is_count(count):
+    if name not in STORAGES or not isinstance(key, str) or not is_count(count):
         raise _unknown_storage(kind if isinstance(kind, Name) else Name("builtins", type(kind).__name__))
-    dtype = _STORAGES[name]
+    dtype = STORAGES[name]
     return TorchStorage(key, dtype, count * element_size(dtype))
 
 
@@ -177,14 +179,14 @@ def _unknown_storage(kind: Name) -> UnsupportedError:
     return UnsupportedError(
         "milepost cannot read PyTorch storages of this kind",
         found=f"{kind!s:.200}",
-        expected=", ".join(_STORAGES),
+        expected=", ".join(STORAGES),
         remedy="load the file with torch.load, convert the tensor, and save it again",
     )
 
 
 def meaning(name: Name) -> Any:
     """What represents a name in a file: a `Symbol` for an element type, and for all others the name itself."""
-    if name.module == "torch" and (name.name in _DTYPES or name.name in _BYTES):
+    if name.module == "torch" and (name.name in DTYPES or name.name in _BYTES):
         return Symbol(f"torch.{name.name}")
     return name
 

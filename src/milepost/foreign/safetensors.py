@@ -32,10 +32,11 @@ from milepost.tensor import DType, TensorSpec
 SUFFIX: Final = ".safetensors"
 
 _LENGTH: Final = 8
-_LONGEST: Final = 100_000_000
+LONGEST: Final = 100_000_000
 """The most bytes of a header, by the format's own rule."""
 _MOST_DIMENSIONS: Final = 254
-_METADATA: Final = "__metadata__"
+METADATA: Final = "__metadata__"
+"""The name in the header under which metadata is."""
 DTYPES: Final = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -65,7 +66,7 @@ def looks_like(file: ReadableFile) -> bool:
     if file.size <= _LENGTH + 1:
         return False
     start = file.read(0, _LENGTH + 1)
-    return int.from_bytes(start[:_LENGTH], "little") <= min(file.size - _LENGTH, _LONGEST) and start[-1:] == b"{"
+    return int.from_bytes(start[:_LENGTH], "little") <= min(file.size - _LENGTH, LONGEST) and start[-1:] == b"{"
 
 
 class SafetensorsFile:
@@ -84,7 +85,7 @@ class SafetensorsFile:
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
-        for name, kept in header.get(_METADATA, {}).items():
+        for name, kept in header.get(METADATA, {}).items():
             if kept in self.tree and name not in self.tree:
                 self.tree[name] = self.tree[kept]
 
@@ -111,7 +112,7 @@ def _header(file: ReadableFile) -> tuple[dict[str, Any], int]:
     if file.size < _LENGTH:
         raise CorruptCheckpointError("the safetensors file is truncated", expected="8 bytes or more", found=file.size)
     length = int.from_bytes(file.read(0, _LENGTH), "little")
-    most = min(file.size - _LENGTH, _LONGEST)
+    most = min(file.size - _LENGTH, LONGEST)
     if length > most:
         raise CorruptCheckpointError(
             "the safetensors file is truncated, or is not a safetensors file: its header would be longer than the file",
@@ -119,7 +120,7 @@ def _header(file: ReadableFile) -> tuple[dict[str, Any], int]:
             found=f"{length} bytes",
         )
     header = parse_object(file.read(_LENGTH, length), "the header of the safetensors file")
-    metadata = header.get(_METADATA, {})
+    metadata = header.get(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise CorruptCheckpointError(
             "the metadata of a safetensors file must be text", expected="a dict of text", found=reprlib.repr(metadata)
@@ -131,7 +132,7 @@ def _tensors(header: dict[str, Any], start: int, size: int) -> dict[str, Stored]
     tensors: dict[str, Stored] = {}
     ranges = []
     for name, entry in header.items():
-        if name == _METADATA:
+        if name == METADATA:
             continue
         try:
             tensor, length = _tensor(entry, start)

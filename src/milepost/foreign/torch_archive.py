@@ -24,15 +24,13 @@ from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
-from milepost.foreign.zip_directory import read_directory
+from milepost.foreign.zip_directory import LOCAL_HEADER, read_directory
 from milepost.storage import ReadableFile
 
 _MAGIC: Final = b"PK\x03\x04"
 _DATA: Final = "data.pkl"
 _OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
 """How the name of the first record ends in archives of other programs."""
-_LOCAL_HEADER: Final = 30
-"""The bytes before the name of a record. The last four are the lengths of the name and the extra field."""
 
 
 def looks_like(file: ReadableFile) -> bool:
@@ -126,8 +124,8 @@ class TorchArchive:
                 found=f"{name!r:.80}",
                 remedy="use the file that torch.save wrote, and not a copy that was packed again",
             )
-        lengths = self._file.read(info.offset, _LOCAL_HEADER)[-4:]
-        return Record(info.offset + _LOCAL_HEADER + sum(struct.unpack("<HH", lengths)), info.size, info.crc)
+        lengths = self._file.read(info.offset, LOCAL_HEADER)[-4:]
+        return Record(info.offset + LOCAL_HEADER + sum(struct.unpack("<HH", lengths)), info.size, info.crc)
 
     def _read(self, name: str) -> bytes:
         """Reads a whole record, and verifies its checksum."""

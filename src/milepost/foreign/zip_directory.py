@@ -29,11 +29,13 @@ _END: Final = struct.Struct("<4s4H2LH")
 _LOCATOR: Final = struct.Struct("<4sLQL")
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
 _ENTRY: Final = struct.Struct("<4s4HL3L5H2L")
-_LOCAL_HEADER: Final = 30
+LOCAL_HEADER: Final = 30
+"""The bytes before the name of a record. The last four are the lengths of the name and the extra field."""
 _LONGEST_COMMENT: Final = 0xFFFF
 _ALL_ONES: Final = 0xFFFFFFFF
 _IN_ZIP64: Final = 1
-_STORED: Final = 0
+STORED: Final = 0
+DEFLATED: Final = 8
 _ENCRYPTED: Final = 1
 
 
@@ -44,13 +46,22 @@ class ZipRecord(NamedTuple):
         offset: The position of its local header.
         size: How many bytes it has.
         crc: The CRC-32 of its bytes.
-        is_plain: Whether it is neither compressed nor encrypted.
+        stored: How many bytes it has in the file.
+        method: How it is compressed: `STORED`, `DEFLATED` or another one.
+        is_encrypted: Whether it is encrypted.
     """
 
     offset: int
     size: int
     crc: int
-    is_plain: bool
+    stored: int
+    method: int
+    is_encrypted: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is neither compressed nor encrypted."""
+        return self.method == STORED and not self.is_encrypted
 
 
 def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:
@@ -120,10 +131,10 @@ def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
             raise _damaged("a name that is not UTF-8") from None
         if name in found:
             raise _damaged(f"two records are called {name!r:.80}")
-        if method == _STORED and size != stored and not flags & _ENCRYPTED:
+        if method == STORED and size != stored and not flags & _ENCRYPTED:
             raise _damaged(f"the record {name!r:.80} has {size} bytes, of which {stored} are stored")
-        found[name] = ZipRecord(offset, size, crc, method == _STORED and not flags & _ENCRYPTED)
-        places.append((offset, offset + _LOCAL_HEADER + name_length + stored))
+        found[name] = ZipRecord(offset, size, crc, stored, method, bool(flags & _ENCRYPTED))
+        places.append((offset, offset + LOCAL_HEADER + name_length + stored))
     if position != len(directory):
         raise _damaged(f"{count} entries of {position} bytes in a directory of {len(directory)}")
     end = 0

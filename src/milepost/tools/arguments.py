@@ -59,20 +59,20 @@ def add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def add_translation(command: argparse.ArgumentParser) -> None:
-    """Adds the options that change names and leave values out, as the arguments of ``restore`` do."""
+def add_translation(command: argparse.ArgumentParser, function: str = "restore") -> None:
+    """Adds the options that change names and leave values out, as the arguments of a function do."""
     command.add_argument(
         "--rename",
         action="append",
         default=[],
         type=_renaming,
         metavar="OLD=NEW",
-        help="as restore(rename={OLD: NEW}); may be repeated",
+        help=f"as {function}(rename={{OLD: NEW}}); may be repeated",
     )
     command.add_argument(
-        "--ignore", action="append", default=[], metavar="NAME", help="as restore(ignore=[NAME]); may be repeated"
+        "--ignore", action="append", default=[], metavar="NAME", help=f"as {function}(ignore=[NAME]); may be repeated"
     )
-    command.add_argument("--only", action="append", metavar="NAME", help="as restore(only=[NAME]); may be repeated")
+    command.add_argument("--only", action="append", metavar="NAME", help=f"as {function}(only=[NAME]); may be repeated")
 
 
 def _renaming(text: str) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from milepost.bundle import BundleReader
+from milepost.checkpoint.short_names import short_name
+from milepost.conversion.chunks import chunks_of, together
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import OBJECT_GRAPH
-from milepost.tools.chunks import chunks_of, together
-from milepost.tools.named import short_name
 from milepost.tools.statistics import Difference, is_numeric
 from milepost.tools.tensors import Row, rows_of
 

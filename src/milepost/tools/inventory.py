@@ -28,7 +28,7 @@ from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orb
 from milepost.storage import LOCAL_STORAGE, Storage
 
 State = Literal["whole", "damaged", "missing", "not read", "not checked"]
-_WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", ".keras", ".h5", ".hdf5")
+_WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", ".keras", ".h5", ".hdf5", ".npz")
 """The endings of files of other libraries that are listed."""
 _INDEX: Final = ".index.json"
 _GRAPH: Final = ".meta"

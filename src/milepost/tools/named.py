@@ -12,11 +12,9 @@ from milepost.engine.load import open_any
 from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
 from milepost.errors import CheckpointNotFoundError
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE
 from milepost.storage import LOCAL_STORAGE, Storage
 
 _TRIES: Final = 5
-_END: Final = ATTRIBUTES + VARIABLE_VALUE
 
 
 def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification = "none") -> BundleReader:
@@ -47,16 +45,6 @@ def kind_of(reader: BundleReader) -> str:
     if isinstance(reader, ForeignReader):
         return "directory of another library" if os.path.isdir(reader.prefix) else "file of another library"
     return "SavedModel" if is_of_saved_model(LOCAL_STORAGE, reader.prefix) else "checkpoint"
-
-
-def short_name(key: str) -> str:
-    """The name of a tensor as users write it.
-
-    Example:
-        >>> short_name("net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"), short_name("global_step")
-        ('net/l1/kernel', 'global_step')
-    """
-    return key.removesuffix(_END)
 
 
 def is_checkpoint(path: str, storage: Storage = LOCAL_STORAGE) -> bool:

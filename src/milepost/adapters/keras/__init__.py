@@ -9,6 +9,7 @@
 `optimizers`, `collections`      adapters of optimizers, and of lists and dicts
 `hooks`                          how deferred values are restored
 `own_state`                      what users' classes save by methods of their own
+`own_files`                      under which names Keras' own files hold the variables of live objects
 `random_state`                   the global seed generator
 `private`                        the private names of Keras that the other files use
 ===============================  ==============================================================================

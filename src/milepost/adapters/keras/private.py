@@ -26,6 +26,9 @@ from keras.src.random.seed_generator import SeedGenerator as SeedGenerator
 
 # The generator of the seeds of layers that were given none, so that a resumed run of fit() draws the same numbers.
 from keras.src.random.seed_generator import global_seed_generator as global_seed_generator
+
+# What Keras saves of an object in files of its own, and under which names.
+from keras.src.saving import saving_lib as _saving_lib
 from keras.src.saving.keras_saveable import KerasSaveable as KerasSaveable
 
 # The classes through which fit() reads data, for data that can be resumed.
@@ -35,8 +38,10 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAda
 # The lists and dicts into which Keras turns those that are assigned, and the registry of nested structures.
 from keras.src.tree import register_tree_node_class as register_tree_node_class
 from keras.src.utils import tracking as _tracking
+from keras.src.utils.naming import to_snake_case as to_snake_case
 from keras.src.utils.torch_utils import TorchModuleWrapper as TorchModuleWrapper  # layers that hold modules
 
+walk_saveable: Any = _saving_lib._walk_saveable
 TrackedList: Any = _tracking.TrackedList
 TrackedDict: Any = _tracking.TrackedDict
 TrackedOrderedDict: Any = getattr(_tracking, "TrackedOrderedDict", _tracking.TrackedDict)  # not in every Keras 3

@@ -11,13 +11,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from milepost.bundle.memory import Array
+from milepost.conversion import npy
+from milepost.conversion.chunks import chunks_of
+from milepost.conversion.output_file import replaced
 from milepost.errors import StorageError, UnsupportedError
 from milepost.tensor import DType
-from milepost.tools import amounts, npy
+from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command
-from milepost.tools.chunks import chunks_of
 from milepost.tools.named import open_named
-from milepost.tools.output_file import replaced
 from milepost.tools.statistics import is_numeric
 from milepost.tools.tensors import one_selected
 from milepost.tools.terminal import note, progress, shown

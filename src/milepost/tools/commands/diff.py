@@ -7,10 +7,11 @@ import math
 from collections import Counter
 from typing import Any, Final
 
+from milepost.checkpoint.short_names import short_name
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json
 from milepost.tools.comparison import KINDS, Change, Comparison, Kind
-from milepost.tools.named import open_named, short_name
+from milepost.tools.named import open_named
 from milepost.tools.statistics import Difference
 from milepost.tools.terminal import Column, line, print_json, progress, shown, table
 

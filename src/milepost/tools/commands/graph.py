@@ -6,12 +6,12 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from milepost.conversion.output_file import write_text
 from milepost.engine.load import read_object_graph
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.tools.arguments import SUCCESS, add_checkpoint, add_command, add_json, natural, positive
 from milepost.tools.named import open_named
-from milepost.tools.output_file import write_text
 from milepost.tools.picture import MOST_NODES, picture_of
 from milepost.tools.svg import to_dot, to_svg
 from milepost.tools.tensors import rows_of

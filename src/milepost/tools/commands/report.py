@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milepost.bundle import BundleReader
+from milepost.conversion.output_file import write_text
 from milepost.engine.load import read_object_graph
 from milepost.engine.metadata import read_metadata
 from milepost.engine.series import split_number
@@ -19,7 +20,6 @@ from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json
 from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
-from milepost.tools.output_file import write_text
 from milepost.tools.picture import picture_of
 from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of
 from milepost.tools.report.outline import outline_of

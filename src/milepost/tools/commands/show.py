@@ -11,12 +11,12 @@ import numpy as np
 
 from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
+from milepost.conversion.chunks import chunks_of
 from milepost.engine.metadata import read_metadata
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
-from milepost.tools.chunks import chunks_of
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.statistics import Statistics, bars, histogram_of, is_numeric, statistics_of
 from milepost.tools.tensors import Row, row_of, rows_of, selected

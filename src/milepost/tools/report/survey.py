@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from milepost.bundle import BundleReader
+from milepost.conversion.chunks import chunks_of, together
 from milepost.errors import MilepostError, without_remedy
 from milepost.foreign import ForeignReader
-from milepost.tools.chunks import chunks_of, together
 from milepost.tools.comparison import by_name
 from milepost.tools.histogram import Histogram
 from milepost.tools.statistics import Difference, Statistics, is_numeric, parts_of

@@ -1,14 +1,15 @@
-"""Files that commands write: a file appears under its name when it is whole, and not before."""
+"""Files and directories that a conversion or a command writes: each appears under its name when it is whole, and not before."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from milepost.errors import StorageError
+from milepost.errors import CheckpointExistsError, MilepostError, StorageError
 
 
 @contextlib.contextmanager
@@ -42,6 +43,50 @@ def replaced(path: str) -> Iterator[BinaryIO]:
         raise
 
 
+@contextlib.contextmanager
+def replaced_directory(path: str, is_ours: Callable[[str], bool]) -> Iterator[str]:
+    """Makes a directory. It takes the place of the present one when the body ends without an error.
+
+    Args:
+        path: Its path.
+        is_ours: Whether the present directory may be removed: it is of the kind that is written.
+
+    Yields:
+        The directory to fill.
+
+    Raises:
+        CheckpointExistsError: Something else is there.
+        StorageError: It cannot be written.
+    """
+    if os.path.lexists(path) and not is_ours(path):
+        raise CheckpointExistsError(
+            "this is something else than a directory of the format that is written, so it is not replaced",
+            file=path,
+            remedy="pass another path, or remove it yourself",
+        )
+    parent, name = os.path.split(os.path.realpath(path))
+    with _explained(path):
+        temporary = tempfile.mkdtemp(prefix=f".{name[:64]}-", dir=parent)
+    try:
+        with _explained(path):
+            yield temporary
+            os.chmod(temporary, 0o777 & ~_umask())
+            old = f"{temporary}.old"
+            present = os.path.join(parent, name)
+            if os.path.lexists(present):
+                os.rename(present, old)
+            try:
+                os.rename(temporary, present)
+            except OSError:
+                if os.path.lexists(old):
+                    os.rename(old, present)
+                raise
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
 def write_text(path: str, text: str) -> None:
     """Writes a text file in UTF-8. Errors are those of `replaced`."""
     with replaced(path) as file, _explained(path):
@@ -50,16 +95,20 @@ def write_text(path: str, text: str) -> None:
 
 def _mode() -> int:
     """The mode of a new file."""
+    return 0o666 & ~_umask()
+
+
+def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
-    return 0o666 & ~mask
+    return mask
 
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
     try:
         yield
-    except (StorageError, BrokenPipeError):
+    except (MilepostError, BrokenPipeError):
         raise
     except (OSError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
@@ -68,5 +117,5 @@ def _explained(path: str) -> Iterator[None]:
             errno=number,
             file=path,
             found=error.strerror if isinstance(error, OSError) else str(error),
-            remedy="pass the path of a file in an existing directory that you may write to",
+            remedy="pass a path in an existing directory that you may write to",
         ) from error

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.bundle.memory import Array
+from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.transfer import read_chunks
 from milepost.coding.crc32c import crc32c, mask
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader
-from milepost.tensor import TensorSlice, TensorSpec
+from milepost.tensor import DType, TensorSlice, TensorSpec
 
 _BLOCK: Final = 256 << 20
 """Bytes that are read at once of a tensor that was saved in pieces."""
@@ -90,3 +91,12 @@ def together(runs: Sequence[Iterator[Array]]) -> Iterator[tuple[Array, ...]]:
             return
         yield tuple(part[:count] for part in parts)
         parts = [part[count:] for part in parts]
+
+
+def little_endian(chunk: Array, dtype: DType) -> Any:
+    """The bytes of some elements as most formats have them."""
+    data = np.ascontiguousarray(chunk)
+    if sys.byteorder == "big":
+        data = data.copy()
+        swap_bytes(bytes_of(data), dtype)
+    return bytes_of(data)

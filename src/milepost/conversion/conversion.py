@@ -1,0 +1,268 @@
+"""Writes the values of a checkpoint, or a part of them, in another format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from milepost.bundle import BundleReader, index_path
+from milepost.checkpoint.reader import resolve
+from milepost.conversion import checkpoint_writer
+from milepost.conversion.formats import FORMATS, WRITERS, format_of
+from milepost.conversion.names import NewNames
+from milepost.conversion.plan import Export, floating, planned
+from milepost.engine.arguments import wrong
+from milepost.engine.load import open_any
+from milepost.engine.progress import UNREPORTED, Progress, Unreported, check_progress, reporting
+from milepost.engine.translation import Names, Rename, Translation
+from milepost.errors import CheckpointExistsError, UnsupportedError
+from milepost.foreign import ForeignReader
+from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.storage import Storage
+from milepost.storage.checked import checked
+from milepost.storage.paths import plain_path
+from milepost.tensor import DType
+
+PathLike = str | os.PathLike[str]
+Format = Literal["safetensors", "torch", "npz", "keras", "orbax", "tensorflow1", "checkpoint"]
+"""A format that can be written."""
+_MOST_LISTED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What a conversion has written, and what it has not.
+
+    Attributes:
+        source: The path of the checkpoint that was read.
+        format: The format that was written.
+        files: What was written. Of several files of a model, the last one is their index.
+        tensors: The names of the tensors in the new file, each with its key in the checkpoint.
+        types: By name, the element type and shape of each tensor in the new file.
+        left_out: By key, why a value could not be written.
+        unwanted: The keys of values that ``rename``, ``ignore`` or ``only`` left out.
+        not_carried_over: What the checkpoint has beside values and the format has no place for.
+        rounded: By name, the largest relative error of each tensor whose numbers were rounded by ``dtype``.
+    """
+
+    source: str
+    format: str
+    files: Sequence[str]
+    tensors: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    unwanted: Sequence[str] = ()
+    not_carried_over: Sequence[str] = ()
+    rounded: dict[str, float] = field(default_factory=dict)
+
+
+def convert(
+    source: PathLike,
+    target: PathLike,
+    *,
+    format: Format | None = None,
+    rename: Rename = (),
+    ignore: Names = (),
+    only: Names | None = None,
+    separator: str = "/",
+    dtype: Any = None,
+    max_shard_size: int | None = None,
+    overwrite: bool = False,
+    partial: bool = False,
+    storage: Storage | None = None,
+    progress: bool | Callable[[Progress], Any] = False,
+) -> Conversion:
+    """Writes the values of a checkpoint, or a part of them, in another format. Memory does not grow with the size of the files.
+
+    Args:
+        source: Any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest checkpoint is read.
+        target: What to write, on this machine. Missing directories are not made.
+        format: The format. By default the ending of ``target`` says it: ``.safetensors``; ``.pt``, ``.pth`` and ``.bin`` for a
+            state dict as ``torch.save`` writes it (``"torch"``); ``.npz``; ``.weights.h5`` for Keras 3 (``"keras"``, which needs
+            h5py); any other means ``"checkpoint"``, the prefix of a checkpoint of milepost. ``"orbax"`` is a directory, and
+            ``"tensorflow1"`` the prefix of a checkpoint by names, without an object graph.
+        rename: New names of saved values, as for `milepost.Checkpoint.restore`. ``{"model": ""}`` takes the first name away.
+        ignore: Saved or new names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
+        only: Saved or new names. All other values are left out, and are not read. Slot variables of an optimizer are left out unless
+            both the variable and the optimizer are named.
+        separator: What stands between the names of levels: ``"/"``, or ``"."`` as in PyTorch; not for ``"checkpoint"``.
+        dtype: The element type that floating-point numbers get, such as ``"bfloat16"``; not for ``"checkpoint"``. A finite number that
+            it cannot hold is an error.
+        max_shard_size: Write several files of at most so many bytes of tensors, for ``"safetensors"`` and ``"torch"`` with an index as
+            the libraries of Hugging Face read it, for ``"tensorflow1"`` and ``"checkpoint"`` as data files.
+        overwrite: Whether what is there is replaced.
+        partial: Whether values that the format cannot hold may be left out; the result names them. Otherwise they are an error.
+        storage: Where the checkpoint is; by default on this machine.
+        progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
+
+    Returns:
+        What was written, and what was not.
+
+    Raises:
+        CheckpointExistsError: ``target`` exists. Nothing is written.
+        CheckpointNotFoundError: There is no such checkpoint.
+        CorruptCheckpointError: The checkpoint is damaged.
+        MismatchError: ``dtype`` cannot hold a number.
+        UnsupportedError: The format cannot hold a value, two values would have the same name, or an argument is not for this format.
+        StorageError: A file cannot be written.
+
+    Example:
+        >>> import milepost, numpy as np, tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> path = milepost.save(directory + "/state", {"model": {"layer": {"weight": np.ones(2)}}, "epoch": 3})
+        >>> done = milepost.convert(path, directory + "/model.pt", only="model", rename={"model": ""}, separator=".")
+        >>> done.tensors
+        {'layer.weight': 'model/layer/weight/.ATTRIBUTES/VARIABLE_VALUE'}
+        >>> milepost.load(directory + "/model.pt")
+        {'layer.weight': array([1., 1.])}
+    """
+    target = plain_path(target)
+    files = checked(storage)
+    check_progress(progress)
+    wanted = Wanted(
+        target,
+        _checked_format(format, target),
+        Translation(rename, ignore, only),
+        separator=separator,
+        dtype=dtype,
+        max_shard_size=max_shard_size,
+        overwrite=overwrite,
+        partial=partial,
+    )
+    with (
+        open_any(files, resolve(plain_path(source), files)) as reader,
+        reporting(progress, "convert", reader.prefix) as told,
+    ):
+        return converted(reader, wanted, told)
+
+
+class Wanted:
+    """What a conversion is to write. Arguments are those of `convert`.
+
+    Raises:
+        UnsupportedError: An argument is not for this format.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        format: str,
+        translation: Translation,
+        *,
+        separator: str = "/",
+        dtype: Any = None,
+        max_shard_size: int | None = None,
+        overwrite: bool = False,
+        partial: bool = False,
+    ) -> None:
+        self.target = target
+        self.format = format
+        self.translation = translation
+        self.max_shard_size = max_shard_size
+        self.overwrite = overwrite
+        self.partial = partial
+        self.writer = WRITERS.get(format)
+        if separator not in ("/", "."):
+            raise wrong("separator", separator, "'/' or '.'")
+        self.dots = separator == "."
+        if max_shard_size is not None and (type(max_shard_size) is not int or max_shard_size < 1):
+            raise wrong("max_shard_size", max_shard_size, "a number of bytes from 1 on")
+        if max_shard_size is not None and self.writer is not None and not self.writer.divides:
+            raise wrong("max_shard_size", max_shard_size, f"None, since files of {format} are not divided")
+        if self.writer is None and dtype is not None:
+            raise wrong("dtype", dtype, "None, since a checkpoint of milepost has the types of the source")
+        if self.writer is None and self.dots:
+            raise wrong("separator", separator, "'/', since names in a checkpoint of milepost are separated by that")
+        self.dtype: DType | None = None if dtype is None else floating(_name_of(dtype))
+
+
+def converted(reader: BundleReader, wanted: Wanted, told: Unreported = UNREPORTED) -> Conversion:
+    """Writes what is wanted. Errors are those of `convert`.
+
+    Args:
+        reader: The open checkpoint. The names of a file of another library may be changed in it.
+        wanted: What to write.
+        told: What is told of the progress.
+    """
+    writer = wanted.writer
+    names = NewNames(wanted.translation, dotted=isinstance(reader, ForeignReader) and reader.packs)
+    if writer is None:
+        export = planned(reader, names, lambda dtype: True)
+        paths = [index_path(wanted.target)]
+    else:
+        export = planned(
+            reader,
+            names,
+            writer.accepts,
+            lambda tensor: writer.problem(tensor) if tensor.name else "it has no name: give it one by rename",
+            nests=writer.nests,
+            dots=wanted.dots,
+            dtype=wanted.dtype,
+        )
+        paths = writer.paths(wanted.target, export.tensors, wanted.max_shard_size)
+    names.warn_of_unused(reader)
+    if export.left_out and not (wanted.partial and export.tensors):
+        raise _cannot_hold(reader, wanted, export)
+    if not wanted.overwrite:
+        _check_free(paths)
+    told.begin(tensor.saved.nbytes for tensor in export.tensors)
+    with told.stage():
+        if writer is None:
+            written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
+        else:
+            written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader)
+    told.finish()
+    beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
+    return Conversion(
+        reader.prefix,
+        wanted.format,
+        written,
+        {tensor.name: tensor.key for tensor in export.tensors},
+        {tensor.name: str(tensor.spec) for tensor in export.tensors},
+        export.left_out,
+        export.unwanted,
+        [what for key, what in beside if not isinstance(reader, ForeignReader) and key in reader],
+        {tensor.name: tensor.rounded for tensor in export.tensors if tensor.rounded},
+    )
+
+
+def _name_of(dtype: Any) -> str:
+    """The name of an element type of milepost, NumPy, PyTorch or JAX, or of one that is given by its name."""
+    if isinstance(dtype, str):
+        return dtype
+    if isinstance(dtype, type):
+        return dtype.__name__
+    name = getattr(dtype, "name", None)
+    return name if isinstance(name, str) else str(dtype).removeprefix("torch.")
+
+
+def _checked_format(form: Any, target: str) -> str:
+    if form is None:
+        return format_of(target)
+    if form not in FORMATS:
+        raise wrong("format", form, f"None, or one of {', '.join(map(repr, FORMATS))}")
+    found: str = form
+    return found
+
+
+def _check_free(paths: Sequence[str]) -> None:
+    present = [path for path in paths if os.path.lexists(path)]
+    if present:
+        raise CheckpointExistsError(
+            "this file exists, and is not replaced unless you say so",
+            file=present[0],
+            remedy="pass --overwrite or overwrite=True, or another name",
+        )
+
+
+def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:
+    listed = [f"{key}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]]
+    more = len(export.left_out) - len(listed)
+    return UnsupportedError(
+        f"the format {wanted.format} cannot hold {'every' if export.tensors else 'any'} value; nothing was written",
+        file=reader.prefix,
+        found="; ".join(listed) + (f"; and {more} more" if more else ""),
+        remedy=wanted.writer.remedy if wanted.writer is not None else "leave them out with ignore",
+    )

@@ -1,0 +1,53 @@
+"""The names that values get in a new file, and which values are left out."""
+
+from __future__ import annotations
+
+from milepost.bundle import BundleReader
+from milepost.engine.translation import Translation
+from milepost.graph.keys import SLOT
+
+
+class NewNames:
+    """Gives values their new names.
+
+    A value is left out if ``ignore`` has its saved or its new name, or ``only`` has neither. A slot variable belongs to its optimizer as well
+    as to its variable, so it is there only if both are.
+
+    Args:
+        translation: What the user says.
+        dotted: Whether saved names are separated by dots, as those of PyTorch are.
+
+    Example:
+        >>> names = NewNames(Translation({"model": ""}, only="model"))
+        >>> names("model/w"), names("epoch"), names("model/w/.OPTIMIZER_SLOT/optimizer/m")
+        ('w', None, None)
+    """
+
+    def __init__(self, translation: Translation, *, dotted: bool = False) -> None:
+        self._renaming = Translation(translation.rename)
+        self._ignoring = Translation(ignore=translation.ignore)
+        self._only = Translation(only=translation.only)
+        self._dotted = dotted
+
+    def __call__(self, name: str) -> str | None:
+        """The new name of a value, by its saved name; None if it is left out."""
+        variable, marker, optimizer = name.partition(SLOT)
+        parts = [self._of(part) for part in ((variable, optimizer) if marker else (name,))]
+        known = [part for part in parts if part is not None]
+        return marker.join(known) if len(known) == len(parts) else None
+
+    def warn_of_unused(self, reader: BundleReader) -> None:
+        """Warns of what the user says and what is in no name of the file. All values have got their names before."""
+        for translation in (self._renaming, self._ignoring, self._only):
+            translation.warn_of_unused(reader, dotted=self._dotted)
+
+    def _of(self, name: str) -> str | None:
+        new = self._renaming.live_name(name, dotted=self._dotted)
+        for selection in (self._ignoring, self._only):
+            for each in (name, new):
+                if each is not None:
+                    selection.unused.met_live(each)
+        if new is None or self._ignoring.leaves_alone(name) or self._ignoring.leaves_alone(new):
+            return None
+        is_wanted = any(not self._only.leaves_alone(each, counter=True) for each in (name, new))
+        return new if is_wanted else None

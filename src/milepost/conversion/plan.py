@@ -1,0 +1,195 @@
+"""Which tensors of a checkpoint go into a file of another format, under which names, and what stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.bundle.casting import loss
+from milepost.bundle.memory import Array
+from milepost.checkpoint.short_names import short_name
+from milepost.conversion.chunks import chunks_of
+from milepost.conversion.names import NewNames
+from milepost.errors import MismatchError, UnsupportedError
+from milepost.foreign import ForeignReader
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, unescape
+from milepost.tensor import DType, TensorSpec
+
+
+@dataclass(slots=True)
+class Exported:
+    """A tensor to write.
+
+    Attributes:
+        name: Its name in the new file.
+        key: Its key in the checkpoint.
+        saved: Its element type and shape there.
+        spec: Its element type and shape in the new file.
+        rounded: The largest relative error of its conversion to another element type, of what was converted so far.
+    """
+
+    name: str
+    key: str
+    saved: TensorSpec
+    spec: TensorSpec
+    rounded: float = 0.0
+
+    def chunks(self, reader: BundleReader) -> Iterator[Array]:
+        """Its elements in the type of the new file; each array is valid until the next one is read.
+
+        Raises:
+            MismatchError: A number would be lost by the conversion to another type.
+        """
+        for chunk in chunks_of(reader, self.key):
+            yield self.converted(chunk, reader.prefix)
+
+    def converted(self, elements: Array, file: str) -> Array:
+        """Some of its elements in the type of the new file. Errors are those of `chunks`."""
+        if self.spec.dtype == self.saved.dtype:
+            return elements
+        with np.errstate(all="ignore"):
+            converted = elements.astype(self.spec.dtype.numpy)
+        lost, rounded = loss(elements, converted, self.saved.dtype, self.spec.dtype)
+        if lost.any():
+            raise MismatchError(
+                "a saved number cannot be converted to this element type; nothing was written",
+                key=self.key,
+                file=file,
+                expected=f"numbers that {self.spec.dtype} can hold",
+                found=f"{elements[lost][0]!s} of {self.saved.dtype}",
+                remedy="convert to a type that holds them, such as bfloat16, or leave this value out",
+            )
+        self.rounded = max(self.rounded, rounded)
+        return converted
+
+
+@dataclass(slots=True)
+class Export:
+    """What becomes of the tensors of a checkpoint.
+
+    Attributes:
+        tensors: Those to write.
+        left_out: Those that stay behind because the format cannot hold them, with the reason, by key.
+        unwanted: The keys of those that the user leaves out.
+    """
+
+    tensors: list[Exported] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    unwanted: list[str] = field(default_factory=list)
+
+
+def planned(
+    reader: BundleReader,
+    names: NewNames,
+    accepts: Callable[[DType], bool],
+    problem: Callable[[Exported], str | None] = lambda tensor: None,
+    *,
+    nests: bool = False,
+    dots: bool = False,
+    dtype: DType | None = None,
+) -> Export:
+    """Decides what to write.
+
+    Args:
+        reader: The open checkpoint.
+        names: New names, and what to leave out.
+        accepts: Whether the format has an element type.
+        problem: Why the format cannot hold a tensor, or None if it can.
+        nests: Whether no tensor can be below another one.
+        dots: Whether names are separated by dots.
+        dtype: The element type that floating-point numbers get; by default their own.
+
+    Raises:
+        UnsupportedError: Two tensors would have the same name, or one would be below another one and cannot.
+    """
+    export = Export()
+    taken: dict[str, str] = {}
+    if isinstance(reader, ForeignReader):
+        for key, kind in reader.objects.items():
+            if names(key) is None:
+                export.unwanted.append(key)
+            else:
+                export.left_out[key] = f"an object of {kind}, which only code of the file could make"
+    for key in sorted(reader.keys()):
+        saved = reader.spec(key)
+        if key in (OBJECT_GRAPH, METADATA):
+            continue
+        name = names(_name(key))
+        if name is None:
+            export.unwanted.append(key)
+            continue
+        if dots:
+            name = name.replace("/", ".")
+        wanted = dtype if dtype is not None and _is_floating(saved.dtype) else saved.dtype
+        tensor = Exported(name, key, saved, TensorSpec(wanted, saved.shape))
+        reason = _reason(wanted) if not accepts(wanted) else problem(tensor)
+        if reason is not None:
+            export.left_out[key] = reason
+            continue
+        other = taken.setdefault(name, key)
+        if other != key:
+            raise _clash("two tensors would have the same name", name, reader, f"{other!r} and {key!r}")
+        export.tensors.append(tensor)
+    if nests:
+        _check_nesting(taken, reader)
+    return export
+
+
+def _reason(dtype: DType) -> str:
+    return "text" if dtype.is_bytes else f"the format has no {dtype}"
+
+
+def _check_nesting(names: dict[str, str], reader: BundleReader) -> None:
+    for name in names:
+        above, separator, _ = name.rpartition("/")
+        while separator:
+            if above in names:
+                raise _clash("a tensor would be below another one, which this format cannot hold", name, reader, above)
+            above, separator, _ = above.rpartition("/")
+
+
+def _clash(message: str, name: str, reader: BundleReader, found: str) -> UnsupportedError:
+    return UnsupportedError(
+        message,
+        key=name,
+        file=reader.prefix,
+        found=found,
+        remedy="give one of them another name by rename, or leave it out by ignore",
+    )
+
+
+def _name(key: str) -> str:
+    """The name of a tensor for other libraries: the path of its object, and the name of the value if that is not the only one."""
+    if ATTRIBUTES not in key:
+        return key  # not a path of objects, whose names are escaped
+    path, marker, local = short_name(key).partition(ATTRIBUTES)
+    plain = "/".join(map(unescape, path.split("/"))) if SLOT not in path else path
+    return f"{plain}/{unescape(local)}" if marker else plain
+
+
+def _is_floating(dtype: DType) -> bool:
+    if dtype.is_bytes or dtype.numpy.names is not None or dtype.numpy.kind == "c":
+        return False
+    return dtype.numpy.kind == "f" or (dtype.numpy.kind == "V" and not dtype.name.startswith(("int", "uint")))
+
+
+def floating(name: str) -> DType:
+    """The element type of floating-point numbers that a user names.
+
+    Raises:
+        UnsupportedError: It is none.
+    """
+    try:
+        found = DType.of(np.dtype(name) if name not in {each.name for each in DType.all()} else name)
+    except (TypeError, UnsupportedError):
+        found = DType.of("string")
+    if not _is_floating(found):
+        known: list[Any] = [each.name for each in DType.all() if _is_floating(each)]
+        raise UnsupportedError(
+            "this is not a type of floating-point numbers", expected=f"one of {', '.join(known)}", found=repr(name)
+        )
+    return found

@@ -1,0 +1,73 @@
+"""Writes safetensors files. `milepost.foreign.safetensors` describes the format.
+
+Tensors of larger elements come first, so that each begins at a multiple of the size of its elements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, BinaryIO, Final
+
+from milepost.bundle import BundleReader
+from milepost.conversion import divided
+from milepost.conversion.chunks import little_endian
+from milepost.conversion.plan import Exported
+from milepost.conversion.writer import Writer
+from milepost.errors import UnsupportedError
+from milepost.foreign.safetensors import DTYPES, LONGEST
+from milepost.foreign.safetensors import METADATA as METADATA_NAME
+from milepost.tensor import DType
+
+_NAMES: Final = {name: dtype for dtype, name in DTYPES.items()}
+_ALIGNMENT: Final = 8
+_METADATA: Final = {"format": "pt"}
+"""What the libraries of Hugging Face write, and some of them ask for."""
+
+
+def _accepts(dtype: DType) -> bool:
+    return dtype.name in _NAMES
+
+
+def _problem(tensor: Exported) -> str | None:
+    if tensor.name == METADATA_NAME:
+        return "the format uses this name for metadata"
+    return None if _is_utf8(tensor.name) else "the format has names in UTF-8 only"
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader) -> None:
+    ordered = sorted(tensors, key=lambda tensor: (-tensor.spec.dtype.itemsize, tensor.name))
+    header: dict[str, Any] = {METADATA_NAME: _METADATA}
+    end = 0
+    for tensor in ordered:
+        start, end = end, end + tensor.spec.nbytes
+        name = _NAMES[tensor.spec.dtype.name]
+        header[tensor.name] = {"dtype": name, "shape": list(tensor.spec.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    if len(text) > LONGEST:
+        raise UnsupportedError(
+            "the names and shapes of these tensors take more bytes than a safetensors file may have for them",
+            expected=f"{LONGEST} bytes or less",
+            found=len(text),
+            remedy="divide the model into several files, by max_shard_size",
+        )
+    file.write(len(text).to_bytes(8, "little") + text)
+    for tensor in ordered:
+        for chunk in tensor.chunks(reader):
+            file.write(little_endian(chunk, tensor.spec.dtype))
+
+
+WRITER: Final = Writer(
+    "safetensors", _accepts, divided.paths, partial(divided.write, write_one=_write_one), _problem, divides=True
+)
+"""The format."""

@@ -1,0 +1,58 @@
+"""Writes checkpoints of TensorFlow 1: tensors by name, without an object graph, as ``tf.compat.v1.train.Saver`` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from milepost.bundle import BundleReader, BundleWriter, index_path, open_bundle
+from milepost.conversion.divided import parts_of
+from milepost.conversion.plan import Exported
+from milepost.conversion.streamed import Source
+from milepost.conversion.writer import Writer
+from milepost.engine.commit import commit_bundle
+from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.storage import LOCAL_STORAGE
+from milepost.tensor import DType
+
+
+def _accepts(dtype: DType) -> bool:
+    return True
+
+
+def _problem(tensor: Exported) -> str | None:
+    name = tensor.name
+    if name in (OBJECT_GRAPH, METADATA):
+        return "this name means something else in a checkpoint"
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        return "the format has names in UTF-8 only"
+    return "the name is empty, or begins with NUL" if not encoded or encoded[0] == 0 else None
+
+
+def _paths(target: str, tensors: Sequence[Exported], most: int | None) -> list[str]:
+    return [index_path(target)]
+
+
+def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: BundleReader) -> list[str]:
+    parts = parts_of(tensors, most)
+    source = Source(reader)
+
+    def fill(writer: BundleWriter) -> None:
+        for shard, part in enumerate(parts):
+            for tensor in part:
+                writer.add(tensor.name, source.array(tensor), tensor.spec.dtype, shard=shard)
+
+    commit_bundle(LOCAL_STORAGE, target, fill, shards=len(parts))
+    return checkpoint_files(target)
+
+
+def checkpoint_files(prefix: str) -> list[str]:
+    """The files of a checkpoint that was written: its index, and its data files."""
+    with open_bundle(LOCAL_STORAGE, prefix) as written:
+        return [index_path(prefix), *written.shard_paths]
+
+
+WRITER: Final = Writer("tensorflow1", _accepts, _paths, _write, _problem, divides=True)
+"""The format."""

@@ -1,0 +1,35 @@
+"""What a format says of itself, so that a conversion can be planned before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from milepost.bundle import BundleReader
+from milepost.conversion.plan import Exported
+from milepost.tensor import DType
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A format that can be written.
+
+    Attributes:
+        name: What users call it.
+        accepts: Whether it has an element type.
+        paths: The files that would be written, by the target, the tensors, and the most bytes of a file (None for one file).
+        write: Writes them. The arguments are those of ``paths`` and the open checkpoint. Returns the files.
+        problem: Why it cannot hold a tensor of this name and shape, or None if it can.
+        nests: Whether names are paths of directories or groups, so that no tensor can be below another one.
+        divides: Whether a model can be in several files.
+        remedy: What to do with a checkpoint that it cannot hold.
+    """
+
+    name: str
+    accepts: Callable[[DType], bool]
+    paths: Callable[[str, Sequence[Exported], int | None], list[str]]
+    write: Callable[[str, Sequence[Exported], int | None, BundleReader], list[str]]
+    problem: Callable[[Exported], str | None] = lambda tensor: None
+    nests: bool = False
+    divides: bool = False
+    remedy: str = "leave them out with ignore, or pass partial=True"

@@ -1,0 +1,314 @@
+"""Reads HDF5 files by means of h5py, which is imported when the first one is read or written.
+
+What a file can make a reader do is limited: only names that the file holds itself are followed, no links to other places or files. Elements
+must lie in the file: in one run of bytes, or in chunks that are as many as the shape says, compressed by gzip or LZF at most. No filter of
+another kind is loaded. So an array takes at most some 1,100 times the bytes that the file has for it, and `opening` limits all arrays
+together. What the HDF5 library itself makes of damaged structures becomes a `CorruptCheckpointError`.
+Source: HDF5 File Format Specification 3.0; h5py 3.14.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import math
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from milepost.bundle.memory import Array
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.stored import Stored
+from milepost.storage import ReadableFile
+from milepost.storage.interface import Buffer
+from milepost.tensor import DType, TensorSpec
+
+MAGIC: Final = b"\x89HDF\r\n\x1a\n"
+_FILTERS: Final = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "LZF"}
+_MOST_EXPANDED: Final = 1100
+"""How many times the bytes in the file an array may take. gzip reaches 1,032 times."""
+_SMALL: Final = 1 << 20
+"""Bytes up to which an array may take any number of times the bytes in the file."""
+_MOST_OBJECTS: Final = 1_000_000
+_DEEPEST: Final = 100
+_BFLOAT16: Final = "bfloat16"
+
+
+class Place(NamedTuple):
+    """Where a tensor is.
+
+    Attributes:
+        name: The name of the dataset.
+        offset: The position of its elements in the file, if they are one run of bytes there as in memory; otherwise None.
+    """
+
+    name: str
+    offset: int | None
+
+
+def import_h5py(path: str) -> Any:
+    """Imports h5py.
+
+    Args:
+        path: The file that needs it.
+
+    Raises:
+        UnsupportedError: It is not installed.
+    """
+    try:
+        return importlib.import_module("h5py")
+    except ImportError as error:
+        raise UnsupportedError(
+            "milepost needs the library h5py to read or write files of Keras",
+            file=path,
+            expected="a checkpoint, or h5py for this HDF5 file",
+            found=f"{type(error).__name__}: {error}",
+            remedy='pip install h5py, which the extra "milepost[keras]" names',
+        ) from error
+
+
+class Hdf5File:
+    """An open HDF5 file.
+
+    Args:
+        file: The file, or the part of one that is an HDF5 file. It stays open.
+
+    Attributes:
+        root: The outermost group of h5py.
+
+    Raises:
+        CorruptCheckpointError: h5py cannot read it.
+        UnsupportedError: h5py is not installed.
+    """
+
+    def __init__(self, file: ReadableFile) -> None:
+        self._file = file
+        self._h5py = import_h5py(file.path)
+        with self._translated():
+            self.root = self._h5py.File(io.BufferedReader(_Reader(file)), "r")
+
+    def tree(self) -> dict[str, Any]:
+        """The datasets as nested dicts, by the names of groups. Groups without datasets are left out.
+
+        Raises:
+            CorruptCheckpointError: The file is damaged.
+            UnsupportedError: It has links, types or filters that milepost does not read.
+        """
+        with self._translated():
+            tree: dict[str, Any] = {}
+            seen: dict[Any, str] = {}
+            count = 0
+            pending = [(self.root, "", tree)]
+            while pending:
+                group, path, level = pending.pop()
+                self._check_once(seen, group, path)
+                for name in group:
+                    count += 1
+                    inside = f"{path}/{name}" if path else name
+                    if count > _MOST_OBJECTS or inside.count("/") >= _DEEPEST:
+                        raise UnsupportedError(
+                            "the HDF5 file has too many objects or levels",
+                            key=inside[:200],
+                            expected=f"{_MOST_OBJECTS} objects or fewer, and {_DEEPEST} levels",
+                            remedy="save the state in several files",
+                        )
+                    found = self._member(group, name, inside)
+                    if isinstance(found, self._h5py.Group):
+                        level[name] = {}
+                        pending.append((found, inside, level[name]))
+                    else:
+                        level[name] = self._stored(found, inside)
+            return _without_empty(tree)
+
+    def texts(self, group: Any, name: str) -> list[str] | None:
+        """An attribute that is a list of texts, in one part or several as Keras divides long ones; None if there is none.
+
+        Raises:
+            CorruptCheckpointError: It is something else.
+        """
+        with self._translated():
+            names = [name] if name in group.attrs else []
+            while not names or names[0] != name:
+                part = f"{name}{len(names)}"
+                if part not in group.attrs:
+                    break
+                names.append(part)
+            if not names:
+                return None
+            found: list[str] = []
+            for part in names:
+                listed = np.asarray(group.attrs[part]).reshape(-1).tolist()
+                found += [each.decode() if isinstance(each, bytes) else each for each in listed]
+            if not all(isinstance(each, str) for each in found):
+                raise CorruptCheckpointError(
+                    "an attribute of the HDF5 file is not a list of names", key=f"{group.name}@{name}"
+                )
+            return found
+
+    def read_into(self, place: Place, destination: Array, index: tuple[slice, ...] = ()) -> None:
+        """Reads a dataset, or a box of it, into a contiguous array."""
+        if place.offset is not None and not index:
+            if destination.size:
+                self._file.read_into(place.offset, destination.reshape(-1).view(np.uint8))
+            return
+        with self._translated():
+            array = np.asarray(self.root[place.name][index or ()])
+            destination[...] = array.view(destination.dtype) if array.dtype.kind == "V" else array
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):  # it was only read
+            self.root.close()
+
+    def _check_once(self, seen: dict[Any, str], group: Any, path: str) -> None:
+        address = self._h5py.h5o.get_info(group.id).addr
+        if address in seen:
+            raise UnsupportedError(
+                "a group of the HDF5 file is in two places",
+                key=path,
+                found=f"the group {seen[address]!r:.80} again",
+                remedy="save the state without it",
+            )
+        seen[address] = path
+
+    def _member(self, group: Any, name: str, path: str) -> Any:
+        if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):
+            raise UnsupportedError(
+                "the HDF5 file has a link to another place, which milepost does not follow",
+                key=path,
+                expected="a dataset or a group of this file",
+                found=type(group.get(name, getlink=True)).__name__,
+                remedy="copy what it stands for into the file, with h5py",
+            )
+        found = group[name]
+        if not isinstance(found, (self._h5py.Group, self._h5py.Dataset)):
+            raise UnsupportedError(
+                "the HDF5 file holds something that is neither a dataset nor a group",
+                key=path,
+                found=type(found).__name__,
+                remedy="save the state without it",
+            )
+        return found
+
+    def _stored(self, dataset: Any, path: str) -> Stored:
+        try:
+            dtype, is_native = _dtype(dataset)
+            if dataset.shape is None:
+                raise UnsupportedError("a dataset of the HDF5 file has no value")
+            spec = TensorSpec(dtype, tuple(int(each) for each in dataset.shape))
+            return Stored(spec, Place(path, self._offset(dataset, spec, is_native=is_native)))
+        except MilepostError as error:
+            raise error.with_context(key=path) from None
+
+    def _offset(self, dataset: Any, spec: TensorSpec, *, is_native: bool) -> int | None:
+        """Checks how the elements are stored, and returns their position if they are one run of bytes."""
+        h5d, plain = self._h5py.h5d, dataset.id.get_create_plist()
+        layout, size = plain.get_layout(), dataset.id.get_storage_size()
+        if layout == h5d.VIRTUAL or plain.get_external_count():
+            raise UnsupportedError(
+                "a dataset whose elements are in other files is not read",
+                expected="elements in the HDF5 file itself",
+                found="a virtual dataset" if layout == h5d.VIRTUAL else "external storage",
+                remedy="copy the dataset into the file, with h5py",
+            )
+        filters = [plain.get_filter(number)[0] for number in range(plain.get_nfilters())]
+        if unknown := [each for each in filters if each not in _FILTERS]:
+            raise UnsupportedError(
+                "milepost does not read datasets with this filter of HDF5",
+                expected=f"none, or one of {', '.join(_FILTERS.values())}",
+                found=f"the filter {unknown[0]}",
+                remedy="write the file again without compression, with h5py",
+            )
+        if layout == h5d.CHUNKED:
+            chunk = math.prod(plain.get_chunk()) * spec.dtype.itemsize
+            if spec.nbytes > max(_SMALL, _MOST_EXPANDED * size) or chunk > max(_SMALL, spec.nbytes):
+                raise UnsupportedError(
+                    "a dataset would take far more memory than the file has bytes for it",
+                    expected=f"at most {_MOST_EXPANDED} times {size} bytes, in chunks that are no larger",
+                    found=f"{spec.nbytes} bytes, in chunks of {chunk}",
+                    remedy="write the file again without compression, with h5py",
+                )
+            return None
+        if size != spec.nbytes:
+            raise CorruptCheckpointError(
+                "the HDF5 file does not hold all elements of a dataset", expected=f"{spec.nbytes} bytes", found=size
+            )
+        offset = dataset.id.get_offset() if layout == h5d.CONTIGUOUS else None
+        if offset is None:
+            return None
+        if offset + size > self._file.size:
+            raise CorruptCheckpointError(
+                "the HDF5 file is truncated", expected=f"{offset + size} bytes or more", found=self._file.size
+            )
+        return int(offset) if is_native else None
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except MilepostError as error:
+            raise error.with_context(file=self._file.path) from None
+        except Exception as error:
+            # For damaged files, h5py raises errors of many kinds.
+            raise CorruptCheckpointError(
+                "h5py cannot read this HDF5 file",
+                file=self._file.path,
+                found=f"{type(error).__name__}: {error!s:.300}",
+                remedy="copy or download it again; if it is no file of Keras, read it with h5py",
+            ) from error
+
+
+def _dtype(dataset: Any) -> tuple[DType, bool]:
+    """The element type of a dataset, and whether its bytes are those of memory."""
+    found = dataset.dtype
+    if found.itemsize == 2 and found.kind not in "biuf" and dataset.attrs.get("dtype") == _BFLOAT16:
+        return DType.of(ml_dtypes.bfloat16), True
+    if found.kind not in "biufc":
+        raise UnsupportedError(
+            "milepost does not read this element type of HDF5",
+            expected="numbers or truth values",
+            found=f"{found!s:.80}",
+            remedy="read it with h5py",
+        )
+    return DType.of(found.newbyteorder("=")), bool(found.isnative)
+
+
+def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, each in tree.items():
+        below = _without_empty(each) if isinstance(each, dict) else each
+        if not isinstance(each, dict) or below:
+            found[name] = below
+    return found
+
+
+class _Reader(io.RawIOBase):
+    """A `ReadableFile` as Python's files are. What is missing at its end reads as nothing."""
+
+    def __init__(self, file: ReadableFile) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = (0, self._position, self._file.size)[whence]
+        self._position = max(base + offset, 0)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]  # NumPy's arrays are buffers, too
+        target = memoryview(buffer).cast("B")
+        size = max(min(len(target), self._file.size - self._position), 0)
+        if size:
+            target[:size] = self._file.read(self._position, size)
+        self._position += size
+        return size

@@ -1,0 +1,100 @@
+"""Which live variables of Keras the tensors of one of its files are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from milepost.errors import MismatchError, UnsupportedError
+from milepost.foreign.items import Item
+from milepost.foreign.keras_files import KerasFile
+from milepost.foreign.stored import Stored
+
+_FORMER: Final = "_layer_checkpoint_dependencies"
+_LAYERS: Final = "layers"
+"""The name of the layers of a model. Keras 2.13 wrote the former one."""
+
+
+def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None:
+    """The live variables of what a file holds below an item.
+
+    Args:
+        file: The open file.
+        item: What the file has for the object.
+        obj: A live object.
+
+    Returns:
+        The variables by key, or None if Keras does not save the object in files of its own.
+
+    Raises:
+        MismatchError: The object has no variable that the file has.
+        UnsupportedError: It is an object of Keras 2.
+    """
+    keras = sys.modules.get("keras")
+    is_3 = keras is not None and int(str(getattr(keras, "__version__", "0")).partition(".")[0]) >= 3
+    roots = {each.__module__.partition(".")[0] for each in type(obj).__mro__}
+    if "tf_keras" in roots or ("keras" in roots and not is_3):
+        raise UnsupportedError(
+            "a file of Keras is restored into models of Keras 3 only",
+            file=file.path,
+            found=f"a {type(obj).__name__} of Keras 2",
+            remedy="call model.load_weights(path) of Keras, and save the model with milepost",
+        )
+    if not is_3:
+        return None
+    from milepost.adapters.keras import own_files
+
+    if not own_files.is_saveable(obj):
+        return None
+    leaves = {path: leaf.key for path, leaf in _leaves(item)}
+    if not leaves:
+        return {}
+    if file.layers is None:
+        live = own_files.variables_by_path(obj)
+        found = {
+            key: live[name]
+            for path, key in leaves.items()
+            if (name := path.replace(_FORMER, _LAYERS, 1) if path.startswith(_FORMER) else path) in live
+        }
+    else:
+        found = _in_order(file, obj, own_files.layers_in_order(obj), own_files.optimizer_variables(obj))
+    if not found.keys() & leaves.values():
+        raise MismatchError(
+            "the live object has none of the variables that this file of Keras holds",
+            key=next(iter(leaves.values())),
+            file=file.path,
+            expected=f"a built object with the structure of the one that was saved, of {len(leaves)} variables",
+            found=f"{type(obj).__name__}, without any of them",
+            remedy="build the model, as by a call, and restore the file into the object that was saved in it: "
+            "load_weights(model, path), or restore with rename={'': 'model'} if the model is the attribute model",
+        )
+    return found
+
+
+def _in_order(file: KerasFile, obj: Any, live: Any, optimizer: Any) -> dict[str, Any]:
+    """Layers are paired by their order; if there are more or fewer, by their names. So Keras does with ``by_name``."""
+    assert file.layers is not None, "the file has an order"
+    if len(live) == len(file.layers):
+        pairs = [(keys, weights) for (_, keys), (_, weights) in zip(file.layers, live, strict=True)]
+    else:
+        saved = dict(file.layers)
+        pairs = [(saved[name], weights) for name, weights in live if name in saved]
+    if len(file.optimizer) == len(optimizer):
+        pairs.append((file.optimizer, optimizer))
+    return {
+        key: weight
+        for keys, weights in pairs
+        if len(keys) == len(weights)
+        for key, weight in zip(keys, weights, strict=True)
+    }
+
+
+def _leaves(item: Item) -> Iterator[tuple[str, Item]]:
+    """The tensors below an item, each with its path from there."""
+    pending = [("", item)]
+    while pending:
+        path, each = pending.pop()
+        if isinstance(each.value, Stored):
+            yield path, each
+        pending += [(f"{path}/{name}" if path else name, child) for name, child in each.children.items()]

@@ -1,0 +1,293 @@
+"""Reads ``.npz`` files, as ``numpy.savez`` and ``numpy.savez_compressed`` write them: zip archives of ``.npy`` files.
+
+::
+
+    archive  := {<name>.npy}                  stored, or compressed by Deflate; a name may be a path
+    .npy     := magic  version  length  header  elements
+    header   := {'descr': element type, 'fortran_order': bool, 'shape': tuple}         as Python writes it
+
+Arrays of objects are pickled data, which is named and never loaded. Limits: a header may have 64 KiB, which is parsed as a literal; an array
+takes at most some 1,100 times the bytes that the archive has for it, which Deflate cannot exceed; and `opening` limits all arrays together.
+Source: NumPy 2.4, ``numpy/lib/_format_impl.py``; `zip_directory` describes the archive.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.bundle.transfer import read_chunks
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.kinds import first_record
+from milepost.foreign.nested import nested
+from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.stored import Stored
+from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, ZipRecord, read_directory
+from milepost.storage import ReadableFile
+from milepost.tensor import DType, TensorSpec
+
+_ZIP: Final = b"PK\x03\x04"
+_ENDING: Final = ".npy"
+_MAGIC: Final = b"\x93NUMPY"
+_LONGEST: Final = 64 << 10
+"""The most bytes of a header."""
+_MOST_DIMENSIONS: Final = 64
+_MOST_EXPANDED: Final = 1100
+_SMALL: Final = 1 << 20
+"""Bytes up to which an array may take any number of times the bytes in the file."""
+_DEEPEST: Final = 90
+
+
+class Place(NamedTuple):
+    """Where an array is.
+
+    Attributes:
+        record: Its record in the archive.
+        start: The position of the record's bytes in the file.
+        header: The length of the header.
+        swapped: Whether a machine of the other byte order wrote it.
+        fortran: Whether the first index changes fastest.
+    """
+
+    record: ZipRecord
+    start: int
+    header: int
+    swapped: bool
+    fortran: bool
+
+
+def looks_like(file: ReadableFile) -> bool:
+    """Whether a file is an archive of arrays, or begins like one and is cut off."""
+    if file.size <= len(_ZIP) or file.read(0, len(_ZIP)) != _ZIP:
+        return False
+    try:
+        names = read_directory(file)
+    except CorruptCheckpointError:
+        return first_record(file).endswith(_ENDING)
+    return bool(names) and all(name.endswith(_ENDING) for name in names)
+
+
+class NpzFile:
+    """An open archive of arrays; see `ForeignFile`.
+
+    Args:
+        file: The file, which is closed if it cannot be read.
+    """
+
+    dotted = False
+    kind = ""
+
+    def __init__(self, file: ReadableFile) -> None:
+        self.path = file.path
+        self.paths = [file.path]
+        self._file = file
+        self._checked: set[int] = set()
+        try:
+            self.tree = _tree(
+                {name.removesuffix(_ENDING): self._described(name, each) for name, each in self._records()}
+            )
+        except MilepostError as error:
+            file.close()
+            raise error.with_context(file=file.path) from None
+
+    def read_into(self, tensor: Stored, destination: Array) -> None:
+        place: Place = tensor.place
+        if not destination.size:
+            return
+        shape = tensor.spec.shape[::-1] if place.fortran else tensor.spec.shape
+        target = np.empty(shape, destination.dtype) if place.fortran else destination
+        self._read(place, bytes_of(target))
+        if place.swapped:
+            swap_bytes(bytes_of(target), tensor.spec.dtype)
+        if place.fortran:
+            destination[...] = target.T
+
+    def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
+        place: Place = tensor.place
+        is_run = place.record.method == STORED and not place.swapped and not place.fortran
+        return (self._file, place.start + place.header) if is_run else None
+
+    def check(self, tensor: Stored) -> None:
+        """Verifies the checksum of the tensor's record."""
+        place: Place = tensor.place
+        if place.start in self._checked:
+            return
+        crc = 0
+        for chunk in self._content(place.record, place.start):
+            crc = zlib.crc32(chunk, crc)
+        if crc != place.record.crc:
+            raise CorruptCheckpointError(
+                f"the .npz file is damaged at byte {place.start}: wrong checksum",
+                file=self.path,
+                expected=f"{place.record.crc:#010x}",
+                found=f"{crc:#010x}",
+            )
+        self._checked.add(place.start)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _records(self) -> Iterator[tuple[str, ZipRecord]]:
+        try:
+            yield from read_directory(self._file).items()
+        except CorruptCheckpointError as error:
+            raise CorruptCheckpointError(
+                "the .npz file is cut off or damaged: its directory is missing or wrong",
+                expected=error.expected,
+                found=error.found,
+                remedy="copy or download it again",
+            ) from None
+
+    def _described(self, name: str, record: ZipRecord) -> Any:
+        try:
+            return self._array(record)
+        except MilepostError as error:
+            raise error.with_context(key=name.removesuffix(_ENDING)) from None
+
+    def _array(self, record: ZipRecord) -> Any:
+        if record.is_encrypted or record.method not in (STORED, DEFLATED):
+            raise UnsupportedError(
+                "a record of this archive is encrypted, or compressed in a way that NumPy does not use",
+                expected="a record as numpy.savez writes it",
+                found="encrypted" if record.is_encrypted else f"method {record.method}",
+                remedy="write the file again with numpy.savez",
+            )
+        lengths = struct.unpack("<HH", self._file.read(record.offset, LOCAL_HEADER)[-4:])
+        start = record.offset + LOCAL_HEADER + sum(lengths)
+        if start + record.stored > self._file.size:
+            raise CorruptCheckpointError(
+                "the .npz file is truncated", expected=f"{start + record.stored} bytes or more"
+            )
+        if record.size > max(_SMALL, _MOST_EXPANDED * record.stored):
+            raise CorruptCheckpointError(
+                "an array would take more memory than its compressed bytes can stand for",
+                expected=f"at most {_MOST_EXPANDED} times {record.stored} bytes",
+                found=record.size,
+            )
+        beginning = b""
+        for chunk in self._content(record, start):
+            beginning += bytes(chunk[: _LONGEST + 16])
+            if len(beginning) >= min(record.size, _LONGEST + 16):
+                break
+        described, header = _header(beginning)
+        found, shape, fortran = _parsed(described)
+        if found.hasobject:
+            return Opaque(Name("numpy", "ndarray of objects"), sealed=True)
+        if math.prod(shape) * found.itemsize != record.size - header:
+            raise CorruptCheckpointError(
+                "a .npy header does not fit the bytes that follow it",
+                expected=f"{math.prod(shape) * found.itemsize} bytes for {found} of shape {shape}",
+                found=record.size - header,
+            )
+        if found.kind in "SU":
+            return self._texts(Place(record, start, header, swapped=False, fortran=fortran), found, shape)
+        if found.kind not in "biufc":
+            raise UnsupportedError(
+                "milepost does not read this element type of NumPy",
+                expected="numbers, truth values or text",
+                found=f"{found!s:.80}",
+                remedy="load the file with numpy.load, and save a view of the array with a type of NumPy's own",
+            )
+        spec = TensorSpec(DType.of(found.newbyteorder("=")), shape)
+        return Stored(spec, Place(record, start, header, not found.isnative, fortran and len(shape) > 1))
+
+    def _texts(self, place: Place, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        """An array of text. Files have few and small ones, so it is read at once."""
+        data = np.empty(place.record.size - place.header, np.uint8)
+        self._read(place, data)
+        if not dtype.itemsize:
+            return np.full(shape, b"", object)
+        array = data.view(dtype).reshape(shape, order="F" if place.fortran else "C")
+        texts = np.empty(shape, object)
+        for index, each in np.ndenumerate(array):
+            texts[index] = each.encode(errors="surrogatepass") if isinstance(each, str) else bytes(each)
+        return texts
+
+    def _read(self, place: Place, target: Array) -> None:
+        """Fills bytes with the elements as they are in the file."""
+        if place.record.method == STORED:
+            self._file.read_into(place.start + place.header, target)
+            return
+        position = -place.header
+        for chunk in self._content(place.record, place.start):
+            part = np.frombuffer(chunk, np.uint8)[max(-position, 0) :]
+            begin = max(position, 0)
+            target[begin : begin + part.size] = part[: target.size - begin]
+            position += len(chunk)
+
+    def _content(self, record: ZipRecord, start: int) -> Iterator[bytes]:
+        """The bytes of a record, decompressed, in chunks of some megabytes."""
+        if not record.stored:
+            return
+        if record.method == STORED:
+            for chunk in read_chunks(self._file, start, record.stored):
+                yield chunk.tobytes()
+            return
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        left = record.size
+        try:
+            for chunk in read_chunks(self._file, start, record.stored):
+                waiting = chunk.tobytes()
+                while not inflate.eof:
+                    data = inflate.decompress(waiting, _SMALL)
+                    waiting = inflate.unconsumed_tail
+                    left -= len(data)
+                    if left < 0:
+                        raise CorruptCheckpointError("a record of the .npz file is longer than its directory says")
+                    if data:
+                        yield data
+                    if not waiting and len(data) < _SMALL:
+                        break
+        except zlib.error as error:
+            raise CorruptCheckpointError("compressed data in the .npz file is damaged", found=str(error)) from None
+        if left:
+            raise CorruptCheckpointError("a record of the .npz file is shorter than its directory says")
+
+
+def _header(data: bytes) -> tuple[bytes, int]:
+    """The header of a ``.npy`` file, and where the elements begin."""
+    if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
+        raise CorruptCheckpointError("a record of the .npz file is no .npy file", found=data[:8].hex(" "))
+    width = 2 if data[6] == 1 else 4
+    length = int.from_bytes(data[8 : 8 + width], "little")
+    end = 8 + width + length
+    if length > _LONGEST or end > len(data):
+        raise CorruptCheckpointError(
+            "a .npy header is cut off, or too long", expected=f"at most {_LONGEST} bytes", found=length
+        )
+    return data[8 + width : end], end
+
+
+def _parsed(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+    try:
+        found = ast.literal_eval(header.decode("utf-8").strip())
+        dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(found["descr"])
+        shape, fortran = found["shape"], found["fortran_order"]
+    except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, AttributeError):
+        raise CorruptCheckpointError("this is not the header of a .npy file", found=f"{header!r:.80}") from None
+    is_shape = (
+        isinstance(shape, tuple)
+        and len(shape) <= _MOST_DIMENSIONS
+        and all(type(each) is int and 0 <= each < 1 << 63 for each in shape)
+    )
+    if not is_shape or not isinstance(fortran, bool):
+        raise CorruptCheckpointError("this is not the header of a .npy file", found=f"{header!r:.80}")
+    return dtype, shape, fortran
+
+
+def _tree(arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays by the levels of their names; by their whole names, if one of them were below another."""
+    levels = {name: tuple(name.split("/")) for name in arrays}
+    if any(not all(each) or len(each) > _DEEPEST for each in levels.values()):
+        return arrays
+    above = {each[:depth] for each in levels.values() for depth in range(1, len(each))}
+    if any(each in above for each in levels.values()):
+        return arrays
+    return nested((levels[name], each) for name, each in arrays.items())

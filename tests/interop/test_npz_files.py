@@ -1,0 +1,128 @@
+"""Files of `numpy.savez`: read, restored, and refused where they would do harm."""
+
+import io
+import struct
+import zipfile
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import milepost
+from milepost import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.conversion import npy
+
+VALUES = {
+    "net/w": np.arange(6.0).reshape(2, 3),
+    "net/columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "big_endian": np.arange(5, dtype=">i4"),
+    "empty": np.zeros((0, 2), np.float16),
+    "scalar": np.array(2.5, np.float32),
+    "complex": np.array([1 + 2j]),
+    "bool": np.array([True, False]),
+    "text": np.array(["a", "bé"]),
+    "large": np.arange(1 << 18, dtype=np.int64),
+}
+
+
+@pytest.fixture(params=[np.savez, np.savez_compressed], ids=["stored", "compressed"])
+def path(request, tmp_path):
+    request.param(tmp_path / "a.npz", **VALUES)
+    return tmp_path / "a.npz"
+
+
+def test_arrays_come_back(path):
+    found = milepost.load(path)
+    assert set(found) == {"net", "big_endian", "empty", "scalar", "complex", "bool", "text", "large"}
+    flat = {**found, **{f"net/{name}": each for name, each in found["net"].items()}}
+    for name, expected in VALUES.items():
+        if name != "text":
+            np.testing.assert_array_equal(flat[name], expected)
+            assert flat[name].dtype == expected.dtype.newbyteorder("=")
+    assert found["text"].tolist() == [b"a", "bé".encode()]
+    milepost.load_checkpoint(path).verify()
+
+
+def test_restored_into_objects(path):
+    live = milepost.Checkpoint(net=milepost.Module(), large=milepost.Variable(np.zeros(1 << 18, np.int64)))
+    live.net.w = milepost.Variable(np.zeros((2, 3)))
+    live.restore(path).expect_partial().assert_existing_objects_matched()
+    np.testing.assert_array_equal(live.net.w.numpy(), VALUES["net/w"])
+    np.testing.assert_array_equal(live.large.numpy(), VALUES["large"])
+
+
+def test_a_name_above_another_keeps_both(tmp_path):
+    np.savez(tmp_path / "a.npz", **{"a": np.ones(1), "a/b": np.zeros(1)})
+    assert sorted(milepost.load(tmp_path / "a.npz")) == ["a", "a/b"]
+
+
+def test_objects_are_named_and_never_made(tmp_path):
+    np.savez(tmp_path / "a.npz", good=np.ones(1), bad=np.array([{}], object))
+    assert milepost.load_checkpoint(tmp_path / "a.npz").objects() == {"bad": "numpy.ndarray of objects"}
+    with pytest.raises(UnsupportedError, match="key: bad"):
+        milepost.load(tmp_path / "a.npz")
+    assert list(milepost.load(tmp_path / "a.npz", ignore="bad")) == ["good"]
+
+
+def test_a_wrong_checksum_is_damage(path):
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        record = archive.getinfo("large.npy")
+    data[record.header_offset + 5000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptCheckpointError, match="damaged"):
+        milepost.load_variable(path, "large")
+
+
+def test_a_cut_off_file_is_damage(path):
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(CorruptCheckpointError, match="npz file is cut off"):
+        milepost.load(path)
+
+
+def archive_of(data, method=zipfile.ZIP_STORED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("a.npy", data)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        npy.header(np.dtype("f8"), (1 << 50,)) + bytes(80),
+        npy.header(np.dtype("f8"), (10,)) + bytes(8),
+        b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 31) + bytes(100),
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", 100) + b"(" * 100,
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", 20) + b"__import__('os')    ",
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", 60) + b"{'descr':'<f8','shape':(-1,),'fortran_order':False}".ljust(60),
+        b"no array",
+        b"",
+    ],
+)
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_hostile_headers_are_refused(tmp_path, data, method):
+    (tmp_path / "a.npz").write_bytes(archive_of(data, method))
+    with pytest.raises(CorruptCheckpointError, match="npy"):
+        milepost.load(tmp_path / "a.npz")
+
+
+def test_a_bomb_is_refused(tmp_path):
+    """The directory of the archive claims more than Deflate can make of its bytes."""
+    data = bytearray(archive_of(npy.header(np.dtype("u1"), (1 << 31,)) + bytes(100), zipfile.ZIP_DEFLATED))
+    at = data.index(b"PK\x01\x02")
+    data[at + 24 : at + 28] = struct.pack("<I", (1 << 31) + 128)
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(CorruptCheckpointError, match="compressed bytes"):
+        milepost.load(tmp_path / "a.npz")
+
+
+def test_damage_at_any_place_is_an_error_of_milepost(path):
+    data = path.read_bytes()
+    random = np.random.default_rng(0)
+    for place in [*random.integers(0, 2000, 100), *random.integers(len(data) - 900, len(data), 100)]:
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << int(random.integers(8))
+        path.write_bytes(damaged)
+        with suppress(MilepostError):
+            milepost.load(path)

@@ -3,6 +3,8 @@
 
 WORKERS ?= 2
 export PYTHON
+# Tests start some hundred programs, each of which would compile milepost again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Windows has the programs of an environment elsewhere.
 BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)

@@ -30,11 +30,44 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("milepost")
 
 
+_MEMORY = "/dev/shm"
+"""The file system of Linux that is held in memory."""
+_MEMORY_NEEDED = 4 << 30
+"""The bytes that have to be free there. A machine with less than 8 GB has not as many, and most containers have not."""
+
+_SCRATCH = "milepost-tests-"
+"""How the names of directories begin that runs of the tests write to; the number of their process follows."""
+
+
+def _memory() -> str | None:
+    """Where files are held in memory, if there is enough of it."""
+    if not (hasattr(os, "statvfs") and os.access(_MEMORY, os.W_OK)):
+        return None
+    free = os.statvfs(_MEMORY)
+    return _MEMORY if free.f_bavail * free.f_frsize >= _MEMORY_NEEDED else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives what JAX compiles a place for the time of the run; the processes that run tests in parallel inherit it."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = directory = tempfile.mkdtemp(prefix="milepost-jax-")
-        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    """Says where tests and their programs write; the processes that run tests in parallel inherit it.
+
+    They write to memory where there is enough: a save waits for the disk some ten times, and there are thousands of saves.
+    `tests/storage` is on the disk nevertheless.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    memory = _memory()
+    if memory is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)  # where tmp_path is
+        for left in Path(memory).glob(f"{_SCRATCH}*"):  # by a run that was killed
+            if not Path("/proc", left.name.split("-")[2]).exists():
+                shutil.rmtree(left, ignore_errors=True)
+    os.environ["MILEPOST_TESTS_DISK"] = tempfile.gettempdir()
+    scratch = tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=memory)
+    config.add_cleanup(lambda: shutil.rmtree(scratch, ignore_errors=True))
+    os.environ["TMPDIR"] = scratch
+    tempfile.tempdir = None  # it is remembered otherwise
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(scratch, "jax"))
 
 
 # Each has results that take minutes and that many tests look at.

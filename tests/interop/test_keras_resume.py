@@ -9,13 +9,14 @@ import pytest
 from tests import programs
 from tests.interop.training import STEPS
 
+# Those on one backend follow each other, and PyTorch's the last runs of `tests/callbacks`: they share a process that stands by.
 KINDS = {
     "keras on tensorflow": ("keras", "tensorflow"),
-    "keras on jax": ("keras", "jax"),
-    "keras on torch": ("keras", "torch"),
     "keras in a tf.function": ("tf_function", "tensorflow"),
     "tf_keras in a tf.function": ("tf_keras", "tensorflow"),
     "tf.Module": ("module", "tensorflow"),
+    "keras on torch": ("keras", "torch"),
+    "keras on jax": ("keras", "jax"),
 }
 PACKAGES = {"keras": "keras", "tf_function": "keras", "tf_keras": "tf_keras", "module": "tensorflow"}
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.random  # used in each process
 
-import milepost
+# By name, because `import milepost` alone imports little: each forked process would import the rest again.
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
 from milepost.coordination import FileCoordinator
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.storage import LocalStorage
@@ -75,7 +77,7 @@ class Failing(LocalStorage):
 def state(step: int, rank: int) -> dict[str, Any]:
     """What a process holds."""
     return {
-        "step": milepost.Variable(step),
+        "step": Variable(step),
         "weights": np.full(1000, float(step)),
         "base": [
             np.arange(30_000.0),
@@ -88,14 +90,14 @@ def state(step: int, rank: int) -> dict[str, Any]:
 def save(rank: int, directory: Path, at: int, kind: str, failing: int) -> dict[str, Any]:
     """One process: saves step 1 without trouble, then step 2 with; returns what it has seen."""
     coordinator = FileCoordinator(directory / "messages", rank, SIZE)
-    plain = milepost.CheckpointOptions(coordinator=coordinator, process_timeout=30)
-    checkpoint: Any = milepost.Checkpoint(**state(1, rank))
-    manager = milepost.CheckpointManager(checkpoint, directory / "run", max_to_keep=2, options=plain)
+    plain = CheckpointOptions(coordinator=coordinator, process_timeout=30)
+    checkpoint: Any = Checkpoint(**state(1, rank))
+    manager = CheckpointManager(checkpoint, directory / "run", max_to_keep=2, options=plain)
     manager.save()
     storage = Failing(at if rank == failing else -1, kind)
     checkpoint.step.assign(2)
     checkpoint.weights = np.full(1000, 2.0)
-    options = milepost.CheckpointOptions(
+    options = CheckpointOptions(
         coordinator=coordinator, process_timeout=TIMEOUT, storage=storage, incremental=kind.endswith(INCREMENTAL)
     )
     begun = time.monotonic()
@@ -117,9 +119,9 @@ def save(rank: int, directory: Path, at: int, kind: str, failing: int) -> dict[s
 def resume(rank: int, directory: Path, size: int) -> dict[str, Any]:
     """One process of the next run: restores, and saves again."""
     coordinator = FileCoordinator(directory / "more messages", rank, size)
-    options = milepost.CheckpointOptions(coordinator=coordinator, process_timeout=30)
-    checkpoint: Any = milepost.Checkpoint(**state(0, rank))
-    manager = milepost.CheckpointManager(checkpoint, directory / "run", max_to_keep=2, options=options)
+    options = CheckpointOptions(coordinator=coordinator, process_timeout=30)
+    checkpoint: Any = Checkpoint(**state(0, rank))
+    manager = CheckpointManager(checkpoint, directory / "run", max_to_keep=2, options=options)
     path = manager.restore_or_initialize()
     assert manager.status is not None
     manager.status.assert_consumed()

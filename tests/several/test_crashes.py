@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.once import computed_once
 from tests.several.crashes import KINDS, TIMEOUT
 from tests.several.programs import ROOT, settings
 
@@ -19,9 +20,14 @@ _PATIENCE = 30.0
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory):
     """Every case: what each process said, and what the next run found."""
+    return computed_once(tmp_path_factory, "crashes", lambda: run_all(tmp_path_factory))
+
+
+def run_all(directories):
+    """Runs every case; they wait for time limits most of the time, so all kinds run at once."""
     drivers = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.several.crashes", str(tmp_path_factory.mktemp("crashes")), kind, str(rank)],
+            [sys.executable, "-m", "tests.several.crashes", str(directories.mktemp("crashes")), kind, str(rank)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

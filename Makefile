@@ -2,6 +2,7 @@
 # PYTHON=/some/python, on the command line, makes them with that one.
 
 WORKERS ?= 2
+SECONDS ?= 600
 export PYTHON
 # Tests start some hundred programs, each of which would compile milepost again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,7 +32,7 @@ MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variabl
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-core-quickly test-files lint lint-systems format docs bench peers clean
+	test-core test-core-quickly test-files lint lint-systems format docs bench peers fuzz durability clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +114,12 @@ bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benc
 peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes
 	.venv-bench/$(BIN)/python -m benchmarks.peers
 
+fuzz: .venv-fuzz/.made  ## look for hostile files that readers do not refuse, guided by coverage: make fuzz SECONDS=3600 ARGS=--keep
+	.venv-fuzz/$(BIN)/python -m tests.fuzzing --seconds $(SECONDS) $(ARGS)
+
+durability: .venv-fuzz/.made  ## count what is tried to break saves, restores and readers; results go to benchmarks/results
+	.venv-fuzz/$(BIN)/python -m benchmarks.durability --seconds $(SECONDS)
+
 clean:  ## remove environments, caches and builds
 	rm -rf .venv-* .cache .*_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -128,6 +135,7 @@ clean:  ## remove environments, caches and builds
 .venv-lint/.made: EXTRAS = test-core,dev
 .venv-docs/.made: EXTRAS = docs
 .venv-bench/.made: EXTRAS = bench,fast
+.venv-fuzz/.made: EXTRAS = fuzz
 
 .venv-%/.made: VERSIONS = 3.14 3.13 3.12 3.11 3.16 3.15
 # TensorFlow has no release for 3.14 yet.

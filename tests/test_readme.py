@@ -69,7 +69,8 @@ def test_engine_overhead_is_the_benchmarks(text, count):
 
 
 def test_the_page_of_results_is_what_the_benchmarks_wrote():
-    written = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+    elsewhere = {"durability.md"}  # see test_durability_page.py
+    written = [file for file in sorted((ROOT / "benchmarks" / "results").glob("*.md")) if file.name not in elsewhere]
     if not written:
         pytest.skip("a source distribution has the page of results, and not the files that it is made of")
     for file in written:

@@ -202,6 +202,12 @@ def test_the_remedy_for_a_container_in_an_attribute_is_another_container(tmp_pat
     assert "hold it in an attribute" not in str(caught[0].message)
 
 
+def test_debug_string_of_a_name_that_is_not_valid_unicode(tmp_path):
+    header = b'{"\\ud800": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}'
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    assert milepost.load_checkpoint(tmp_path / "a.safetensors").debug_string() == b"\\ud800 (DT_FLOAT) []\n"
+
+
 def test_debug_string_has_tensorflows_names_of_types(tmp_path):
     variables = {name: Variable(np.zeros((2, 3), name)) for name in ("float16", "float32", "float64", "int64")}
     path = Checkpoint(**variables).write(tmp_path / "ckpt")

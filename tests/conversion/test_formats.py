@@ -144,7 +144,7 @@ def test_text_goes_to_tensorflow_1_only(tmp_path):
     milepost.convert(path, tmp_path / "new", format="tensorflow1")
     assert milepost.load_variable(tmp_path / "new", "name") == b"text"
     for form in set(WRITERS) - {"tensorflow1", "keras"}:
-        with pytest.raises(milepost.UnsupportedError, match=r"cannot hold every value(?s:.*)name/.*: text"):
+        with pytest.raises(milepost.UnsupportedError, match=r"cannot hold all of the values(?s:.*)name/.*: text"):
             milepost.convert(path, tmp_path / form, format=form)
         assert not (tmp_path / form).exists()
 

@@ -62,9 +62,11 @@ class TestParse:
             (b"'it is \"quoted\"'", 'it is "quoted"'),
             (b'"a" \'b\'\n  "c"', "abc"),
             (b'"x" # what follows is a comment: "y"', "x"),
+            (rb'"C:\runs\ckpt"', "C:\runs\\ckpt"),
             (b'"first"\nmodel_checkpoint_path: "last"', "last"),
         ],
     )
+    @pytest.mark.filterwarnings("error")
     def test_every_way_to_write_a_string(self, written: bytes, path: str) -> None:
         """Escapes, octal, raw UTF-8, both quotes, adjacent strings and comments are understood."""
         assert parse_state(b"model_checkpoint_path: " + written, "f").model_checkpoint_path == path
@@ -87,6 +89,7 @@ class TestParse:
             (b'model_checkpoint_path: "x"\n\n all_model_checkpoint_paths: "\xff"', "line 3"),
             (b'model_checkpoint_path: "x', "line 1"),
             (b'model_checkpoint_path: "\\377"', "line 1"),
+            (b'\nmodel_checkpoint_path: "\\777"', "line 2"),
             (b"\0\1\2\3", "line 1"),
             (b"model_checkpoint_path: 7", "line 1"),
             (b'last_preserved_timestamp: "x"', "line 1"),

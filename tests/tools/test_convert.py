@@ -293,3 +293,25 @@ def test_a_checkpoint_of_tensorflow_1(tmp_path, capsys):
         session.run(tf.global_variables_initializer())
         tf.train.Saver().save(session, str(tmp_path / "model.ckpt"))
     assert json_of(capsys, "convert", tmp_path / "model.ckpt", tmp_path / "a.npz")["tensors"][0]["name"] == "layer/w"
+
+
+def safetensors_with(path, name):
+    header = json.dumps({name: {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "problem"),
+    [
+        ("half \ud800", "a.npz", "names in UTF-8 only"),
+        ("half \ud800", "a.safetensors", "names in UTF-8 only"),
+        ("half \ud800", "ckpt", "not valid Unicode"),
+        ("a\0b", "a.npz", "without NUL"),
+        ("a" * 70_000, "a.npz", "at most 65531 bytes"),
+    ],
+)
+def test_a_name_that_the_format_cannot_hold_is_refused(tmp_path, capsys, name, target, problem):
+    source = safetensors_with(tmp_path / "source.safetensors", name)
+    assert problem in output_of(capsys, "convert", source, tmp_path / target, status=3).err
+    assert os.listdir(tmp_path) == ["source.safetensors"]

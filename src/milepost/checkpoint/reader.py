@@ -217,7 +217,7 @@ class CheckpointReader:
             for key in self._bundle.keys()  # noqa: SIM118 - a reader is no mapping
             for spec in (self._bundle.spec(key),)
         ]
-        return "".join(lines).encode()
+        return "".join(lines).encode(errors="backslashreplace")  # a name in JSON may hold half a character
 
 
 def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> CheckpointReader:

@@ -260,9 +260,12 @@ def _check_free(paths: Sequence[str]) -> None:
 def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:
     listed = [f"{key}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]]
     more = len(export.left_out) - len(listed)
+    remedy = "leave them out with ignore, or pass partial=True"
+    if not export.tensors:
+        remedy = "convert to another format, or give the values other names with rename"
     return UnsupportedError(
-        f"the format {wanted.format} cannot hold {'every' if export.tensors else 'any'} value; nothing was written",
+        f"the format {wanted.format} cannot hold {'all' if export.tensors else 'any'} of the values; nothing was written",
         file=reader.prefix,
         found="; ".join(listed) + (f"; and {more} more" if more else ""),
-        remedy=wanted.writer.remedy if wanted.writer is not None else "leave them out with ignore",
+        remedy=(wanted.writer.remedy if wanted.writer is not None else "") or remedy,
     )

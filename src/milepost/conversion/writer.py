@@ -22,7 +22,7 @@ class Writer:
         problem: Why it cannot hold a tensor of this name and shape, or None if it can.
         nests: Whether names are paths of directories or groups, so that no tensor can be below another one.
         divides: Whether a model can be in several files.
-        remedy: What to do with a checkpoint that it cannot hold.
+        remedy: What to do with a checkpoint that it cannot hold, if there is more to do than to leave values out.
     """
 
     name: str
@@ -32,4 +32,4 @@ class Writer:
     problem: Callable[[Exported], str | None] = lambda tensor: None
     nests: bool = False
     divides: bool = False
-    remedy: str = "leave them out with ignore, or pass partial=True"
+    remedy: str = ""

@@ -70,6 +70,8 @@ _PLAIN_PATH: Final = re.compile(r'^all_model_checkpoint_paths: "(.*)"$', re.MULT
 _PLAIN_TIMESTAMP: Final = re.compile(r"^all_model_checkpoint_timestamps: (.*)$", re.MULTILINE)
 _PLAIN_PRESERVED: Final = re.compile(r"^last_preserved_timestamp: (.*)$", re.MULTILINE)
 
+_ESCAPE: Final = re.compile(r"\\([4-7][0-7]{2}|.)", re.DOTALL)
+_KNOWN_ESCAPES: Final = frozenset("abfnrtvxuUN\\'\"01234567")
 _MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 """The first bytes of a map in MessagePack. No text in UTF-8 begins with them."""
 _REMEDY: Final = (
@@ -139,7 +141,7 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
         text = data.decode()
         if (state := _parse_plain(text)) is not None and state.model_checkpoint_path:
             return state
-        text_format.Merge(text, message)
+        text_format.Merge(_ESCAPE.sub(_with_known_escape, text), message)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _not_understood(file, line, "text in UTF-8", f"byte {data[error.start]:#04x}") from None
@@ -217,6 +219,17 @@ def _escaped(path: str) -> str:
 @functools.lru_cache(maxsize=1 << 14)
 def _timestamp_line(timestamp: float) -> str:
     return f"all_model_checkpoint_timestamps: {float(timestamp)}"
+
+
+def _with_known_escape(escape: re.Match[str]) -> str:
+    """An escape as it stands, or one that means the backslash itself if there is no such escape.
+
+    protobuf would give that to Python, which reads it in the same way and warns.
+    """
+    if len(escape[1]) > 1:
+        line = escape.string.count("\n", 0, escape.start()) + 1
+        raise text_format.ParseError(f"the escape {escape[0]} is more than a byte", line)
+    return escape[0] if escape[1] in _KNOWN_ESCAPES else f"\\{escape[0]}"
 
 
 @functools.lru_cache(maxsize=4)  # a program that waits for checkpoints reads the same text many times

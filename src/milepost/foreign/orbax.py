@@ -361,7 +361,10 @@ def _implementations(path: str) -> dict[str, str]:
 def _json(path: str) -> Any:
     try:
         with open(path, "rb") as file:
-            return parse_json(file.read(LONGEST + 1), "a file of Orbax")
+            size = os.fstat(
+                file.fileno()
+            ).st_size  # Python takes the memory that it is told to read, however small the file is
+            return parse_json(file.read(min(size, LONGEST) + 1), "a file of Orbax")
     except OSError as error:
         raise CorruptCheckpointError("a file of Orbax cannot be read", file=path, found=f"{error!s:.200}") from None
     except MilepostError as error:

@@ -20,13 +20,13 @@ from milepost.storage import LocalStorage
 from tests.engine.amount_of_work import LARGE, SMALL, arrays
 
 CALLS = {
-    "arrays, save": 28,
+    "arrays, save": 26,
     "arrays, restore": 45,
     "arrays, assert": 11,
-    "numbers, save": 29,
+    "numbers, save": 27,
     "numbers, restore": 68,
     "numbers, assert": 14,
-    "variables, save": 22,
+    "variables, save": 21,
     "variables, restore": 40,
     "variables, assert": 9,
 }

@@ -91,8 +91,8 @@ def large(mebibytes=48, value=1):
     return np.full((mebibytes, MEBIBYTE), value, np.uint8)
 
 
-def slowly(told, **options):
-    return CheckpointOptions(progress=told, storage=SlowStorage(), **options)
+def slowly(told, pace=0.01, **options):
+    return CheckpointOptions(progress=told, storage=SlowStorage(pace), **options)
 
 
 def test_a_save_is_told_from_the_beginning_to_the_end():

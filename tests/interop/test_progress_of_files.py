@@ -140,7 +140,7 @@ def test_large_arrays_of_jax_are_told_while_they_are_read():
     from tests.checkpoint.test_progress import large, slowly
 
     told = Told()
-    options = slowly(None)
+    options = slowly(None, pace=0.02)
     path = milepost.jax.save("run/params", {"v": large()}, options=options)
     options.progress = told
     restored, _ = milepost.jax.restore(path, {"v": jax.numpy.zeros((48, 1 << 20), "uint8")}, options)

@@ -292,19 +292,6 @@ def test_a_model_that_was_never_called_loses_nothing_when_it_is_saved(tmp_path):
         np.testing.assert_array_equal(restored, saved)
 
 
-@pytest.mark.parametrize("name", ["m.weights.h5", "m.keras"])
-@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")  # Keras says so of its own format
-def test_files_of_keras_are_refused_by_name(tmp_path, name):
-    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
-    save = model.save if name.endswith(".keras") else model.save_weights
-    save(str(tmp_path / name))
-    checkpoint = milepost.Checkpoint(model=model)
-    for call in (checkpoint.restore, checkpoint.read, milepost.load_checkpoint):
-        with pytest.raises(milepost.UnsupportedError, match="Keras") as raised:
-            call(tmp_path / name)
-        assert raised.value.remedy
-
-
 class TestMetrics:
     """Keras resets compiled metrics before each batch, on TensorFlow before it makes them."""
 

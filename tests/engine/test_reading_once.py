@@ -174,3 +174,14 @@ def test_values_of_a_file_without_an_object_graph_are_read_once_too():
     live.read("run/ckpt", CheckpointOptions(storage=storage, verify_first=False))
     assert live.v.numpy()[-1] == 1
     assert storage.times() == 1
+
+
+def test_a_damaged_file_of_another_library_is_found_too(tmp_path):
+    path = tmp_path / "v.npz"
+    np.savez(path, v=large(1))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    live = Checkpoint(v=Variable(large(0)))
+    with pytest.raises(CorruptCheckpointError):
+        live.read(path, CheckpointOptions(verify_first=False))

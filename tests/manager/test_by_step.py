@@ -132,6 +132,12 @@ class TestSteps:
         assert manager.best_step("accuracy", "max") is None
         assert CheckpointManager(new(), tmp_path / "none", 1).latest_step is None
 
+    @pytest.mark.parametrize("mode", ["lowest", "MIN", 3])
+    def test_what_is_better_must_be_said_in_known_words(self, tmp_path: Path, mode: Any) -> None:
+        manager = saved(tmp_path)
+        with pytest.raises(UnsupportedError, match="min"):
+            manager.best_step("loss", mode)
+
     @pytest.mark.parametrize("arguments", [{}, {"by": "loss"}, {"mode": "min"}])
     def test_the_best_by_what_must_be_said(self, tmp_path: Path, arguments: Any) -> None:
         """A default could be the wrong way round."""

@@ -218,6 +218,17 @@ def test_if_nothing_can_be_held_nothing_is_written(tmp_path, capsys):
     assert not os.path.exists(tmp_path / "a.npz")
 
 
+@pytest.mark.filterwarnings("ignore:.*names 'zzz'")
+@pytest.mark.parametrize("target", ["a.npz", "a.safetensors", "a.pt", "new"])
+def test_if_nothing_is_left_nothing_is_written(saved, tmp_path, capsys, target):
+    before = contents(tmp_path)
+    assert (
+        "there is no value to write"
+        in output_of(capsys, "convert", saved, tmp_path / target, "--only", "zzz", status=3).err
+    )
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize("name", ["a.npz", "a.safetensors", "new"])
 def test_a_damaged_source_leaves_nothing(saved, tmp_path, capsys, name):
     damage(saved, "net/w")

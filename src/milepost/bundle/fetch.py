@@ -239,6 +239,7 @@ class Fetch:
         _check_destination(key, destination, dtype.numpy, shape)
         size = TensorSpec(dtype, shape).nbytes
         if self._once:
+            self._reader.check(key, box)  # a file of another library is not verified while it is read
             self._reader.read_into(key, destination, box)
         elif size <= self._staging:
             self._staging -= size

@@ -78,7 +78,7 @@ def convert(
 
     Args:
         source: Any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest checkpoint is read.
-        target: What to write, on this machine. Missing directories are not made.
+        target: What to write, on this machine. Missing directories are made for a checkpoint of milepost only.
         format: The format. By default the ending of ``target`` says it: ``.safetensors``; ``.pt``, ``.pth`` and ``.bin`` for a
             state dict as ``torch.save`` writes it (``"torch"``); ``.npz``; ``.weights.h5`` for Keras 3 (``"keras"``, which needs
             h5py); any other means ``"checkpoint"``, the prefix of a checkpoint of milepost. ``"orbax"`` is a directory, and
@@ -105,7 +105,8 @@ def convert(
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
         MismatchError: ``dtype`` cannot hold a number.
-        UnsupportedError: The format cannot hold a value, two values would have the same name, or an argument is not for this format.
+        UnsupportedError: The format cannot hold a value, two values would have the same name, no value is left, or an argument is not for
+            this format.
         StorageError: A file cannot be written.
 
     Example:
@@ -205,6 +206,16 @@ def converted(reader: BundleReader, wanted: Wanted, told: Unreported = UNREPORTE
     names.warn_of_unused(reader)
     if export.left_out and not (wanted.partial and export.tensors):
         raise _cannot_hold(reader, wanted, export)
+    if not export.tensors:
+        raise UnsupportedError(
+            "there is no value to write; nothing was written",
+            file=reader.prefix,
+            expected="at least one value that rename, ignore and only leave",
+            found=f"{len(export.unwanted)} values, which these leave out"
+            if export.unwanted
+            else "a checkpoint without values",
+            remedy="correct rename, ignore and only: 'milepost show' lists the saved names",
+        )
     if not wanted.overwrite:
         _check_free(paths)
     told.begin(tensor.saved.nbytes for tensor in export.tensors)

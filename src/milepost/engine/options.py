@@ -78,11 +78,7 @@ class CheckpointOptions:
         verify_first: Restores. Verify all values before an object changes, so that a damaged checkpoint changes nothing. Large
             values that replace old ones are read twice for this. With False, each is read once, straight into the memory of its
             object, and verified meanwhile. If the checkpoint is damaged, some objects then have restored values and
-            others their old ones, and the error says so.
-        verify_first: Restores. Verify all values before an object changes, so that a damaged checkpoint changes nothing. Large
-            values that replace old ones are read twice for this. With False, each is read once, straight into the memory of its
-            object, and verified meanwhile. If the checkpoint is damaged, some objects then have restored values and
-            others their old ones, and the error says so.
+            others their old ones, and the error says so. Values of files of other libraries are verified right before they are read.
 
     Raises:
         UntrackableError: A ``ValueError``: a write callback is not a function, or takes more arguments than the path.

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from milepost.bundle import index_path
 from milepost.checkpoint.checkpoint import exclusive, is_saving
+from milepost.engine.arguments import wrong
 from milepost.engine.metadata import plain_metrics
 from milepost.engine.pins import pin, pinned_in, unpin
 from milepost.engine.removal import finish_removals, is_left
@@ -70,7 +71,7 @@ class ByStep(abc.ABC):
             Its number, or None if no checkpoint has a finite value. Of equal values the one that was saved first counts.
 
         Raises:
-            UnsupportedError: One argument is missing, and ``keep`` has no `milepost.retention.Best`.
+            UnsupportedError: One argument is missing, and ``keep`` has no `milepost.retention.Best`; or ``mode`` is neither.
             StorageError: A checkpoint cannot be read, and the reason is not damage.
 
         Example:
@@ -92,6 +93,8 @@ class ByStep(abc.ABC):
                     found=f"by={by!r}, mode={mode!r}, keep={series.policy.keep!r}",
                 )
             by, mode = rule.by, rule.mode
+        if mode not in ("min", "max"):
+            raise wrong("mode", mode, "'min' if lower values are better, or 'max'")
         managed = series.facts(metrics=True)
         for place in ranked(managed, by, mode):
             if series.storage.is_file(index_path(managed[place].prefix)):

@@ -37,7 +37,7 @@ class Repairs:
         removed: The paths of the files that are removed.
         state_file: What becomes of the state file, as a sentence; empty if it stays as it is.
         unlisted: The checkpoints that leave the list, with what is wrong with each.
-        bad: Checkpoints that are damaged and not listed, with what is wrong with each.
+        bad: Other checkpoints that are damaged, with what is wrong with each. They are listed only if no checkpoint is whole.
         latest: The latest checkpoint afterwards.
     """
 
@@ -167,6 +167,7 @@ class Repair:
             numbered = [prefix for prefix in self._numbered(storage) if self._problem(prefix) is None]
             if not numbered:
                 # a state file that names nothing good is an error of the next restore, which must not start anew in silence
+                found.bad, found.unlisted = found.unlisted, {}
                 return
             self._make(storage, no_checkpoint_error(storage, self._directory))
             found.latest = numbered[-1]

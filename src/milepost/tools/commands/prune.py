@@ -32,7 +32,12 @@ def add(commands: Any) -> None:
         "count for no rule, and are never deleted. Without --delete nothing changes.",
     )
     command.add_argument("directory", metavar="DIRECTORY", help="the directory of the checkpoints")
-    command.add_argument("--keep", type=positive, metavar="N", help="keep the newest N; by default 1")
+    command.add_argument(
+        "--keep",
+        type=positive,
+        metavar="N",
+        help="keep the newest N; by default 1 beside other rules, of which there must be one then",
+    )
     command.add_argument(
         "--best",
         type=_best,

@@ -26,6 +26,13 @@ def test_dot(saved, tmp_path):
     assert (tmp_path / "graph.dot").read_text().startswith("digraph")
 
 
+def test_another_format_is_a_wrong_argument(saved, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["graph", saved, "-o", str(tmp_path / "graph.png")])
+    assert (ended.value.code, "FILE.svg" in capsys.readouterr().err) == (2, True)
+    assert not (tmp_path / "graph.png").exists()
+
+
 def test_a_part_to_the_output(saved, capsys):
     assert "save_counter" not in output_of(capsys, "graph", saved, "--root", "v").out
 

@@ -105,7 +105,8 @@ class Translation:
         """A pattern of paths: the names, and everything below them."""
         listed = [names] if isinstance(names, str) else names
         if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):
-            raise wrong(argument, names, "a name, or a list of names, in which * stands for any text")
+            either = "True or False, or " if argument == "cast" else ""
+            raise wrong(argument, names, f"{either}a name, or a list of names, in which * stands for any text")
         texts = {each: ".*".join(map(re.escape, each.strip("./").replace(".", "/").split("*"))) for each in listed}
         for name, text in texts.items():
             self.unused.expect_live(argument, name, _at_or_below(text))

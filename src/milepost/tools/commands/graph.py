@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 from typing import Any
 
@@ -56,10 +57,13 @@ def add(commands: Any) -> None:
         help=f"draw at most N nodes, and fold the rest; by default {MOST_NODES}, or any number with --depth",
     )
     add_json(command)
+    command.set_defaults(usage_error=command.error)
 
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
+    if os.path.splitext(options.output or "")[1].lower() not in ("", ".svg", ".dot"):
+        options.usage_error("a graph is written as SVG or in the language of Graphviz: pass -o FILE.svg or -o FILE.dot")
     with open_named(options.checkpoint) as reader:
         graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
         if graph is None:

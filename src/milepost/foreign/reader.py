@@ -14,7 +14,7 @@ from milepost.bundle.memory import Array, bytes_of, new_array
 from milepost.bundle.problems import no_such_key
 from milepost.bundle.slices import Box, index_of, ranges, start_of_run
 from milepost.bundle.transfer import read_chunks
-from milepost.errors import MilepostError, UnsupportedError
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.items import Item, items_of, walked
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
@@ -198,7 +198,7 @@ class ForeignReader:
                 whole = new_array(stored.spec.dtype, stored.spec.shape)
                 self._file.read_into(stored, whole)
             except MilepostError as error:
-                raise error.with_context(key=key, file=self.prefix) from None
+                raise self._of_value(error, key) from None
             _count(whole)
         return whole if box is None else whole[index_of(ranges(box, whole.shape))].copy()
 
@@ -238,7 +238,7 @@ class ForeignReader:
                 try:
                     place[0].read_into(place[1] + start * stored.spec.dtype.itemsize, bytes_of(destination))
                 except MilepostError as error:
-                    raise error.with_context(key=key, file=self.prefix) from None
+                    raise self._of_value(error, key) from None
                 _count(destination)
                 return
         if stored is None or (box is not None and self._boxed is None):
@@ -250,7 +250,7 @@ class ForeignReader:
             else:
                 self._file.read_into(stored, destination)
         except MilepostError as error:
-            raise error.with_context(key=key, file=self.prefix) from None
+            raise self._of_value(error, key) from None
         _count(destination)
 
     def check(self, key: str, box: TensorSlice | None = None) -> None:
@@ -264,7 +264,13 @@ class ForeignReader:
         try:
             self._file.check(stored)
         except MilepostError as error:
-            raise error.with_context(key=key, file=self.prefix) from None
+            raise self._of_value(error, key) from None
+
+    def _of_value(self, error: MilepostError, key: str) -> MilepostError:
+        """An error with what it is about."""
+        if isinstance(error, CorruptCheckpointError):
+            error.with_context(remedy="use an intact copy of the file")
+        return error.with_context(key=key, file=self.prefix)
 
     def map(self, key: str) -> Array:
         self.spec(key)
@@ -314,7 +320,7 @@ class ForeignReader:
         try:
             self._boxed.check_box(stored, box)
         except MilepostError as error:
-            raise error.with_context(key=key, file=self.prefix) from None
+            raise self._of_value(error, key) from None
 
     def _plain_array(self, key: str) -> Array:
         if key in self._objects and key not in self._plain:

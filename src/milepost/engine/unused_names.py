@@ -101,9 +101,10 @@ def _of_saved(unused: _Unused, saved: Iterable[str]) -> str:
 
 
 def _of_live(unused: _Unused, paths: Iterable[str], *, is_restore: bool) -> str:
-    remedy = _nearest(unused.text, paths) or f"correct it, or leave it out of {unused.argument}"
+    otherwise = f"correct it, or leave it out of {unused.argument}"
     if unused.argument == "cast":
-        remedy += "; cast is True, or the names of values: their live objects say which element type they get"
+        otherwise += ": cast is True, or the names of values, whose live objects say which element type they get"
+    remedy = _nearest(unused.text, paths) or otherwise
     return (
         f"{unused.argument} names {unused.text!r}, and {'neither a saved value nor a live object' if is_restore else 'no saved value'} "
         f"has this name; {remedy}"

@@ -206,14 +206,12 @@ def converted(reader: BundleReader, wanted: Wanted, told: Unreported = UNREPORTE
     names.warn_of_unused(reader)
     if export.left_out and not (wanted.partial and export.tensors):
         raise _cannot_hold(reader, wanted, export)
-    if not export.tensors:
+    if export.unwanted and not export.tensors:
         raise UnsupportedError(
             "there is no value to write; nothing was written",
             file=reader.prefix,
             expected="at least one value that rename, ignore and only leave",
-            found=f"{len(export.unwanted)} values, which these leave out"
-            if export.unwanted
-            else "a checkpoint without values",
+            found=f"{len(export.unwanted)} values, which these leave out",
             remedy="correct rename, ignore and only: 'milepost show' lists the saved names",
         )
     if not wanted.overwrite:

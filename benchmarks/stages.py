@@ -44,7 +44,7 @@ SAVE: Final = (
     Stage("read their values", "milepost.engine.save", "_read_all", 1),
     Stage("name types of containers and plain values", "milepost.engine.save", "type_names", 1),
     Stage("encode the object graph", "milepost.graph.object_graph", "ObjectGraph.serialize"),
-    Stage("give the tensors to the writer", "milepost.engine.incremental", "Division.add_to"),
+    Stage("give the tensors to the writer", "milepost.bundle.writer", "BundleWriter.add_all"),
     Stage("checksums, entries and the data file", "milepost.bundle.writer", "BundleWriter.write_shard"),
     Stage("sort the entries and build the index", "milepost.bundle.writer", "BundleWriter.index"),
     Stage("whole save", "milepost.checkpoint.checkpoint", "Checkpoint.write"),

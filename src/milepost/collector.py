@@ -26,10 +26,8 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
     them again. That takes a third of the time for 20,000 variables, and two thirds for 200,000.
     """
 
-    _is_paused = False
-
-    def _recreate_cm(self) -> Self:
-        return type(self)()  # each call of a decorated function has its own pause
+    _has_ended = False
+    """Only ever true for one block. A decorated function, whose calls share this object, cannot end its pause early."""
 
     def __enter__(self) -> Self:
         with _lock:
@@ -37,19 +35,19 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
                 _resume[0] = gc.isenabled()
                 gc.disable()
             _inside.append(threading.get_ident())
-            self._is_paused = True
         return self
 
-    def end(self, *_: object) -> None:
-        """Ends the pause, before the block ends if it is called in the block. A second call does nothing."""
+    def __exit__(self, *_: object) -> None:
         with _lock:
-            if self._is_paused:
-                self._is_paused = False
+            if not self._has_ended:
                 _inside.remove(threading.get_ident())
                 if not _inside and _resume[0]:
                     gc.enable()
 
-    __exit__ = end
+    def end(self) -> None:
+        """Ends the pause before the block ends. A second call does nothing."""
+        self.__exit__()
+        self._has_ended = True
 
 
 def _resume_in_child() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from milepost.coding import varint
-from milepost.coding.crc32c import masked_crc32c
+from milepost.coding.crc32c import crc32c, mask
 from milepost.storage import MemoryStorage
 from milepost.table import TableReader, TableWriter
 
@@ -64,7 +64,7 @@ EMPTY = contents([])
 def seal(data, compression=0):
     """A block with its trailer."""
     stored = data + bytes([compression])
-    return stored + struct.pack("<I", masked_crc32c(stored))
+    return stored + struct.pack("<I", mask(crc32c(stored)))
 
 
 def handle(offset, size):

@@ -16,6 +16,7 @@ Source: TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -23,13 +24,15 @@ from typing import Any, Final, NamedTuple
 from milepost.bundle import strings, variants
 from milepost.bundle.messages import BundleEntry
 from milepost.bundle.slices import box_message, parse_box
-from milepost.coding.protobuf import parse
-from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.coding.protobuf import DecodeError, parse
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.tensor import DType, TensorSlice, TensorSpec
 from milepost.tensor.dtype import STRING, VARIANT
 
 _INVALID: Final = 0
 _RESOURCE: Final = 20
+_USUAL: Final = re.compile(rb"\x08[\x00-\x7f]\x12[\x00-\x7f]").match
+"""The beginning of almost all entries: a type in one byte, and a short shape. The place follows."""
 _MOST_DIMENSIONS: Final = 254
 """TensorFlow's limit on the rank of a tensor."""
 
@@ -97,6 +100,18 @@ def decode(data: bytes) -> Entry:
         CorruptCheckpointError: The data is not an entry, or is inconsistent.
         UnsupportedError: Values of the element type cannot be read.
     """
+    if _USUAL(data):
+        # An index may have millions of such entries. Whatever is wrong with one of them is found below.
+        place, end = BundleEntry(), 4 + data[3]
+        try:
+            place.MergeFromString(data[end:])
+            spec, size = _parse_head(data[:end])
+            shard, offset = place.shard_id, place.offset
+            is_place = shard >= 0 <= offset and not (place.slices or place.dtype or place.HasField("shape"))
+            if is_place and place.size == size:
+                return Entry(spec.dtype, spec.shape, shard, offset, size, place.crc32c)
+        except (DecodeError, MilepostError):
+            pass
     spec, message = _parsed(data)
     if message.slices:
         pieces: Sequence[TensorSlice] = [parse_box(piece, spec.shape) for piece in message.slices]
@@ -158,10 +173,10 @@ def _head(number: int, shape: tuple[int, ...]) -> bytes:
 
 def _parsed(data: bytes) -> tuple[TensorSpec, Any]:
     """Element type and shape of an entry, and a message with its other fields, which have been checked."""
-    # The usual form is a type in one byte, a short shape, and the place. Parsed types and shapes are cached.
+    # Parsed types and shapes are cached.
     spec: TensorSpec | None = None
     message: Any = None
-    if len(data) > 3 and data[0] == 0x08 and data[1] < 0x80 and data[2] == 0x12 and data[3] < 0x80:
+    if _USUAL(data):
         end = 4 + data[3]
         message = parse(BundleEntry, data[end:], what="an entry of the index")
         if not (message.dtype or message.HasField("shape")):

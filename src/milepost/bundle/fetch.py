@@ -136,8 +136,11 @@ class Fetch:
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        if near:
-            self._verify_groups([group for file, tickets in near.items() for group in self._groups(file, tickets)])
+        groups = [group for file, tickets in near.items() for group in self._groups(file, tickets)]
+        size = sum(group.stop - group.start for group in groups)
+        is_worth_it = size >= max(WORTH_THREADS, _PYTHON_BOUND * sum(map(len, near.values())))
+        for_each(self._verify_group, groups, threads=THREADS if is_worth_it else 1)
+        self._again = [group for group in groups if not group.staged]
         if spans:
             _read(spans)
         for ticket in others:
@@ -193,13 +196,6 @@ class Fetch:
             group.staged = size <= self._staging
             self._staging -= size if group.staged else 0
         return groups
-
-    def _verify_groups(self, groups: list[_Group]) -> None:
-        size = sum(group.stop - group.start for group in groups)
-        count = sum(len(group.tickets) for group in groups)
-        threads = THREADS if size >= max(WORTH_THREADS, count * _PYTHON_BOUND) else 1
-        for_each(self._verify_group, groups, threads=threads)
-        self._again = [group for group in groups if not group.staged]
 
     def _verify_group(self, group: _Group) -> None:
         for ticket, array in self._read_group(group):

@@ -40,6 +40,10 @@ _JOINED: Final = 2 << 20
 """Bytes of small tensors that are written together."""
 
 
+_PADDING: Final = [bytes(size) for size in range(ALIGNMENT)]
+"""Shared by all tensors, of which there may be millions."""
+
+
 class Placed(NamedTuple):
     """A tensor or a piece of one, and its key in the index.
 
@@ -104,19 +108,30 @@ class _Layout:
     def work(self, tensors: Sequence[Placed]) -> Iterator[Callable[[], None]]:
         """The writes to do, in the order of the file."""
         for tensor in tensors:
-            if tensor.array.nbytes > _SMALL and not tensor.dtype.is_bytes:
+            _, key, array, dtype = tensor
+            if dtype.is_bytes:
+                pieces, crc = _encoded(tensor)
+                size = sum(map(len, pieces))
+            elif array.nbytes > _SMALL:
                 yield from self._place_large(tensor)
                 continue
-            pieces, crc = _encoded(tensor)
+            else:
+                whole = array if type(array) is np.ndarray else np.asarray(array)
+                data = (
+                    whole.tobytes() if whole.dtype is dtype.numpy else whole.astype(dtype.numpy, copy=False).tobytes()
+                )
+                pieces, crc, size = [data], crc32c(data), len(data)
             padding = -self._end % self._alignment
-            self._enter(tensor, self._end + padding, sum(map(len, pieces)), crc)
-            for piece in pieces:
-                if len(piece) > _SMALL or self._unwritten_size >= _JOINED:
-                    yield self._flush()
-                self._append(piece, padding)
-                padding = 0
+            self._entries[key] = encode(dtype, array.shape, self._shard, self._end + padding, size, mask(crc))
             if padding:
-                self._append(b"", padding)
+                pieces.insert(0, _PADDING[padding] if padding < ALIGNMENT else bytes(padding))
+            for piece in pieces:
+                length = len(piece)
+                if length > _SMALL or self._unwritten_size >= _JOINED:
+                    yield self._flush()
+                self._unwritten.append(piece)
+                self._unwritten_size += length
+                self._end += length
         yield self._flush()
 
     def entries(self) -> dict[bytes, bytes]:
@@ -125,11 +140,15 @@ class _Layout:
             crc = 0
             for block, size in large.blocks:
                 crc = combine(crc, block, size)
-            self._enter(large.tensor, large.offset, large.tensor.array.nbytes, crc)
+            _, key, array, dtype = large.tensor
+            self._entries[key] = encode(dtype, array.shape, self._shard, large.offset, array.nbytes, mask(crc))
         return self._entries
 
     def _place_large(self, tensor: Placed) -> Iterator[Callable[[], None]]:
-        self._append(b"", -self._end % self._alignment)
+        padding = bytes(-self._end % self._alignment)
+        self._unwritten.append(padding)
+        self._unwritten_size += len(padding)
+        self._end += len(padding)
         yield self._flush()
         large = _Large(tensor, self._end)
         self._large.append(large)
@@ -140,14 +159,6 @@ class _Layout:
             large.blocks.append((0, block.nbytes))
             yield partial(self._write_block, large, len(large.blocks) - 1, block, self._end)
             self._end += block.nbytes
-
-    def _append(self, data: bytes, padding: int = 0) -> None:
-        if padding:
-            self._unwritten.append(bytes(padding))
-        self._unwritten.append(data)
-        size = padding + len(data)
-        self._unwritten_size += size
-        self._end += size
 
     def _flush(self) -> Callable[[], None]:
         work = partial(self._write_joined, self._end - self._unwritten_size, self._unwritten)
@@ -172,19 +183,11 @@ class _Layout:
             self._written(len(chunk))
         large.blocks[number] = crc, block.nbytes
 
-    def _enter(self, tensor: Placed, offset: int, size: int, crc: int) -> None:
-        self._entries[tensor.key] = encode(tensor.dtype, tensor.array.shape, self._shard, offset, size, mask(crc))
-
 
 def _encoded(tensor: Placed) -> tuple[list[bytes], int]:
-    """The bytes of a small tensor or of one of strings, to be joined, and their checksum, not masked."""
-    array = tensor.array if type(tensor.array) is np.ndarray else np.asarray(tensor.array)
-    dtype = tensor.dtype.numpy
-    if not tensor.dtype.is_bytes:
-        data = array.tobytes() if array.dtype is dtype else array.astype(dtype, copy=False).tobytes()
-        return [data], crc32c(data)
+    """The bytes of a tensor of strings or variants, to be joined, and their checksum, not masked."""
     try:
-        elements = strings.elements_of(array)
+        elements = strings.elements_of(np.asarray(tensor.array))
     except MilepostError as error:
         raise error.with_context(key=tensor.name) from None
     return variants.encode(elements) if tensor.dtype is VARIANT else strings.encode(elements)

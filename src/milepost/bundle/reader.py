@@ -101,7 +101,11 @@ class IndexedReader:
     def entry(self, key: str) -> Entry:
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = self._decoded(key, self._row_of(key), decode)
+            row = self._row_of(key)
+            try:
+                entry = self._entries[key] = decode(row)
+            except MilepostError as error:
+                raise error.with_context(key=key, file=self._index.path) from None
         return entry
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
@@ -251,6 +255,9 @@ class IndexedReader:
             self._close_data()
 
     def _close_data(self) -> None:
+        # What is known of the index takes more memory than the index, and is seldom asked for again.
+        self._entries.clear()
+        self._rows, self._lookups = None, 0
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -284,7 +291,8 @@ class IndexedReader:
         return header.num_shards, "big" if header.endianness == _BIG else "little"
 
     def _row_of(self, key: str) -> bytes:
-        row = self._row(_encode_key(key))
+        name = _encode_key(key)
+        row = self._row(name) if self._rows is None else self._rows.get(name)
         if row is None:
             raise no_such_key(key, self.keys(), self.prefix)
         return row

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from milepost.bundle.layout import ALIGNMENT, Placed, write_tensors
 from milepost.bundle.memory import Array
 from milepost.bundle.messages import BundleHeader
 from milepost.bundle.slices import check_piece, covers, slice_key
+from milepost.collector import collection_paused
 from milepost.errors import MilepostError, MismatchError, UnsupportedError
 from milepost.storage import WritableFile
 from milepost.table import TableWriter
@@ -87,11 +88,28 @@ class BundleWriter:
             MismatchError: ``dtype`` is not that of the array.
             UnsupportedError: The key is used already or is impossible, or the element type cannot be stored.
         """
-        if type(array) is not np.ndarray and type(array) is not PiecewiseArray:
-            array = _as_array(array)
-        if dtype is None or array.dtype != dtype.numpy:
-            dtype = _dtype(key, array, dtype)
-        self._take(shard, Placed(key, _name(key), array, dtype))
+        self.add_all([(key, array, dtype)], shard=shard)
+
+    def add_all(self, tensors: Iterable[tuple[str, Any, DType | None]], *, shard: int = 0) -> None:
+        """Adds tensors.
+
+        Args:
+            tensors: The key, the array and the element type of each, as for `add`.
+            shard: The number of their data file.
+
+        Raises:
+            MismatchError: As for `add`. No tensor was added.
+            UnsupportedError: As for `add`.
+        """
+        placed = []
+        with collection_paused():
+            for key, array, dtype in tensors:
+                if type(array) is not np.ndarray and type(array) is not PiecewiseArray:
+                    array = _as_array(array)
+                if dtype is None or array.dtype != dtype.numpy:
+                    dtype = _dtype(key, array, dtype)
+                placed.append(Placed(key, _name(key), array, dtype))
+            self._take(shard, placed)
 
     def add_slice(
         self,
@@ -134,7 +152,7 @@ class BundleWriter:
         name = _name(key)
         spec = TensorSpec(_dtype(key, array, dtype), shape)
         sliced = self._pieces_of(key, name, spec)
-        self._take(shard, Placed(key, slice_key(name, box), array, spec.dtype))
+        self._take(shard, [Placed(key, slice_key(name, box), array, spec.dtype)])
         self._note_piece(name, sliced, box)
 
     def add_stored(
@@ -187,7 +205,8 @@ class BundleWriter:
         count = counter()
 
         def written(size: int) -> None:
-            self._count(size)
+            with self._lock:
+                self._bytes_written += size
             if count is not None:
                 count(size)
 
@@ -215,8 +234,7 @@ class BundleWriter:
         for key, (spec, boxes) in self._sliced.items():
             entries[key] = encode(spec.dtype, spec.shape, slices=boxes)
         table = TableWriter()
-        table.add(HEADER_KEY, header.SerializeToString())
-        table.add_all(sorted(entries.items()))
+        table.add_all([(HEADER_KEY, header.SerializeToString()), *sorted(entries.items())])
         return table.finish()
 
     def _pieces_of(self, key: str, name: bytes, spec: TensorSpec) -> _Sliced:
@@ -235,18 +253,15 @@ class BundleWriter:
         self._sliced[name] = sliced
         self._keys.add(name)
 
-    def _take(self, shard: int, tensor: Placed) -> None:
+    def _take(self, shard: int, placed: Sequence[Placed]) -> None:
         tensors = self._shards[shard]
         if tensors is None:
             raise ValueError(f"shard {shard} was written before")
-        if tensor.key in self._keys:
-            raise _duplicate(tensor.name)
-        self._keys.add(tensor.key)
-        tensors.append(tensor)
-
-    def _count(self, size: int) -> None:
-        with self._lock:
-            self._bytes_written += size
+        keys = {tensor.key for tensor in placed}
+        if len(keys) < len(placed) or not keys.isdisjoint(self._keys):
+            raise _duplicate(_first_again(placed, self._keys))
+        self._keys |= keys
+        tensors += placed
 
 
 def _as_array(value: Any) -> Array:
@@ -282,6 +297,16 @@ def _dtype(key: str, array: Array | PiecewiseArray, dtype: DType | None) -> DTyp
     if dtype is None or dtype is found or (dtype is VARIANT and found is STRING):
         return dtype or found
     raise MismatchError("the array has another element type", key=key, expected=dtype, found=array.dtype)
+
+
+def _first_again(placed: Iterable[Placed], before: set[bytes]) -> str:
+    """The name of the first tensor whose key was used before."""
+    seen = set(before)
+    for each in placed:
+        if each.key in seen:
+            return each.name
+        seen.add(each.key)
+    raise AssertionError("no key is used twice")
 
 
 def _duplicate(key: str) -> UnsupportedError:

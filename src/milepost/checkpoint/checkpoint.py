@@ -28,7 +28,7 @@ from milepost.engine.series import list_announced
 from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
-from milepost.engine.translation import Names, Rename, Translation
+from milepost.engine.translation import Names, Rename, translation
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of, adapter_of_type
@@ -52,31 +52,22 @@ PathLike = str | os.PathLike[str]
 
 
 class _State:
-    """The internal state of a checkpoint, which is not in the object graph."""
+    """The internal state of a checkpoint, which is not in the object graph.
+
+    Attributes:
+        root: The root that was given, which may be a weak reference, or None.
+    """
 
     def __init__(self, root: Any, arguments: set[str]) -> None:
-        self._root = root
+        self.root = root
         self.arguments = arguments
         self.writer = BackgroundWriter()
         self.snapshots = SnapshotMemory()
         self.guard = SeriesGuard()
         self.session_saver: SessionSaver | None = None
 
-    @property
-    def root(self) -> Any:
-        """The root that was given, or None.
-
-        Raises:
-            UntrackableError: The root was given as a weak reference, and no longer exists.
-        """
-        return None if self._root is None else _followed(self._root)
-
-    @root.setter
-    def root(self, root: Any) -> None:
-        self._root = root
-
     def __getstate__(self) -> dict[str, Any]:
-        if isinstance(self._root, weakref.ref):
+        if isinstance(self.root, weakref.ref):
             raise UnsupportedError(
                 "a checkpoint whose root is a weak reference cannot be copied or pickled",
                 remedy="make a new Checkpoint of the root object itself",
@@ -180,7 +171,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         if counter is None:
             new = Variable(np.int64(0), name=_COUNTER, trainable=False)
             root = self._private.root
-            counter = self.__dict__[_COUNTER] = admit(self if root is None else root, _COUNTER, new)
+            counter = self.__dict__[_COUNTER] = admit(self if root is None else _followed(root), _COUNTER, new)
         return counter
 
     @as_written
@@ -302,7 +293,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             2
         """
         options = resolved(options)
-        translation = Translation(rename, ignore, only, cast)
+        leaves_alone = translation(rename, ignore, only, cast).leaves_alone
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
@@ -315,7 +306,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 if is_new and not last_restore(counter):
                     del self.__dict__[_COUNTER]
                 raise
-            if status.belongs_to_series and not translation.leaves_alone(_COUNTER):
+            if status.belongs_to_series and not leaves_alone(_COUNTER):
                 self._private.guard.restored(storage_of(options), plain_path(save_path))
             return status
 
@@ -352,8 +343,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
         with self._private.writer.exclusive():
-            translation = Translation(rename, ignore, only, cast)
-            return load_into(plain_path(save_path), self._view, resolved(options), translation)
+            changes = translation(rename, ignore, only, cast)
+            return load_into(plain_path(save_path), self._view, resolved(options), changes)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a save would write, as a dict in memory, so that a trainer or another library can hold this checkpoint.
@@ -433,6 +424,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         root = self._private.root
         if root is None:
             return self, ()
+        root = _followed(root)
         adapter = adapter_of(self)
         assert adapter is not None, "a Checkpoint has an adapter"
         attached = list(live_children(adapter, self))
@@ -523,7 +515,8 @@ def view_of(checkpoint: Checkpoint) -> tuple[Any, Sequence[tuple[str, Any]]]:
 
 def root_of(checkpoint: Checkpoint) -> Any:
     """The root of a checkpoint, or None if the checkpoint itself is the root."""
-    return checkpoint._private.root
+    root = checkpoint._private.root
+    return None if root is None else _followed(root)
 
 
 def set_root(checkpoint: Checkpoint, root: Any) -> None:

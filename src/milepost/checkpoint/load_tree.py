@@ -10,8 +10,8 @@ import functools
 import keyword
 import os
 from collections import OrderedDict, namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, Literal, Protocol
@@ -24,7 +24,7 @@ from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
 from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any, read_object_graph
-from milepost.engine.progress import UNREPORTED, Progress, Unreported, check_progress, reporting, saved_sizes
+from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import ForeignReader
@@ -147,7 +147,7 @@ def tree_of(
     reader: BundleReader,
     new_name: NewName | None,
     make_array: MakeArray,
-    told: Unreported = UNREPORTED,
+    told: Reporter | None = None,
     all_named: Callable[..., object] = _no_warning,
 ) -> Any:
     """The contents of an open checkpoint as a tree.
@@ -171,20 +171,20 @@ def tree_of(
         if new_name is not None:
             reader.rename(partial(new_name, dotted=reader.packs))
             all_named(reader, dotted=reader.packs)
-        with _told_of(told, reader, _keys_of_foreign(reader)):
+        with in_one_stage(told, saved_sizes(reader, _keys_of_foreign(reader))):
             return _foreign(reader, make)
     graph = read_object_graph(reader)
     if graph is None:
         named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is no mapping
         all_named(reader)
         keys = {name: key for key, name in named.items() if name is not None}
-        with _told_of(told, reader, keys.values()):
+        with in_one_stage(told, saved_sizes(reader, keys.values())):
             return {name: make(key, VARIABLE_VALUE) for name, key in keys.items()}
     if new_name is not None:
         graph, _ = renamed(graph, new_name)
         all_named(reader)
     objects = _Objects(graph, reader, make)
-    with _told_of(told, reader, objects.keys()):
+    with in_one_stage(told, saved_sizes(reader, objects.keys())):
         tree = objects.tree()
     is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
     return tree[SINGLE] if is_single else tree
@@ -244,15 +244,6 @@ def to_state_dict(
             )
         flat[name] = value
     return flat
-
-
-@contextmanager
-def _told_of(told: Unreported, reader: BundleReader, keys: Iterable[str]) -> Iterator[None]:
-    """Reports how these tensors are read."""
-    told.begin(saved_sizes(reader, keys))
-    with told.stage():
-        yield
-    told.finish()
 
 
 def _checked_kind(arrays: Any, *, mapped: bool) -> str:

@@ -11,7 +11,7 @@ from milepost.checkpoint.short_names import check_key, key_of
 from milepost.engine.directory import Verification, latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.metadata import Metadata, read_metadata
-from milepost.engine.progress import Progress, check_progress, reporting, saved_sizes
+from milepost.engine.progress import Progress, check_progress, reported, saved_sizes
 from milepost.engine.saved_model import checkpoint_of
 from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
@@ -204,11 +204,8 @@ class CheckpointReader:
         """
         check_progress(progress)
         bundle = self._bundle
-        with reporting(progress, "verify", bundle.prefix) as told:
-            told.begin(saved_sizes(bundle, bundle.keys()))
-            with told.stage():
-                bundle.verify()
-            told.finish()
+        with reported(progress, "verify", bundle.prefix, saved_sizes(bundle, bundle.keys())):
+            bundle.verify()
 
     def debug_string(self) -> bytes:
         """One line for each tensor: key, TensorFlow's name of its type, shape."""

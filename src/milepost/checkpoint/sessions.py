@@ -24,7 +24,7 @@ import numpy as np
 
 from milepost.engine.load import load_into, storage_of
 from milepost.engine.options import CheckpointOptions, resolved
-from milepost.engine.progress import array_sizes, reporting
+from milepost.engine.progress import array_sizes, reported
 from milepost.engine.removal import remove_files
 from milepost.engine.save import execute_save, plan_save
 from milepost.engine.series import is_inside, is_of_series, split_number
@@ -97,11 +97,8 @@ class SessionSaver:
         root, attached = self._view()
         with sessions.use(session, walk(root, attached).objects):
             plan, arrays = plan_save(root, attached, options)
-        with reporting(options.progress, "save", path) as progress:
-            progress.begin(array_sizes(arrays))
-            with progress.stage():
-                execute_save(plan, arrays, storage, path, options)
-            progress.finish()
+        with reported(options.progress, "save", path, array_sizes(arrays)):
+            execute_save(plan, arrays, storage, path, options)
         if write_meta_graph:
             sessions.write_meta_graph(
                 session,

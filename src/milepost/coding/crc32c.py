@@ -105,16 +105,6 @@ def unmask(masked: int) -> int:
     return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
 
 
-def masked_crc32c(data: Buffer) -> int:
-    """The checksum of ``data`` as files hold it.
-
-    Example:
-        >>> hex(masked_crc32c(b"123456789"))
-        '0xc78ab0e5'
-    """
-    return mask(_extend(data, 0))
-
-
 def combine(crc_a: int, crc_b: int, length_b: int) -> int:
     """The checksum of two pieces of data joined, from their checksums.
 

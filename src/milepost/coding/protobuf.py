@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError as DecodeError
 
 from milepost.errors import CorruptCheckpointError
 
@@ -88,7 +89,7 @@ def parse(cls: Any, data: bytes, *, what: str) -> Message:
     parsed = cls()
     try:
         parsed.MergeFromString(data)
-    except (message.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptCheckpointError(
             f"{what} cannot be decoded: {error}", expected=f"a {cls.DESCRIPTOR.name}"
         ) from None

@@ -15,7 +15,7 @@ from milepost.conversion.names import NewNames
 from milepost.conversion.plan import Export, floating, planned
 from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any
-from milepost.engine.progress import UNREPORTED, Progress, Unreported, check_progress, reporting
+from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CheckpointExistsError, UnsupportedError
 from milepost.foreign import ForeignReader
@@ -179,7 +179,7 @@ class Wanted:
         self.dtype: DType | None = None if dtype is None else floating(_name_of(dtype))
 
 
-def converted(reader: BundleReader, wanted: Wanted, told: Unreported = UNREPORTED) -> Conversion:
+def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None) -> Conversion:
     """Writes what is wanted. Errors are those of `convert`.
 
     Args:
@@ -216,13 +216,11 @@ def converted(reader: BundleReader, wanted: Wanted, told: Unreported = UNREPORTE
         )
     if not wanted.overwrite:
         _check_free(paths)
-    told.begin(tensor.saved.nbytes for tensor in export.tensors)
-    with told.stage():
+    with in_one_stage(told, (tensor.saved.nbytes for tensor in export.tensors)):
         if writer is None:
             written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
         else:
             written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader)
-    told.finish()
     beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
     return Conversion(
         reader.prefix,

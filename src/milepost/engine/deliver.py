@@ -20,16 +20,18 @@ spread over devices, each device gets its own box, which is read when the array 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import Boxes, BundleReader, CastingReader, Fetch, check_all, is_castable
 from milepost.collector import collection_paused
 from milepost.engine.growth import Growth
-from milepost.engine.progress import UNREPORTED, Unreported, saved_sizes
+from milepost.engine.progress import Reporter, saved_sizes
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.translation import AS_SAVED, Translation
 from milepost.engine.undo import Undo, refused
@@ -122,7 +124,7 @@ def deliver(
     growth: Growth | None = None,
     verified: Callable[[], object] = lambda: None,
     before_own_code: Callable[[], object] = lambda: None,
-    progress: Unreported = UNREPORTED,
+    progress: Reporter | None = None,
     fresh: Collection[int] = (),
     *,
     verify_first: bool = True,
@@ -137,7 +139,7 @@ def deliver(
         growth: The plain values that containers gain.
         verified: Called when everything that can be checked beforehand is checked, and nothing has changed yet.
         before_own_code: Called before objects that run their own code take their values, if there are any.
-        progress: Is told of the bytes of the values.
+        progress: Is told of the bytes of the values, if somebody wants to know.
         fresh: Identities of objects that were made for this restore, and that nobody needs if it fails.
         verify_first: Whether all values are verified before an object changes.
 
@@ -150,30 +152,28 @@ def deliver(
         RefusedError: An object or its framework raised an error for a value.
         UnsupportedError: An adapter has no way to give an object its value.
     """
-    filled: list[tuple[Take, dict[str, Array]]] = []
-    made: list[tuple[Take, dict[str, Array]]] = []
+    filled: list[Take] = []
+    made: list[Take] = []
     others: list[Take] = []
     in_place = Fetch(reader, staging=_STAGING, once=not verify_first)
     into_made = Fetch(reader, once=True)
     with collection_paused():
         for take in takes:
-            arrays = {value.name: value.destination for value, _ in take.values if value.destination is not None}
-            if arrays:
-                is_fresh = id(take.obj) in fresh
-                (made if is_fresh else filled).append((take, arrays))
-                fetch = into_made if is_fresh else in_place
-                for value, key in take.values:
-                    if value.destination is not None:
-                        fetch.add(key, value.destination)
-            if len(arrays) < len(take.values):
+            takers, fetch = (made, into_made) if id(take.obj) in fresh else (filled, in_place)
+            read = 0
+            for value, key in take.values:
+                if value.destination is not None:
+                    fetch.add(key, value.destination)
+                    read += 1
+            if read:
+                takers.append(take)
+            if read < len(take.values):
                 if "assign" not in take.adapter.overrides:
                     raise _lost(reader, take)
                 others.append(take)
     assigned = _Assigned(reader, others, verify_first=verify_first) if others else None
-    progress.begin(
-        _bytes_taken(reader, takes), _stages(reader, takes, assigned, [take for take, _ in filled], verify_first)
-    )
-    with progress.stage():
+    stage = nullcontext if progress is None else _begin(progress, reader, takes, assigned, filled, verify_first)
+    with stage():
         if assigned is not None:
             if assigned.may_refuse:
                 before_own_code()
@@ -184,7 +184,7 @@ def deliver(
     verified()
     if growth is not None and (growth.changes or growth.cuts):
         growth.apply(undo)
-    with progress.stage():
+    with stage():
         successors = assigned.deliver(undo) if assigned is not None else {}
         former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
         trees = rebuild(holders, successors) if former else []
@@ -193,8 +193,8 @@ def deliver(
             if not verify_first:
                 in_place.verify()
             in_place.deliver()
-    for take, arrays in (*filled, *made):
-        _assign(reader, take, arrays)
+    for take in itertools.chain(filled, made):
+        _assign(reader, take, _destinations(take))
     if trees:
         undo.add(partial(_put_back, trees, former))
         put(trees)
@@ -203,19 +203,27 @@ def deliver(
     return successors
 
 
-def _keep_destinations(filled: Sequence[tuple[Take, dict[str, Array]]], undo: Undo) -> None:
+def _destinations(take: Take) -> dict[str, Array]:
+    """The memory of an object into which its values are read, by their names."""
+    return {value.name: value.destination for value, _ in take.values if value.destination is not None}
+
+
+def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
     """Keeps the old values of objects whose memory is read into, as far as there is room."""
     kept: list[tuple[Array, Array]] = []
 
     def put_back() -> None:
         for array, old in kept:
             array[...] = old
-        for take, arrays in filled:
-            take.adapter.assign(take.obj, arrays)
+        for take in filled:
+            take.adapter.assign(take.obj, _destinations(take))
 
     undo.add(put_back)
-    destinations = [array for _, arrays in filled for array in arrays.values()]
-    kept += [(array, array.copy()) for array in destinations if undo.has_room(array.nbytes)]
+    destinations = [value.destination for take in filled for value, _ in take.values if value.destination is not None]
+    size = sum([array.nbytes for array in destinations])
+    if not undo.has_room(size):
+        destinations = [array for array in destinations if undo.has_room(array.nbytes)]
+    kept += [(array, array.copy()) for array in destinations]
 
 
 def _put_back(trees: Sequence[Place], former: Mapping[Place, Any]) -> None:
@@ -245,9 +253,8 @@ def _children(holder: Any) -> dict[str, Any]:
     return {} if adapter is None else dict(live_children(adapter, holder))
 
 
-def _assign(reader: BundleReader, take: Take, arrays: Mapping[str, Any]) -> Any:
+def _assign(reader: BundleReader, take: Take, given: dict[str, Any]) -> Any:
     try:
-        given = dict(arrays)
         for value, _ in take.values:
             if value.converts and value.name in given:
                 given[value.name] = value.taken(given[value.name])
@@ -319,30 +326,36 @@ class _Assigned:
     def __init__(self, reader: BundleReader, takes: Sequence[Take], *, verify_first: bool) -> None:
         self._reader = reader
         self._verify_first = verify_first
-        wanted = [take._replace(values=[pair for pair in take.values if pair[0].destination is None]) for take in takes]
+        wanted = [
+            take
+            if all(value.destination is None for value, _ in take.values)
+            else take._replace(values=[pair for pair in take.values if pair[0].destination is None])
+            for take in takes
+        ]
         self._in_boxes = {
             value for take in wanted for value, key in take.values if _is_read_in_boxes(value, reader.spec(key))
         }
         # Objects that may refuse come first, so that no old values of the others are needed.
         ranked = [(_rank(take), take) for take in wanted]
         ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
-        self._ranks = {id(take): rank for rank, take in ranked}
-        self.may_refuse = ranked[0][0] == _REFUSING
+        self._refusing = sum(rank == _REFUSING for rank, _ in ranked)
+        """How many objects may refuse a value. They come first."""
+        self.may_refuse = self._refusing > 0
         self.replaced = [take for rank, take in ranked if rank == _REPLACED]
         self.changed = [take for rank, take in ranked if rank != _REPLACED]
         self.again: list[Take] = []
         self._successors: dict[int, Any] = {}
         self._kept = Fetch(reader)
-        self._are_kept: set[int] = set()
+        self._are_read_again: set[int] = set()
         room = _ASSIGNED
         for take in self.changed:
             whole = [key for value, key in take.values if value not in self._in_boxes]
             size = sum([_size(reader, key) for key in whole])
             if size > room:
                 self.again.append(take)
+                self._are_read_again.add(id(take))
                 continue
             room -= size
-            self._are_kept.add(id(take))
             for key in whole:
                 self._kept.add(key, None)
 
@@ -376,15 +389,15 @@ class _Assigned:
         kept = self._kept.deliver()[::-1]
         streamed: list[Array] = []
         first_of_batch = {id(batch[0]): batch for batch in self._batches(self.again)}
-        for take in self.changed:
+        for number, take in enumerate(self.changed):
             if id(take) in first_of_batch:
                 streamed = self._read(first_of_batch[id(take)])
-            if self._ranks[id(take)] == _REFUSING:
+            if number < self._refusing:
                 undo.add(take.adapter.before_assign(take.obj))
             else:
                 size = sum(self._reader.spec(key).nbytes for _, key in take.values)
                 undo.add_if_small(size, partial(take.adapter.before_assign, take.obj))
-            self._give(take, kept if id(take) in self._are_kept else streamed)
+            self._give(take, streamed if id(take) in self._are_read_again else kept)
         return self._successors
 
     def _give(self, take: Take, arrays: list[Array]) -> None:
@@ -424,16 +437,22 @@ class _Assigned:
         return fetch.deliver()[::-1]
 
 
-def _stages(
-    reader: BundleReader, takes: Sequence[Take], assigned: _Assigned | None, filled: Sequence[Take], verify_first: bool
-) -> Sequence[Iterator[int]]:
-    """The bytes that are read before anything changes, and those that are read afterwards."""
+def _begin(
+    progress: Reporter,
+    reader: BundleReader,
+    takes: Sequence[Take],
+    assigned: _Assigned | None,
+    filled: Sequence[Take],
+    verify_first: bool,
+) -> Callable[[], AbstractContextManager[None]]:
+    """Tells of the bytes that are read before anything changes, and of those that are read afterwards. Returns what begins either."""
     later = [*filled, *(assigned.again if assigned is not None else ())]
     first = takes
     if not verify_first:
         late = {id(take.obj) for take in later}
         first = [take for take in takes if id(take.obj) not in late]
-    return _bytes_taken(reader, first), _bytes_taken(reader, later)
+    progress.begin(_bytes_taken(reader, takes), [_bytes_taken(reader, first), _bytes_taken(reader, later)])
+    return progress.stage
 
 
 def _bytes_taken(reader: BundleReader, takes: Sequence[Take]) -> Iterator[int]:

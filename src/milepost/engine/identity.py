@@ -56,6 +56,21 @@ class Bindings:
     def __setitem__(self, node: int, obj: Any) -> None:
         self._references[node] = reference_to(obj)
 
+    def update(self, objects: Mapping[int, Any], successors: Mapping[int, Any]) -> None:
+        """Binds live objects, or their successors.
+
+        Args:
+            objects: The live object of each node.
+            successors: Successors by the identity of the object that each replaces.
+        """
+        references, reference = self._references, weakref.ref
+        for node, obj in objects.items():
+            obj = successors.get(id(obj), obj) if successors else obj
+            try:
+                references[node] = reference(obj)
+            except TypeError:
+                references[node] = reference_to(obj)
+
     def __delitem__(self, node: int) -> None:
         self._references.pop(node, None)
 

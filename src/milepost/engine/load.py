@@ -26,7 +26,7 @@ from milepost.engine.status import (
     View,
 )
 from milepost.engine.together import Rounds, rounds_of
-from milepost.engine.translation import AS_SAVED, Translated, Translation
+from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -119,7 +119,7 @@ def _load_any(
     prefix: str, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
 ) -> LoadStatus:
     import_adapters()
-    storage = storage_of(options)
+    storage = checked(options.storage)
     try:
         for _ in range(_TRIES):
             reader = open_any(storage, prefix)
@@ -155,9 +155,11 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
         UntrackableError: A live object raises an error when it is asked what it holds.
     """
     import_adapters()
-    storage = storage_of(options)
+    storage = checked(options.storage)
     with open_any(storage, prefix) as reader:
         prepared = _prepared(reader, view, options, storage, None, translation)
+        if translation is not AS_SAVED:
+            _warn_of_unused_names(reader, prepared, translation)
         return prepared.restoration.preview(prepared.root, prepared.attached)
 
 
@@ -180,7 +182,10 @@ def _load(
     translation: Translation,
 ) -> LoadStatus:
     with collection_paused() as pause:
-        restoration, root, attached, status = _prepared(reader, view, options, storage, rounds, translation)
+        prepared = _prepared(reader, view, options, storage, rounds, translation)
+        if translation is not AS_SAVED:
+            _warn_of_unused_names(reader, prepared, translation)
+        restoration, root, attached, status = prepared
         if not isinstance(restoration, NameBasedRestoration):
             restoration.restore(root, attached, pause)
             return status()
@@ -193,24 +198,14 @@ def _load(
     return status()
 
 
-def _prepared(
-    reader: BundleReader,
-    view: View,
-    options: CheckpointOptions,
-    storage: Storage,
-    rounds: Rounds | None,
-    translation: Translation,
-) -> _Prepared:
-    prepared = _prepared_by_kind(reader, view, options, storage, rounds, translation)
-
+def _warn_of_unused_names(reader: BundleReader, prepared: _Prepared, translation: Translation) -> None:
     def live() -> Sequence[str]:
         return walk(prepared.root, prepared.attached, slots=False).paths
 
     translation.warn_of_unused(reader, live, dotted=isinstance(reader, ForeignReader) and reader.packs)
-    return prepared
 
 
-def _prepared_by_kind(
+def _prepared(
     reader: BundleReader,
     view: View,
     options: CheckpointOptions,
@@ -228,7 +223,9 @@ def _prepared_by_kind(
     if is_of_saved_model(storage, reader.prefix):
         return _prepared_saved_model(reader, graph, view, options, rounds, translation)
     refuse_lost_values(reader, graph, root, attached)
-    graph, translated = _translated(graph, translation)
+    translated = UNTRANSLATED
+    if translation is not AS_SAVED:
+        graph, translated = _translated(graph, translation)
     restoration = Restoration(reader, graph, options, rounds=rounds, translated=translated)
     return _Prepared(restoration, root, attached, lambda: CheckpointLoadStatus(restoration, view))
 

@@ -10,7 +10,7 @@ Source of the rules: TensorFlow 2.21, observed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -23,15 +23,15 @@ from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, last_restore
 from milepost.engine.saved_arrays import SavedArrays
-from milepost.engine.together.own_values import refuse_another_number
+from milepost.engine.together.own_values import OwnGraph, refuse_another_number
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type, values_of
 from milepost.graph.containers import ListWrapper
-from milepost.graph.keys import ATTRIBUTES, OwnName, tensor_key, unescape
+from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import taken_by_scalar
-from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.object_graph import SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import NumberTaker, taken_value
 from milepost.graph.traversal import live_children
@@ -106,25 +106,24 @@ class Matcher:
 
     Args:
         reader: The open checkpoint.
-        graph: Its object graph.
+        own: Its object graph, as this process takes it.
         uid: The number of the restore. An object that a later restore has reached keeps its values.
         bound: The live objects that are bound to nodes by earlier parts of the restore.
         skip_slots: Whether to leave out slot variables.
         member: The number of this process, and how many restore together.
-        kept: By node, names of values that were not saved for this process, and that are not missing either.
     """
 
     def __init__(
         self,
         reader: BundleReader,
-        graph: ObjectGraph,
+        own: OwnGraph,
         uid: int,
         bound: Bindings,
         *,
         skip_slots: bool,
         member: tuple[int, int] = (0, 1),
-        kept: Mapping[int, frozenset[str]] | None = None,
     ) -> None:
+        graph = own.graph
         self._reader = reader
         self._nodes: Final = graph.nodes
         self._uid = uid
@@ -134,15 +133,10 @@ class Matcher:
         self._arrays = SavedArrays(graph.nodes, self.specs)
         self._skip_slots = skip_slots
         self._member = member
-        self._kept = kept or {}
+        self._kept = own.kept
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
-        self._of_each_process = {
-            number
-            for number, node in enumerate(graph.nodes)
-            for value in node.values
-            if value.skipped_by_tensorflow and OwnName.parse(value.name) is not None
-        }
+        self._of_each_process = own.numbers
         for owner, node in enumerate(graph.nodes):
             for variable, name, slot in node.slots:
                 self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
@@ -162,7 +156,7 @@ class Matcher:
         match = Match(Growth(self._nodes, self._arrays, is_late=node != 0), bindings={node: obj}, is_late=node != 0)
         try:
             self._match_below(match, node, obj, attached)
-            for number in self._of_each_process & match.bindings.keys():
+            for number in match.bindings.keys() & self._of_each_process:
                 refuse_another_number(self._nodes[number].values, *self._member)
         except BaseException as error:
             match.undo()
@@ -208,7 +202,10 @@ class Matcher:
                     match.growth.shared(obj, node, name, live.get(name), child_node, bound)
                     continue
                 child = live.get(name)
-                if self._nodes[child_node].python or type(child) is PlainLeaf:
+                # a container gains nothing where it has an array for a saved array
+                if type(child) is PlainLeaf or (
+                    self._nodes[child_node].python and (child is None or child_node not in self._arrays.adapters)
+                ):
                     child = match.growth.child(obj, node, name, child, child_node)
                 if child is not None:
                     match.bindings[child_node] = child

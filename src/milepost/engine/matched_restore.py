@@ -77,9 +77,9 @@ class MatchedRestore(WatchedRestore):
         super().__init__(reader, translated.translation)
         reader = self.reader
         self._translated = translated
-        graph, kept = graph_of_process(graph, reader.prefix, *member)
+        own = graph_of_process(graph, reader.prefix, *member)
         self._never_saved = never_saved
-        self.graph = graph
+        self.graph = own.graph
         self._skip_slots = options.experimental_skip_slot_variables
         self._allow_unsaved = options.allow_unsaved
         self.deferred = DeferredNodes(reader)
@@ -88,9 +88,7 @@ class MatchedRestore(WatchedRestore):
         self._contradicted: dict[int, int] = {}
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
-        self._matcher = Matcher(
-            reader, graph, self.uid, self._bound, skip_slots=self._skip_slots, member=member, kept=kept
-        )
+        self._matcher = Matcher(reader, own, self.uid, self._bound, skip_slots=self._skip_slots, member=member)
 
     def _follow_converted(self) -> list[int]:
         return follow_converted(self.reader, self.graph.nodes, self._bound)
@@ -167,8 +165,7 @@ class MatchedRestore(WatchedRestore):
 
     @collection_paused()
     def _remember(self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any]) -> None:
-        for node, obj in match.bindings.items():
-            self._bound[node] = successors.get(id(obj), obj)
+        self._bound.update(match.bindings, successors)
         for taker in takers:
             remember_restore(taker, self.uid, self._bound)
         self._unused.update((node, frozenset(names)) for node, names in match.unused.items())

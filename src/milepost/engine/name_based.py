@@ -15,7 +15,7 @@ from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import ANY, defer, withdraw
 from milepost.engine.deliver import Take, cast, check, deliver, live_spec
 from milepost.engine.identity import last_restore, remember_restore, undo_remembering
-from milepost.engine.progress import UNREPORTED, Unreported
+from milepost.engine.progress import Reporter
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
@@ -56,7 +56,7 @@ class NameBasedRestoration(WatchedRestore):
         root: Any,
         attached: Sequence[tuple[str, Any]] = (),
         agree: Callable[[], object] = lambda: None,
-        progress: Unreported = UNREPORTED,
+        progress: Reporter | None = None,
     ) -> None:
         """Restores every value reachable from ``root`` whose name the checkpoint has. Errors are those of `Restoration`.
 
@@ -64,12 +64,13 @@ class NameBasedRestoration(WatchedRestore):
             root: The live root.
             attached: More edges of the root.
             agree: Called when everything is checked and nothing changed yet, and when all is done.
-            progress: Is told of the bytes of the values.
+            progress: Is told of the bytes of the values, if somebody wants to know.
         """
         live = walk(root, attached)
         self.begins_at(root)
         self._run(live, "", agree, progress)
-        progress.finish()
+        if progress is not None:
+            progress.finish()
 
     def preview(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
         """The report that `restore` would give. Arguments and errors are those of `Restoration.preview`."""
@@ -143,7 +144,7 @@ class NameBasedRestoration(WatchedRestore):
         live: LiveGraph,
         path: str,
         agree: Callable[[], object] = lambda: None,
-        progress: Unreported = UNREPORTED,
+        progress: Reporter | None = None,
     ) -> dict[int, Any]:
         takes = self._takes(live, path)
         undo = Undo()

@@ -88,30 +88,15 @@ def check_progress(progress: Any) -> None:
         raise wrong("progress", progress, expected) from None
 
 
-class Unreported:
-    """The progress of an operation that nobody wants to know of. It costs nothing."""
+class Reporter:
+    """Tells a function how far one operation is.
 
-    def begin(self, sizes: Iterable[int], stages: Sequence[Iterable[int]] = ()) -> None:
-        """Says what there is to do.
+    Args:
+        show: The function.
+        operation: As for `Progress`.
+        path: As for `Progress`.
+    """
 
-        Args:
-            sizes: The bytes of each value.
-            stages: For each stage, the bytes of the values that it goes over. If none are given, there is one stage, which goes
-                over all.
-        """
-
-    def stage(self) -> AbstractContextManager[None]:
-        """Counts what is read and written inside as one of the stages."""
-        return nullcontext()
-
-    def finish(self) -> None:
-        """Says that all is done and nothing can fail any more."""
-
-
-UNREPORTED: Final = Unreported()
-
-
-class _Reporter(Unreported):
     def __init__(self, show: Callable[[Progress], object], operation: str, path: str) -> None:
         self._show: Callable[[Progress], object] | None = show
         self._operation = operation
@@ -128,12 +113,20 @@ class _Reporter(Unreported):
         self._due = 0.0
 
     def begin(self, sizes: Iterable[int], stages: Sequence[Iterable[int]] = ()) -> None:
+        """Says what there is to do.
+
+        Args:
+            sizes: The bytes of each value.
+            stages: For each stage, the bytes of the values that it goes over. If none are given, there is one stage, which goes
+                over all.
+        """
         self._size = sum(sizes)
         self._stages = [sum(stage) for stage in stages] or [self._size]
         self._tell(0)
 
     @contextmanager
     def stage(self) -> Iterator[None]:
+        """Counts what is read and written inside as one of the stages."""
         with counted_by(self._count):
             yield
         self._ended += 1
@@ -141,6 +134,7 @@ class _Reporter(Unreported):
         self._tell_if_due()
 
     def finish(self) -> None:
+        """Says that all is done and nothing can fail any more."""
         self._tell(self._size)
 
     def _count(self, size: int) -> None:
@@ -176,8 +170,9 @@ class _Reporter(Unreported):
         self._due = time.monotonic() + _PAUSE
 
 
-@contextmanager
-def reporting(progress: Shown | None, operation: str, path: str, *, leads: bool = True) -> Iterator[Unreported]:
+def reporting(
+    progress: Shown | None, operation: str, path: str, *, leads: bool = True
+) -> AbstractContextManager[Reporter | None]:
     """Reports on an operation while it runs, on the thread that runs it.
 
     Args:
@@ -185,6 +180,9 @@ def reporting(progress: Shown | None, operation: str, path: str, *, leads: bool 
         operation: As for `Progress`.
         path: As for `Progress`.
         leads: Whether this process shows a progress bar. Of several processes, process 0 does.
+
+    Returns:
+        A context manager, whose value is None if nobody wants to know.
 
     Example:
         >>> told = []
@@ -198,24 +196,65 @@ def reporting(progress: Shown | None, operation: str, path: str, *, leads: bool 
     """
     # an object that can be called may be empty, and so count as false
     if progress is None or progress is False or (progress is True and not leads):
-        yield UNREPORTED
-    elif progress is True:
-        from milepost.engine.progress_bar import Bar  # rich is imported when it is needed
+        return nullcontext()
+    return _shown_in_bar(operation, path) if progress is True else nullcontext(Reporter(progress, operation, path))
 
-        bar = Bar()
-        try:
-            yield _Reporter(bar.show, operation, path)
-        finally:
-            bar.close()
-    else:
-        yield _Reporter(progress, operation, path)
+
+@contextmanager
+def _shown_in_bar(operation: str, path: str) -> Iterator[Reporter]:
+    from milepost.engine.progress_bar import Bar  # rich is imported when it is needed
+
+    bar = Bar()
+    try:
+        yield Reporter(bar.show, operation, path)
+    finally:
+        bar.close()
+
+
+@contextmanager
+def reported(progress: Shown | None, operation: str, path: str, sizes: Iterable[int]) -> Iterator[None]:
+    """Reports on a block that goes over all values once. When it ends without an error, nothing can fail any more.
+
+    Args:
+        progress: As for `reporting`.
+        operation: As for `Progress`.
+        path: As for `Progress`.
+        sizes: The bytes of each value.
+
+    Example:
+        >>> told = []
+        >>> with reported(told.append, "verify", "run/ckpt-1", [8, 4]):
+        ...     pass  # read
+        >>> [each.bytes_done for each in told]
+        [0, 12]
+    """
+    with reporting(progress, operation, path) as reporter, in_one_stage(reporter, sizes):
+        yield
+
+
+@contextmanager
+def in_one_stage(progress: Reporter | None, sizes: Iterable[int]) -> Iterator[None]:
+    """Reports on the same when the reports have begun.
+
+    Args:
+        progress: What `reporting` has given.
+        sizes: The bytes of each value.
+    """
+    if progress is None:
+        yield
+        return
+    progress.begin(sizes)
+    with progress.stage():
+        yield
+    progress.finish()
 
 
 def array_sizes(arrays: Iterable[Any]) -> Iterator[int]:
     """The bytes of the values of arrays that are to be written; of strings, their lengths."""
     for array in arrays:
         if array.dtype == object:
-            yield sum(map(len, np.asarray(array).ravel().tolist()))
+            # anything else than a string is an error later
+            yield sum(len(each) for each in np.asarray(array).ravel().tolist() if isinstance(each, (bytes, str)))
         else:
             yield array.nbytes
 

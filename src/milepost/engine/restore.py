@@ -34,7 +34,7 @@ from milepost.engine.identity import (
 from milepost.engine.match import Match
 from milepost.engine.matched_restore import MatchedRestore
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.progress import UNREPORTED, Unreported, reporting
+from milepost.engine.progress import Reporter, reporting
 from milepost.engine.report import Outcome, Report, sorted_report
 from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated
@@ -98,23 +98,22 @@ class Restoration(MatchedRestore):
         match = self._matcher.match(0, root, attached)
         self.begins_at(root)
         try:
-            self._run_reporting(match, pause)
+            rounds = self._rounds
+            agree = (
+                rounds.agree if rounds is not None else lambda: None
+            )  # all processes change their objects, or none does
+            with reporting(
+                self._progress, "restore", self.reader.prefix, leads=rounds is None or rounds.leads
+            ) as progress:
+                self._run(match, pause, agree, progress)
+                if progress is not None:
+                    progress.finish()
         except MismatchError as error:
             with suppress(MilepostError):  # the error is complete without the rest of the report
                 error.report = error.report and self._report_of_refused(error.report, match, root, attached)
             raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
-
-    def _run_reporting(self, match: Match, pause: collection_paused) -> None:
-        rounds = self._rounds
-        leads = rounds is None or rounds.leads
-        with reporting(self._progress, "restore", self.reader.prefix, leads=leads) as progress:
-            if rounds is None:
-                self._run(match, pause, progress=progress)
-            else:  # all processes change their objects, or none does
-                self._run(match, pause, rounds.agree, progress)
-            progress.finish()
 
     @places_in_use()
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
@@ -186,7 +185,7 @@ class Restoration(MatchedRestore):
         match: Match,
         pause: collection_paused,
         agree: Callable[[], object] = lambda: None,
-        progress: Unreported = UNREPORTED,
+        progress: Reporter | None = None,
     ) -> dict[int, Any]:
         """Checks and delivers what was matched.
 
@@ -196,7 +195,7 @@ class Restoration(MatchedRestore):
                 their own to take a value.
             agree: Called when everything that can be checked beforehand is checked, and again when all objects have their
                 values. If it raises an error, they get their old values.
-            progress: Is told of the bytes of the values.
+            progress: Is told of the bytes of the values, if somebody wants to know.
 
         Returns:
             Successors of objects that cannot change, by the identity of the object that each replaces.

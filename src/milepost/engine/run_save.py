@@ -16,7 +16,6 @@ from milepost.collector import QUICK, collection_paused
 from milepost.engine.announcement import Announcement
 from milepost.engine.commit import BeforeCommit
 from milepost.engine.leftovers import sweep_state_files
-from milepost.engine.load import storage_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import SavePlan
 from milepost.engine.progress import array_sizes, reporting
@@ -37,6 +36,7 @@ from milepost.engine.together import (
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
 from milepost.storage import Storage, anchored
+from milepost.storage.checked import checked
 from milepost.tensor import PiecewiseArray
 
 
@@ -53,6 +53,7 @@ class Save:
         storage: That storage.
         leads: Whether this process decides: it saves alone, or it is process 0 of several.
         is_committed: Whether the checkpoint is there.
+        is_quick: Whether what was read is written in so short a time that the garbage collector need not run meanwhile.
         metadata: What to save with it, as `milepost.engine.metadata.encode` gives it. Of several processes, that of process 0.
 
     Raises:
@@ -62,19 +63,15 @@ class Save:
     def __init__(self, prefix: str, options: CheckpointOptions) -> None:
         self.prefix = prefix
         self.options = options
-        self.storage = self.options.storage = anchored(storage_of(options), prefix)
+        self.storage = self.options.storage = anchored(checked(options.storage), prefix)
         self._callbacks = options.experimental_write_callbacks or ()
         self._rounds = rounds_of(options, f"save {prefix}")
         self.leads = self._rounds is None or self._rounds.leads
         self.is_committed = False
+        self.is_quick = False
         self.metadata: bytes | None = None
         self._plan: SavePlan | SharePlan | None = None
         self._arrays: Sequence[Array | PiecewiseArray] = ()
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether what was read is written in so short a time that the garbage collector need not run meanwhile."""
-        return sum(array.nbytes for array in self._arrays) <= QUICK
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -90,9 +87,11 @@ class Save:
         """Reads the live objects and plans what this process writes; errors are those of `milepost.engine.save.read_state`."""
         if self._rounds is None:
             self._plan, self._arrays = plan_save(root, attached, self.options)
-            return
-        member = Member(self._rounds.rank, self._rounds.size)
-        self._plan, self._arrays = plan_share(read_state(root, attached, self.options, member), member, self.options)
+        else:
+            member = Member(self._rounds.rank, self._rounds.size)
+            state = read_state(root, attached, self.options, member)
+            self._plan, self._arrays = plan_share(state, member, self.options)
+        self.is_quick = sum([array.nbytes for array in self._arrays]) <= QUICK
 
     def copy(self, memory: SnapshotMemory) -> None:
         """Copies what is to be written, so that training may go on meanwhile.
@@ -109,8 +108,18 @@ class Save:
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        with collection_paused() if self.is_quick else nullcontext():
-            problems = self._run()
+        rounds = self._rounds
+        with (
+            collection_paused() if self.is_quick else nullcontext(),
+            reporting(self.options.progress, "save", self.prefix, leads=self.leads) as progress,
+        ):
+            if progress is not None:
+                progress.begin(array_sizes(self._arrays))
+            with nullcontext() if progress is None else progress.stage():
+                problems = self._commit() if rounds is None else self._commit_together(rounds)
+            self._plan, self._arrays = None, ()
+            if progress is not None and not problems:
+                progress.finish()
         for call in self._callbacks:
             try:
                 call(self.prefix)
@@ -122,23 +131,8 @@ class Save:
                 problems[0].add_note(f"After that: {type(other).__name__}: {other}")
             raise problems[0]
 
-    def _run(self) -> list[Exception]:
-        """Writes and commits the checkpoint; returns what failed after the commit."""
-        with reporting(self.options.progress, "save", self.prefix, leads=self.leads) as progress:
-            with self.together():
-                progress.begin(array_sizes(self._arrays))
-            with progress.stage():
-                problems = self._commit_together()
-            self._plan, self._arrays = None, ()
-            if not problems:
-                progress.finish()
-        return problems
-
-    def _commit_together(self) -> list[Exception]:
+    def _commit_together(self, rounds: Rounds) -> list[Exception]:
         """Commits, and has all processes know how that ended."""
-        rounds = self._rounds
-        if rounds is None:
-            return self._commit()
         problems: list[Exception] = []
         try:
             problems = self._commit() if rounds.leads else self._commit_as_other(rounds)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +23,7 @@ from milepost.engine.plan import PlannedWrite, SavePlan
 from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, OwnName, tensor_key
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, OwnName, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
@@ -37,6 +39,9 @@ from milepost.tensor.dtype import STRING
 from milepost.tensor.spec import format_shape
 
 _MOST_LISTED: Final = 10
+_VALUES: Final = ("values", "values_to_save")
+_local_name: Final = lru_cache(escape)
+"""The name of a value as it is in keys. Most values have the same."""
 _FIRST: Final = "first"
 """Process 0 alone saves the values of an object."""
 
@@ -100,7 +105,8 @@ def read_state(
         live = walk(root, attached, omissions=True)
     finally:
         saving_legacy_slots.reset(token)
-    warn_of_unknown_paths(live, options)
+    if options.allow_unsaved:
+        warn_of_unknown_paths(live, options)
     if live.omissions:
         refuse_omissions(live.omissions, options)
     for adapter, obj in zip(live.adapters, live.objects, strict=True):
@@ -108,14 +114,11 @@ def read_state(
             adapter.on_attached(obj)  # milepost meets objects deeper in the graph here for the first time
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
     read = _read_all(live, options)
-    python = type_names(live)
-    if options.data_alignment == 1 and PLAIN_TYPES.isdisjoint(python.values()):
-        python = {}  # then the files are those that TensorFlow writes, byte for byte
+    python = _python_types(live, options)
     nodes = []
     writes: list[PlannedWrite] = []
     arrays: list[Array | PiecewiseArray | ShardedArray] = []
-    own: set[int] = set()
-    first: set[int] = set()
+    own, first = set[int](), set[int]()
     of_first = _of_first_process(live) if member is not None else set()
     for number, path in enumerate(live.paths):
         saved: list[SavedValue] = []
@@ -130,9 +133,10 @@ def read_state(
                 own.add(len(writes))
                 name, listed = (str(OwnName(each, kind, *member)) for each in (name, listed))
                 skipped = True
-            key = tensor_key(path, name)
-            listed_key = key if listed == name else tensor_key(path, listed)
-            saved.append(SavedValue(listed_key[len(path) + len(ATTRIBUTES) :], value.full_name, listed_key, skipped))
+            local = _local_name(listed)
+            key = f"{path}{ATTRIBUTES}{_local_name(name)}"
+            listed_key = key if listed == name else f"{path}{ATTRIBUTES}{local}"
+            saved.append(SavedValue(local, value.full_name, listed_key, skipped))
             writes.append(PlannedWrite(key, number, value.dtype, array.shape))
             arrays.append(array)
         edges = (*live.edges[number], *deferred.edges.get(number, ()))
@@ -144,6 +148,14 @@ def read_state(
         arrays += [tensor.array for tensor in node.tensors]
         nodes.append(Node(tuple(node.edges), node.values, tuple(deferred.slots.get(number, ())), python=node.python))
     return State(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
+
+
+def _python_types(live: LiveGraph, options: CheckpointOptions) -> Mapping[int, str]:
+    """The names of types that the object graph holds, by node."""
+    python = type_names(live)
+    if options.data_alignment == 1 and PLAIN_TYPES.isdisjoint(python.values()):
+        return {}  # then the files are those that TensorFlow writes, byte for byte
+    return python
 
 
 def plan_save(
@@ -228,35 +240,44 @@ def _read_all(
     if len({adapter.turn for adapter in set(live.adapters)}) > 1:
         numbers = sorted(numbers, key=lambda number: live.adapters[number].turn)
     for number in numbers:
-        try:
-            read[number] = _read(live, number)
-        except MilepostError as error:
-            if not is_at_or_below(live.paths[number], options.allow_unsaved):
-                raise error.with_context(remedy=how_to_leave_out(live.paths[number])) from error.__cause__
-    return read
-
-
-def _read(live: LiveGraph, number: int) -> list[tuple[Value, Array | PiecewiseArray | ShardedArray]]:
-    """The values of one object, each with its present array."""
-    path, adapter = live.paths[number], live.adapters[number]
-    read: list[tuple[Value, Array | PiecewiseArray | ShardedArray]] = []
-    if adapter.overrides.isdisjoint(("values", "values_to_save")):
-        return []
-    key = path
-    try:
+        adapter = live.adapters[number]
+        if adapter.overrides.isdisjoint(_VALUES):
+            continue
         values_now = adapter.values_to_save if "values_to_save" in adapter.overrides else adapter.values
-        for value in values_now(live.objects[number]):
-            # The state of an iterator has the same name in files, reports and errors.
-            key = tensor_key(path, value.name) if value.dtype.name == "variant" else path
-            array = value.read()
-            if array.shape != value.shape and not shape_fits(array.shape, value.shape):
-                raise _another_shape(adapter, value, array)
-            read.append((value, array))
-    except MilepostError as error:
-        raise error.with_context(key=key) from error.__cause__
-    except Exception as error:
-        raise cannot_be_read(live.objects[number], error, adapter, "values").with_context(key=path) from error
+        value = None
+        try:
+            for value in values_now(live.objects[number]):
+                array = value.read()
+                if array.shape != value.shape and not shape_fits(array.shape, value.shape):
+                    raise _another_shape(adapter, value, array)
+                read[number].append((value, array))
+        except Exception as error:
+            if not is_at_or_below(live.paths[number], options.allow_unsaved):
+                problem = _unreadable(error, live, number, value)
+                raise problem from (error.__cause__ if problem is error else error)
+            read[number] = []
     return read
+
+
+def _unreadable(error: Exception, live: LiveGraph, number: int, value: Value | None) -> MilepostError:
+    """The error for an object whose values cannot be read.
+
+    Args:
+        error: What it raised.
+        live: The live objects.
+        number: Its number.
+        value: The value that was read last, if there was any.
+    """
+    path, key = live.paths[number], live.paths[number]
+    if isinstance(error, MilepostError):
+        if value is not None and value.dtype.name == "variant":
+            key = tensor_key(
+                path, value.name
+            )  # the state of an iterator has the same name in files, reports and errors
+        problem: MilepostError = error
+    else:
+        problem = cannot_be_read(live.objects[number], error, live.adapters[number], "values")
+    return problem.with_context(key=key, remedy=how_to_leave_out(path))
 
 
 def _another_shape(adapter: Adapter, value: Value, array: Array | PiecewiseArray | ShardedArray) -> MilepostError:
@@ -297,22 +318,18 @@ def execute_save(
         StorageError: The files cannot be written. Existing files are unchanged.
         AfterCommitError: The checkpoint is visible, but a power cut may lose it.
     """
-    graph = np.array(plan.graph.serialize(), object)
+    own = [(OBJECT_GRAPH, np.array(plan.graph.serialize(), object), STRING)]
+    if metadata is not None:
+        own.append((METADATA, np.array(metadata, object), STRING))
+    commit = partial(commit_bundle, storage, prefix, alignment=options.data_alignment, before_commit=before_commit)
+    if not options.incremental and plan.shards == 1 and options.experimental_sharding_callback is None:
+        tensors = ((write.key, array, write.dtype) for write, array in zip(plan.writes, arrays, strict=True))
+        commit(lambda writer: writer.add_all(itertools.chain(tensors, own)))
+        return
     with divide(storage, prefix, plan.writes, plan.shards, arrays, options) as division:
 
-        @collection_paused()
         def fill(writer: BundleWriter) -> None:
             division.add_to(writer, arrays)
-            writer.add(OBJECT_GRAPH, graph, STRING, shard=division.written - 1)
-            if metadata is not None:
-                writer.add(METADATA, np.array(metadata, object), STRING, shard=division.written - 1)
+            writer.add_all(own, shard=division.written - 1)
 
-        commit_bundle(
-            storage,
-            prefix,
-            fill,
-            shards=division.files,
-            alignment=options.data_alignment,
-            before_commit=before_commit,
-            take_over=division.take_over,
-        )
+        commit(fill, shards=division.files, take_over=division.take_over)

@@ -18,6 +18,9 @@ class SavedArrays:
     Args:
         nodes: The saved nodes.
         specs: Returns element type and shape of each value of a node, by local name.
+
+    Attributes:
+        adapters: The adapters of the arrays, by node.
     """
 
     def __init__(self, nodes: Sequence[Node], specs: Callable[[int], Mapping[str, TensorSpec]]) -> None:
@@ -25,14 +28,14 @@ class SavedArrays:
         adapters = {name: adapter_of_array_type(name) for name in names}
         self._nodes = nodes
         self._specs = specs
-        self._adapters: dict[int, Adapter] = {}
+        self.adapters: dict[int, Adapter] = {}
         if adapters:
             known = {name: adapter for name, adapter in adapters.items() if adapter is not None}
-            self._adapters = {number: known[node.python] for number, node in enumerate(nodes) if node.python in known}
+            self.adapters = {number: known[node.python] for number, node in enumerate(nodes) if node.python in known}
         self._holders: dict[bool, set[int]] = {}
 
     def __contains__(self, node: object) -> bool:
-        return node in self._adapters
+        return node in self.adapters
 
     def below(self, node: int, *, functional: bool = False) -> bool:
         """Whether a node is such an array, or a node below it is.
@@ -41,7 +44,7 @@ class SavedArrays:
             node: The node.
             functional: Whether to look only for arrays that never change.
         """
-        if not self._adapters:
+        if not self.adapters:
             return False
         if functional not in self._holders:
             self._holders[functional] = self._with_holders(functional)
@@ -53,7 +56,7 @@ class SavedArrays:
         if specs.keys() != {VARIABLE_VALUE}:
             return None
         try:
-            return self._adapters[node].new_array(specs[VARIABLE_VALUE])
+            return self.adapters[node].new_array(specs[VARIABLE_VALUE])
         except (MemoryError, ValueError):  # only a damaged file has such a shape
             return None
 
@@ -62,7 +65,7 @@ class SavedArrays:
         for number, node in enumerate(self._nodes):
             for edge in node.children:
                 parents.setdefault(edge.node, []).append(number)
-        reached = [number for number, adapter in self._adapters.items() if adapter.functional or not functional]
+        reached = [number for number, adapter in self.adapters.items() if adapter.functional or not functional]
         found = set(reached)
         for number in reached:
             new = [parent for parent in parents.get(number, ()) if parent not in found]

@@ -240,6 +240,24 @@ AS_SAVED: Final = Translation()
 """Nothing changes."""
 
 
+def translation(rename: Rename, ignore: Names, only: Names | None, cast: bool | Names) -> Translation:
+    """The translation of these arguments, which is `AS_SAVED` if none was given. Errors are those of `Translation`.
+
+    Example:
+        >>> translation((), (), None, False) is AS_SAVED
+        True
+    """
+    if (
+        isinstance(rename, tuple)
+        and isinstance(ignore, tuple)
+        and not (rename or ignore)
+        and only is None
+        and cast is False
+    ):
+        return AS_SAVED
+    return Translation(rename, ignore, only, cast)
+
+
 @dataclass(frozen=True)
 class Translated:
     """A translation that was applied to a file.

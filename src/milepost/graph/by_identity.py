@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 _Value = TypeVar("_Value")
-_Entry = tuple[Callable[[], Any], _Value]
+
+
+class _Reference(weakref.ref[Any]):
+    """A weak reference to an object in a table, with its identity and its value. A table may have millions of them."""
+
+    __slots__ = ("identity", "value")
+
+    identity: int
+    value: Any
+
+
+class _Kept:
+    """The same for an object that allows no weak reference."""
+
+    __slots__ = ("obj", "value")
+
+    def __init__(self, obj: Any, value: Any) -> None:
+        self.obj = obj
+        self.value = value
+
+    def __call__(self) -> Any:
+        return self.obj
 
 
 class ByIdentity(Generic[_Value]):
@@ -25,15 +45,22 @@ class ByIdentity(Generic[_Value]):
         0
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_forget")
 
     def __init__(self) -> None:
-        self._entries: dict[int, _Entry[_Value]] = {}
+        self._entries: dict[int, _Reference | _Kept] = {}
+        remove = self._entries.pop
+
+        # It uses no names of modules, which may be gone when the interpreter ends.
+        def forget(reference: Any) -> None:
+            remove(reference.identity, None)
+
+        self._forget = forget
 
     def get(self, obj: Any) -> _Value | None:
         """The value for an object, or None."""
         entry = self._entries.get(id(obj))
-        return entry[1] if entry is not None and entry[0]() is obj else None
+        return entry.value if entry is not None and entry() is obj else None
 
     def __setitem__(self, obj: Any, value: _Value) -> None:
         """Sets the value for an object.
@@ -41,19 +68,22 @@ class ByIdentity(Generic[_Value]):
         Raises:
             TypeError: The object allows no weak reference.
         """
-        # The callback uses no names of modules, which may be gone when the interpreter ends.
-        self._entries[id(obj)] = (weakref.ref(obj, partial(self._entries.pop, id(obj))), value)
+        reference = _Reference(obj, self._forget)
+        reference.identity = id(obj)
+        reference.value = value
+        self._entries[id(obj)] = reference
 
     def keep(self, obj: Any, value: _Value) -> None:
         """Sets the value for an object. An object that allows no weak reference is kept alive for ever."""
         try:
             self[obj] = value
         except TypeError:
-            self._entries[id(obj)] = (lambda: obj, value)
+            self._entries[id(obj)] = _Kept(obj, value)
 
     def reference(self, obj: Any) -> Callable[[], Any]:
         """A function that returns an object in the table, or None when the object no longer exists."""
-        return self._entries[id(obj)][0]
+        entry = self._entries[id(obj)]
+        return entry if isinstance(entry, _Kept) else weakref.ref(obj)
 
     def pop(self, obj: Any) -> _Value | None:
         """Removes an object. Returns its value, or None if the object is not in the table."""
@@ -70,7 +100,7 @@ class ByIdentity(Generic[_Value]):
 
     def items(self) -> Iterator[tuple[Any, _Value]]:
         """The living objects and their values. The table may change while this is used."""
-        for reference, value in list(self._entries.values()):
-            obj = reference()
+        for entry in list(self._entries.values()):
+            obj = entry()
             if obj is not None:
-                yield obj, value
+                yield obj, entry.value

@@ -99,7 +99,9 @@ def child_path(parent: str, name: str, *, is_root: bool) -> str:
         UntrackableError: The path is longer than 32,768 characters. Without a limit, the paths of a chain of n objects would
             take memory in proportion to n squared.
     """
-    path = escape(name) if is_root else f"{parent}/{escape(name)}"
+    if "." in name or "/" in name:
+        name = escape(name)
+    path = name if is_root else f"{parent}/{name}"
     if len(path) > LONGEST_PATH:
         raise UntrackableError(
             "the path of an object is too long",

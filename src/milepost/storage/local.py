@@ -440,6 +440,8 @@ class LocalStorage:
         """The file mode of a path. 0 if the path does not exist; an error if the system cannot tell."""
         try:
             return os.stat(self._place(path)).st_mode
+        except FileNotFoundError:
+            return 0
         except OSError as error:
             if not _says_that_nothing_is_there(error):
                 _raise_explained(error, "look at", path)

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from milepost.coding import snappy, varint
-from milepost.coding.crc32c import masked_crc32c
+from milepost.coding.crc32c import crc32c, mask
 from milepost.errors import CorruptCheckpointError, MismatchError
 
 TRAILER_SIZE: Final = 5
@@ -98,38 +98,30 @@ class BlockBuilder:
     Args:
         restart_interval: The number of entries after which a key is written whole.
         last_key: The key before the first one; None if there is none.
+        most: The size in bytes at which the block is full. An entry of twice as many is the first of its block.
 
     Attributes:
-        is_empty: Whether the block has no entries yet.
-        size: The size in bytes of the result of `finish`.
         last_key: The key of the last entry.
+        is_empty: Whether the block has no entries yet.
+        is_full: Whether the next entry belongs to the next block.
     """
 
-    def __init__(self, restart_interval: int, last_key: bytes | None = None) -> None:
+    def __init__(self, restart_interval: int, last_key: bytes | None = None, most: int = sys.maxsize) -> None:
         self._interval = restart_interval
         self._parts: list[bytes] = []
         self._restarts: list[int] = []
         self._end = 0
+        self._large = 2 * most
+        self._left = most - 2 * _U32.size  # the first restart offset and the restart count
         self.last_key = last_key
+        self.is_empty = True
+        self.is_full = False
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._parts
-
-    @property
-    def size(self) -> int:
-        return self._end + 4 * max(len(self._restarts), 1) + 4
-
-    def add(self, key: bytes, value: bytes) -> None:
-        """Appends an entry; errors are those of `fill`."""
-        self.fill(iter([(key, value)]))
-
-    def fill(self, rows: Iterator[Row], most: int = sys.maxsize) -> Row | None:
-        """Appends entries until the block has ``most`` bytes. This is one loop, because an index may have millions of entries.
+    def fill(self, rows: Iterator[Row]) -> Row | None:
+        """Appends entries until the block is full. This is one loop, because an index may have millions of entries.
 
         Args:
             rows: The keys and values. No more of them are taken than are appended or returned.
-            most: Bytes of the block. An entry of twice as many is the first of its block.
 
         Returns:
             The entry that must be the first of the next block, if one was found; otherwise None.
@@ -138,8 +130,8 @@ class BlockBuilder:
             MismatchError: A key is not greater than the one before it.
         """
         parts, restarts, end, last = self._parts, self._restarts, self._end, self.last_key
-        interval, large = self._interval, 2 * most
-        left = most - self.size
+        interval, large, left = self._interval, self._large, self._left
+        from_bytes = int.from_bytes
         refused: Row | None = None
         try:
             for key, value in rows:
@@ -151,10 +143,13 @@ class BlockBuilder:
                 if last is None or not len(parts) % interval:
                     shared = 0
                     if parts:
-                        left -= 4
+                        left -= _U32.size
                     restarts.append(end)
                 else:
-                    shared = _shared_prefix(last, key)
+                    # the highest byte in which two big-endian numbers differ is the first byte in which the strings differ
+                    shared = min(len(last), len(key))
+                    difference = from_bytes(last[:shared], "big") ^ from_bytes(key[:shared], "big")
+                    shared -= (difference.bit_length() + 7) // 8
                 unshared = key[shared:]
                 if len(key) < 128 and len(value) < 128:
                     entry = b"%c%c%c%b%b" % (shared, len(unshared), len(value), unshared, value)
@@ -168,30 +163,17 @@ class BlockBuilder:
                 if left <= 0:
                     break
         finally:
-            self._end, self.last_key = end, last
+            self._end, self._left, self.last_key = end, left, last
+            self.is_empty = not parts
+            self.is_full = left <= 0 or refused is not None
         return refused
 
     def finish(self) -> bytes:
-        """The contents of the block: the entries and the restart offsets."""
+        """The block as it is stored: the entries and the restart offsets, uncompressed, and the trailer."""
         restarts = self._restarts or [0]
-        return b"".join((*self._parts, struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))))
-
-
-def _shared_prefix(a: bytes, b: bytes) -> int:
-    """The length of the common prefix of two strings in bytes."""
-    length = len(a)
-    if length != len(b):
-        length = min(length, len(b))
-        a, b = a[:length], b[:length]
-    # the highest byte in which two big-endian numbers differ is the first byte in which the strings differ
-    difference = int.from_bytes(a, "big") ^ int.from_bytes(b, "big")
-    return length - (difference.bit_length() + 7) // 8
-
-
-def seal(contents: bytes) -> bytes:
-    """A block as it is stored: uncompressed contents and trailer."""
-    stored = contents + bytes((_UNCOMPRESSED,))
-    return stored + _U32.pack(masked_crc32c(stored))
+        ends = struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+        stored = b"".join((*self._parts, ends, bytes((_UNCOMPRESSED,))))
+        return stored + _U32.pack(mask(crc32c(stored)))
 
 
 def unseal(stored: bytes, *, limit: int) -> bytes:
@@ -204,7 +186,7 @@ def unseal(stored: bytes, *, limit: int) -> bytes:
     Raises:
         CorruptCheckpointError: The checksum is wrong, or the compression is unknown or broken.
     """
-    found = masked_crc32c(memoryview(stored)[:-4])
+    found = mask(crc32c(memoryview(stored)[:-4]))
     (expected,) = _U32.unpack_from(stored, len(stored) - 4)
     if found != expected:
         raise CorruptCheckpointError(

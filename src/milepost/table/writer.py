@@ -10,10 +10,10 @@ Source: TensorFlow 2.21, ``tsl/lib/io/table_builder.cc``, observed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
-from milepost.table.block import BlockBuilder, Handle, Row, encode_footer, seal
+from milepost.table.block import TRAILER_SIZE, BlockBuilder, Handle, Row, encode_footer
 
 BLOCK_SIZE: Final = 262144
 RESTART_INTERVAL: Final = 16
@@ -36,7 +36,7 @@ class TableWriter:
     def __init__(self, block_size: int = BLOCK_SIZE, restart_interval: int = RESTART_INTERVAL) -> None:
         self._block_size = block_size
         self._interval = restart_interval
-        self._block = BlockBuilder(restart_interval)
+        self._block = BlockBuilder(restart_interval, most=block_size)
         self._index = BlockBuilder(1)
         self._stored: list[bytes] = []
         self._offset = 0
@@ -58,7 +58,15 @@ class TableWriter:
         left = iter(rows)
         row = next(left, None)
         while row is not None:
-            row = self._fill_block(row, left)
+            if self._unindexed is not None:
+                # delayed until the next key is known, because the index key lies between the keys of both blocks
+                assert self._block.last_key is not None
+                self._index.fill(iter([(_separator(self._block.last_key, row[0]), self._unindexed.encode())]))
+                self._unindexed = None
+            refused = self._block.fill(itertools.chain([row], left))
+            if self._block.is_full:
+                self._flush()
+            row = next(left, None) if refused is None else refused
 
     def finish(self) -> bytes:
         """The whole table."""
@@ -67,29 +75,16 @@ class TableWriter:
         metaindex = self._store(BlockBuilder(1).finish())
         if self._unindexed is not None:
             assert self._block.last_key is not None
-            self._index.add(_successor(self._block.last_key), self._unindexed.encode())
+            self._index.fill(iter([(_successor(self._block.last_key), self._unindexed.encode())]))
         index = self._store(self._index.finish())
         return b"".join(self._stored) + encode_footer(metaindex, index)
 
-    def _fill_block(self, first: Row, more: Iterator[Row]) -> Row | None:
-        """Appends entries to one block; returns the first one for the next, if there is any."""
-        if self._unindexed is not None:
-            # delayed until the next key is known, because the index key lies between the keys of both blocks
-            assert self._block.last_key is not None
-            self._index.add(_separator(self._block.last_key, first[0]), self._unindexed.encode())
-            self._unindexed = None
-        refused = self._block.fill(itertools.chain([first], more), self._block_size)
-        if refused is not None or self._block.size >= self._block_size:
-            self._flush()
-        return next(more, None) if refused is None else refused
-
     def _flush(self) -> None:
         self._unindexed = self._store(self._block.finish())
-        self._block = BlockBuilder(self._interval, self._block.last_key)
+        self._block = BlockBuilder(self._interval, self._block.last_key, self._block_size)
 
-    def _store(self, contents: bytes) -> Handle:
-        stored = seal(contents)
-        handle = Handle(self._offset, len(contents))
+    def _store(self, stored: bytes) -> Handle:
+        handle = Handle(self._offset, len(stored) - TRAILER_SIZE)
         self._stored.append(stored)
         self._offset += len(stored)
         return handle

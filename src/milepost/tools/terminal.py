@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal, NamedTuple
 
-from milepost.engine.progress import reporting
+from milepost.engine.progress import reported
 from milepost.errors import printable
 from milepost.tools import amounts
 
@@ -207,8 +207,5 @@ def progress(operation: Operation, path: str, total: int) -> Iterator[None]:
         path: With which checkpoint.
         total: The bytes of all tensors that are read.
     """
-    with reporting(is_drawn(sys.stderr), operation, path) as told:
-        told.begin([total])
-        with told.stage():
-            yield
-        told.finish()
+    with reported(is_drawn(sys.stderr), operation, path, [total]):
+        yield

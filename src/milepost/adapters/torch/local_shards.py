@@ -17,6 +17,8 @@ from milepost.adapters.torch.private import root_mesh
 from milepost.errors import UnsupportedError
 from milepost.graph.omissions import Omission
 
+ORDINARY: Final = frozenset({torch.Tensor, torch.nn.Parameter})
+"""The classes of almost all tensors. What makes others different need not be looked for in these."""
 _MOST_NAMED: Final = 8
 
 
@@ -28,7 +30,8 @@ def is_dtensor_type(kind: type) -> bool:
 
 def is_dtensor(obj: Any) -> bool:
     """Whether an object is a DTensor."""
-    return is_dtensor_type(type(obj))
+    kind = type(obj)
+    return kind not in ORDINARY and is_dtensor_type(kind)
 
 
 def local_of(tensor: Any) -> torch.Tensor:

@@ -52,9 +52,11 @@ def stored_as(dtype: torch.dtype) -> Stored:
 
 def as_array(tensor: torch.Tensor) -> Array:
     """The value of a tensor. The array shares the tensor's memory if that is on the CPU and NumPy has its layout."""
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    if tensor.device.type != "cpu":
-        tensor = tensor.cpu()
+    return _array_of(tensor.detach().resolve_conj().resolve_neg().cpu())
+
+
+def _array_of(tensor: torch.Tensor) -> Array:
+    """The value of a tensor on the CPU that is neither conjugated nor negated lazily, and that requires no gradient."""
     stored = stored_as(tensor.dtype)
     numpy = stored.dtype.numpy
     if numpy.isbuiltin == _BUILT_IN and stored.name == VARIABLE_VALUE:
@@ -78,7 +80,7 @@ def memory(tensor: torch.Tensor) -> Array | None:
         or tensor.is_neg()
     ):
         return None
-    return as_array(tensor)
+    return _array_of(tensor.detach())
 
 
 def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.local_shards import is_dtensor, local_of, unfinished_sum
+from milepost.adapters.torch.local_shards import ORDINARY, is_dtensor, local_of, unfinished_sum
 from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceable_wrapper_subclass
 from milepost.graph.omissions import Omission
 
@@ -40,6 +40,9 @@ def refusal_of(tensor: Any, *, in_parts: bool = False) -> Omission | None:
         tensor: The tensor.
         in_parts: Whether it may be saved in parts, as plain state saves quantized and sparse tensors.
     """
+    kind = type(tensor)
+    if kind in ORDINARY and tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized):
+        return None
     if isinstance(tensor, UninitializedTensorMixin):
         return Omission("a lazy parameter that has no shape yet", "call the module once before it is saved")
     if is_dtensor(tensor):
@@ -48,7 +51,6 @@ def refusal_of(tensor: Any, *, in_parts: bool = False) -> Omission | None:
         return unfinished_sum(tensor) or _refusal_of_shard(local_of(tensor))
     if tensor.is_nested:
         return Omission("a nested tensor", "hold the tensors that its unbind() returns")
-    kind = type(tensor)
     if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not is_traceable_wrapper_subclass(tensor):
         return Omission(
             f"a {kind.__name__}, a tensor class without __tensor_flatten__()",

@@ -6,12 +6,13 @@ identity, so that optimizers and tied modules keep it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
 from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, kept, strides_to_save
+from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (
     as_array,
     as_tensor,
@@ -75,12 +76,12 @@ class TensorAdapter(Adapter):
         strides = arrays.get(STRIDES)
         if strides is not None:
             arrays = {name: array for name, array in arrays.items() if name != STRIDES}
-        parts = list(_parts(obj))
+        parts = _parts(obj)
         if len(parts) == 1 and obj.is_meta:
             return _materialised(obj, next(iter(arrays.values())), strides)
         if strides is not None and kept.get(obj):
             obj.data = empty_with_strides(obj, obj.device, strides)
-            parts = list(_parts(obj))
+            parts = _parts(obj)
         if len(parts) == 1 and not obj.is_contiguous() and _overlaps_itself(obj):
             return as_tensor(next(iter(arrays.values())), obj.dtype).to(obj.device)
         for prefix, part in parts:
@@ -94,14 +95,15 @@ class TensorAdapter(Adapter):
         return obj
 
 
-def _parts(tensor: Any, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+def _parts(tensor: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:
     """The plain tensors that a tensor consists of, with their names. A plain tensor is its only part, and has no name."""
-    if not is_traceable_wrapper_subclass(tensor):
-        yield prefix, tensor
-        return
+    if type(tensor) in ORDINARY or not is_traceable_wrapper_subclass(tensor):
+        return [(prefix, tensor)]
     names, _ = tensor.__tensor_flatten__()
+    parts = []
     for name in names:
-        yield from _parts(getattr(tensor, name), f"{prefix}.{name}" if prefix else name)
+        parts += _parts(getattr(tensor, name), f"{prefix}.{name}" if prefix else name)
+    return parts
 
 
 def _value(prefix: str, tensor: torch.Tensor) -> Value:

@@ -13,7 +13,8 @@ A process sees of the saved graph what it is to take, under the names that live 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from milepost.errors import MismatchError, UnrestoredWarning, warn
@@ -30,10 +31,12 @@ class OwnGraph(NamedTuple):
         graph: The saved graph without the values of other processes. Where another number of processes has saved, values that
             may not be taken have their names still; see `refuse_another_number`.
         kept: The names of values, by node, of which this process keeps its own, because fewer processes have saved theirs.
+        numbers: The nodes that had values of which every process has its own.
     """
 
     graph: ObjectGraph
-    kept: Mapping[int, frozenset[str]]
+    kept: Mapping[int, frozenset[str]] = MappingProxyType({})
+    numbers: Collection[int] = ()
 
 
 def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> OwnGraph:
@@ -78,7 +81,7 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
             + ", ".join(dict.fromkeys(without)),
             UnrestoredWarning,
         )
-    return OwnGraph(graph if nodes is None else ObjectGraph(tuple(nodes)), kept_own)
+    return OwnGraph(graph if nodes is None else ObjectGraph(tuple(nodes)), kept_own, own_values)
 
 
 def refuse_another_number(saved: Sequence[SavedValue], rank: int, size: int) -> None:

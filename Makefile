@@ -103,6 +103,8 @@ docs: .venv-docs/.made  ## HTML of all pages and of the reference, in build/html
 bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benchmarks/results
 	.venv-bench/$(BIN)/python -m benchmarks.engine_overhead
 	.venv-bench/$(BIN)/python -m benchmarks.completeness
+	.venv-bench/$(BIN)/python -m benchmarks.stages
+	.venv-bench/$(BIN)/python -m benchmarks.trees
 	.venv-bench/$(BIN)/python -m benchmarks.waits
 	.venv-bench/$(BIN)/python -m benchmarks.throughput
 	.venv-bench/$(BIN)/python -m benchmarks.several

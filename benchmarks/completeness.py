@@ -78,10 +78,8 @@ def child(task: Mapping[str, Any]) -> None:
     runner.answer({"seconds": sorted(times)[2]})
 
 
-def main() -> None:
-    """Measures and reports, or, started by itself, does one task."""
-    options = runner.begin(runner.arguments(__doc__, rounds=5), child)
-    facts = runner.machine()
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rounds of all models."""
     samples: list[dict[str, Any]] = []
     for model, width in itertools.product(MODELS, WIDTHS):
         for number, way in runner.interleaved(options.rounds, WAYS):
@@ -90,7 +88,7 @@ def main() -> None:
                 result = runner.ask(__spec__.name, {**named, "directory": str(directory)}, LIMIT_S)
             samples.append({**named, "round": number} | result)
             print(*samples[-1].values(), flush=True)
-    runner.report("completeness", text(samples, options), facts, samples)
+    return samples
 
 
 def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
@@ -109,6 +107,11 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
             runner.table(["", "width", *WAYS, "with / without"], rows),
         ]
     )
+
+
+def main() -> None:
+    """Measures and reports, or, started by itself, does one task."""
+    runner.run(runner.arguments(__doc__, "completeness", rounds=5), child, measure, text)
 
 
 if __name__ == "__main__":

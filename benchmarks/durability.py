@@ -165,12 +165,12 @@ def earlier() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Counts and reports."""
-    parser = runner.arguments(__doc__, rounds=1)
+    parser = runner.arguments(__doc__, "durability", rounds=1)
     parser.add_argument("--seconds", type=float, default=0, help="to search for hostile files, of all formats together")
     parser.add_argument(
         "--only", action="append", choices=[*TRIED, FILES], help="count only this anew; may be given more than once"
     )
-    options = runner.begin(parser, lambda task: None)
+    options = runner.begin(parser, None)
     facts, wanted = runner.machine(), options.only or [*TRIED, FILES]
     samples = [tried(what) for what in TRIED if what in wanted]
     if FILES in wanted:
@@ -180,7 +180,7 @@ def main() -> None:
     samples += [sample for sample in earlier() if sample.get("tried", FILES) not in wanted]
     samples.sort(key=lambda sample: list(TRIED).index(sample["tried"]) if "tried" in sample else len(TRIED))
     facts["commit"] = ", ".join(dict.fromkeys(sample["sources"] for sample in samples))
-    runner.report("durability", text(samples), facts, samples)
+    runner.report(options.name, text(samples), facts, samples)
 
 
 if __name__ == "__main__":

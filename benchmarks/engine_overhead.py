@@ -107,14 +107,10 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, rounds=3)
+    parser = runner.arguments(__doc__, "engine_overhead", rounds=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of variables")
     parser.add_argument("--only", action="append", choices=NAMES, help="a contender; may be given more than once")
-    parser.add_argument("--name", default="engine_overhead", help="of the files in benchmarks/results")
-    options = runner.begin(parser, child)
-    facts = runner.machine()
-    samples = measure(options)
-    runner.report(options.name, text(samples, options), facts, samples)
+    runner.run(parser, child, measure, text)
 
 
 if __name__ == "__main__":

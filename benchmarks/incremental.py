@@ -211,8 +211,9 @@ WAYS = {
 }
 
 
-def measure(places: Mapping[str, Path], options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rounds, in all places."""
+    places = runner.places(options)
     names = [name for name, kind in CONTENDERS.items() if kind.installed()]
     samples: list[dict[str, Any]] = []
     for (number, name), (place, parent) in itertools.product(runner.interleaved(options.rounds, names), places.items()):
@@ -239,8 +240,9 @@ def measure(places: Mapping[str, Path], options: argparse.Namespace) -> list[dic
     return samples
 
 
-def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], options: argparse.Namespace) -> str:
+def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
     """The report."""
+    places = runner.places(options)
     state = states(options.width, options.layers)
     sizes = {group: sum(array.nbytes for array in arrays.values()) for group, arrays in state.items()}
     total = sum(sizes.values())
@@ -284,18 +286,11 @@ def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], optio
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, rounds=3)
+    parser = runner.arguments(__doc__, "incremental", rounds=3)
     parser.add_argument("--width", type=int, default=768, help="of the model")
     parser.add_argument("--layers", type=int, default=12, help="of the model")
     parser.add_argument("--saves", type=int, default=20)
-    parser.add_argument("--disk", type=Path, default=Path(".cache/benchmarks"), help="a directory on a disk")
-    parser.add_argument("--name", default="incremental", help="of the files in benchmarks/results")
-    options = runner.begin(parser, child)
-    options.disk.mkdir(parents=True, exist_ok=True)
-    places = {"memory": options.memory, "disk": options.disk}
-    facts = runner.machine()
-    samples = measure(places, options)
-    runner.report(options.name, text(samples, places, options), facts, samples)
+    runner.run(parser, child, measure, text)
 
 
 if __name__ == "__main__":

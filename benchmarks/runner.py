@@ -33,14 +33,17 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = (
     "milepost",
     "numpy",
+    "tensorflow",
     "tensorflow-cpu",
     "torch",
     "safetensors",
     "h5py",
     "orbax-checkpoint",
     "jax",
+    "flax",
     "optax",
     "google-crc32c",
+    "crc32c",
     "awscrt",
     "protobuf",
 )
@@ -67,9 +70,18 @@ def touch_memory(size: int) -> None:
     block.close()
 
 
-def _resident(field: str) -> int:
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))
+def _bytes_in(file: str, field: str) -> int:
+    return next(int(line.split()[1]) * 1024 for line in Path(file).read_text().splitlines() if line.startswith(field))
+
+
+def resident(field: str = "VmRSS") -> int:
+    """Bytes of memory that this process has; as ``VmHWM``, the most it had since `timed` has begun."""
+    return _bytes_in("/proc/self/status", field)
+
+
+def memory_of_machine(field: str = "MemTotal") -> int:
+    """Bytes of memory of the machine; as ``MemFree``, those that nothing uses, not even for files."""
+    return _bytes_in("/proc/meminfo", field)
 
 
 def timed(section: Callable[[], object], memory: int) -> Timing:
@@ -82,11 +94,11 @@ def timed(section: Callable[[], object], memory: int) -> Timing:
     touch_memory(memory)
     # Resets the peak, VmHWM, to what is resident now.
     Path("/proc/self/clear_refs").write_text("5")
-    before = _resident("VmRSS")
+    before = resident()
     start = time.perf_counter()
     section()
     seconds = time.perf_counter() - start
-    return Timing(seconds, max(0, _resident("VmHWM") - before))
+    return Timing(seconds, max(0, resident("VmHWM") - before))
 
 
 def make_durable(directory: Path) -> None:
@@ -141,27 +153,60 @@ def interleaved(rounds: int, names: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield number, name
 
 
-def arguments(text: str | None, rounds: int) -> argparse.ArgumentParser:
+def arguments(text: str | None, name: str, rounds: int) -> argparse.ArgumentParser:
     """The arguments that all benchmarks take.
 
     Args:
         text: What the benchmark says of itself.
-        rounds: How many rounds there are where nothing else is asked for.
+        name: The name of its files in `RESULTS`, where nothing else is asked for.
+        rounds: How many rounds there are, where nothing else is asked for.
     """
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a directory on tmpfs")
+    parser.add_argument("--disk", type=Path, default=Path(".cache/benchmarks"), help="a directory on a disk")
+    parser.add_argument("--name", default=name, help="of the files in benchmarks/results")
     parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
     return parser
 
 
-def begin(parser: argparse.ArgumentParser, child: Callable[[Mapping[str, Any]], None]) -> argparse.Namespace:
+Child = Callable[[Mapping[str, Any]], None]
+"""Does one task in a process that `ask` started, and answers it."""
+
+
+def begin(parser: argparse.ArgumentParser, child: Child | None) -> argparse.Namespace:
     """The arguments given; in a process that `ask` started, does its task with ``child``, and ends."""
     options = parser.parse_args()
-    if options.task:
+    if options.task and child is not None:
         child(options.task)
         raise SystemExit
+    options.disk.mkdir(parents=True, exist_ok=True)
     return options
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    child: Child | None,
+    measure: Callable[[argparse.Namespace], list[dict[str, Any]]],
+    text: Callable[[Sequence[Mapping[str, Any]], argparse.Namespace], str],
+) -> None:
+    """A whole benchmark: measures and reports, or, in a process that `ask` started, does one task.
+
+    Args:
+        parser: From `arguments`, with those of the benchmark.
+        child: Does one task; None if the benchmark starts no processes.
+        measure: Asks for all tasks of all rounds; returns the samples.
+        text: The report on the samples.
+    """
+    options = begin(parser, child)
+    facts = machine()
+    samples = measure(options)
+    report(options.name, text(samples, options), facts, samples)
+
+
+def places(options: argparse.Namespace) -> dict[str, Path]:
+    """The directories of the benchmarks that measure in memory and on a disk."""
+    return {"memory": options.memory, "disk": options.disk}
 
 
 @contextlib.contextmanager
@@ -221,10 +266,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _commit() -> str:
-    """The commit of the sources, with ``+`` where they differ from it."""
-    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """The commit of the sources, with ``+`` where they differ from it. Results are no sources."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", f":(exclude){RESULTS.name}")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + "+" * bool(changed)
 
 
 def machine() -> dict[str, Any]:
@@ -248,13 +297,18 @@ def machine() -> dict[str, Any]:
 
 
 def report(name: str, text: str, facts: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> None:
-    """Prints a report, and writes it with all samples into `RESULTS`."""
+    """Prints a report, and writes it as `write` does."""
+    print("\n" + write(name, text, facts, samples))
+
+
+def write(name: str, text: str, facts: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> str:
+    """Writes a report, and all samples, into `RESULTS`. Returns the report with what it was measured on."""
     packages = ", ".join(f"{package} {version}" for package, version in facts["packages"].items())
     text += (
         f"\n\nMeasured on {facts['date']}: {facts['cores']} cores ({facts['cpu']}), Linux {facts['kernel']}, "
         f"Python {facts['python']}, {packages}; sources at {facts['commit']}. Load of the machine before the first round: {facts['load']:.1f}.\n"
     )
-    print("\n" + text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text)
     (RESULTS / f"{name}.json").write_text(json.dumps({"machine": facts, "samples": samples}, indent=1) + "\n")
+    return text

@@ -1,6 +1,6 @@
 """What two processes take to save and restore a sharded state together, and the limit of writing and reading its bytes.
 
-The state is 1.5 GB of float32 in tensors of 3072 columns, each divided by rows over both processes. On a disk, a save counts until
+The state is 0.75 GB of float32 in tensors of 3072 columns, each divided by rows over both processes. On a disk, a save counts until
 everything is durable and a restore starts with nothing cached. A restore ends in tensors that already existed, or, for JAX, in new
 arrays, and all values are compared afterwards. Of each round the slower process counts.
 """
@@ -243,40 +243,45 @@ def expected(task: Mapping[str, Any], rank: int) -> list[np.ndarray[Any, Any]]:
 
 
 def child(task: Mapping[str, Any]) -> None:
-    """Does one operation of one contender, in one of the processes."""
-    directory, operation, rank = Path(task["directory"]), task["operation"], task["rank"]
+    """Saves and restores with one contender, in one of the processes."""
+    directory, rank = Path(task["directory"]), task["rank"]
     contender = CONTENDERS[task["contender"]](rank, task["port"])
-    warm = directory.parent / f"{directory.name}-warm-{operation}"
+    warm = directory.parent / f"{directory.name}-warm"
     warm.mkdir(exist_ok=True)
     contender.hold([np.ones((8, COLUMNS), np.float32) for _ in range(4)])
     contender.meet()
     contender.save(warm)
     contender.meet()
     contender.restore(warm)
+
     values = expected(task, rank)
     size = sum(value.nbytes for value in values)
-    contender.hold(values if operation == "save" else [np.full_like(value, 7) for value in values])
-    if task["cold"] and rank == 0 and operation == "restore":
-        runner.drop_from_cache(directory)
+    contender.hold(values)
     runner.touch_memory(2 * size)
     contender.meet()
-    if operation == "save":
-        timing = runner.timed(lambda: contender.save(directory), 0)
-        contender.meet()
-        durable = runner.timed(lambda: runner.make_durable(directory), 0)
-        runner.answer(
-            {
-                "seconds": timing.seconds,
-                "durable": timing.seconds + durable.seconds,
-                "extra": timing.extra / size,
-            }
-        )
-    else:
-        timing = runner.timed(lambda: contender.restore(directory), 0)
-        for number, (found, value) in enumerate(zip(contender.values(), values, strict=True)):
-            if not np.array_equal(found, value):
-                raise AssertionError(f"tensor {number} was not restored")
-        runner.answer({"seconds": timing.seconds, "extra": timing.extra / size})
+    save = runner.timed(lambda: contender.save(directory), 0)
+    contender.meet()
+    durable = runner.timed(lambda: runner.make_durable(directory), 0)
+    contender.meet()
+
+    contender.hold([np.full_like(value, 7) for value in values])
+    if task["cold"] and rank == 0:
+        runner.drop_from_cache(directory)
+    runner.touch_memory(size)
+    contender.meet()
+    restore = runner.timed(lambda: contender.restore(directory), 0)
+    for number, (found, value) in enumerate(zip(contender.values(), values, strict=True)):
+        if not np.array_equal(found, value):
+            raise AssertionError(f"tensor {number} was not restored")
+    runner.answer(
+        {
+            "save": save.seconds,
+            "durable": save.seconds + durable.seconds,
+            "save extra": save.extra / size,
+            "restore": restore.seconds,
+            "restore extra": restore.extra / size,
+        }
+    )
     contender.meet()
 
 
@@ -299,53 +304,47 @@ def ask_all(task: Mapping[str, Any]) -> dict[str, Any]:
     return failed or {what: max(answer[what] for answer in answers) for what in answers[0]}
 
 
-def measure(places: Mapping[str, Path], options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rounds, in all places."""
     samples: list[dict[str, Any]] = []
-    names = options.only or list(CONTENDERS)
-    for (number, name), (place, parent) in itertools.product(runner.interleaved(options.rounds, names), places.items()):
+    rounds = runner.interleaved(options.rounds, options.only or list(CONTENDERS))
+    for (number, name), (place, parent) in itertools.product(rounds, runner.places(options).items()):
         with runner.scratch(parent) as above:
             directory = above / "state"
             directory.mkdir()
-            for operation in ("save", "restore"):
-                task = {
-                    "contender": name,
-                    "operation": operation,
-                    "directory": str(directory),
-                    "cold": place == "disk",
-                    "megabytes": options.megabytes,
-                }
-                result = ask_all(task)
-                samples.append({"place": place, "round": number, "contender": name, "operation": operation} | result)
-                print(*samples[-1].values(), flush=True)
+            task = {
+                "contender": name,
+                "directory": str(directory),
+                "cold": place == "disk",
+                "megabytes": options.megabytes,
+            }
+            samples.append({"place": place, "round": number, "contender": name} | ask_all(task))
+            print(*samples[-1].values(), flush=True)
     return samples
 
 
-def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], options: argparse.Namespace) -> str:
+def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
     """The report."""
     parts = [
         f"## A state of {options.megabytes / 1e3:.2f} GB of two processes",
         f"{TENSORS} tensors of float32, each divided by rows over two processes of this machine. Median (least-most) of {options.rounds} "
         "rounds, in seconds; x raw is the ratio of medians to two processes that each write the same bytes into a file, sync it, and read "
-        "it back, with nothing around. Extra memory is the peak of resident memory above what was resident before, in parts of a process. "
-        "For JAX, a restore makes new arrays, which count; otherwise it ends in tensors that already existed. DCP stores no "
-        "checksums, and does not sync the directory.",
+        "it back, with nothing around. In each round, two fresh processes save and then restore; the slower one counts. Extra memory is "
+        "the peak of resident memory above what was resident before, in parts of a process. For JAX, a restore makes new arrays, which "
+        "count; otherwise it ends in tensors that already existed. DCP stores no checksums, and does not sync the directory.",
     ]
-    for place, parent in places.items():
-        columns = [("save", "seconds"), ("save", "durable"), ("restore", "seconds")]
+    for place, parent in runner.places(options).items():
         header = ["", "checksums", "fsync", "save s", "x raw", "save until durable s", "x raw"]
         header += ["restore, cold s" if place == "disk" else "restore s", "x raw", "save extra", "restore extra"]
         rows = []
         for name in dict.fromkeys(sample["contender"] for sample in samples):
             cells = [name, CONTENDERS[name].checks, CONTENDERS[name].syncs]
-            for operation, quantity in columns:
-                where = {"place": place, "operation": operation}
-                values = runner.series(samples, quantity, contender=name, **where)
-                cells += [values.cell(1, 2), values.ratio(runner.series(samples, quantity, contender=RAW, **where))]
-            for operation in ("save", "restore"):
-                cells.append(
-                    runner.series(samples, "extra", contender=name, place=place, operation=operation).cell(1, 2)
-                )
+            for quantity in ("save", "durable", "restore"):
+                values = runner.series(samples, quantity, place=place, contender=name)
+                raw = runner.series(samples, quantity, place=place, contender=RAW)
+                cells += [values.cell(1, 2), values.ratio(raw)]
+            for quantity in ("save extra", "restore extra"):
+                cells.append(runner.series(samples, quantity, place=place, contender=name).cell(1, 2))
             rows.append(cells)
         parts.append(f"### {'On disk' if place == 'disk' else 'In memory'} ({runner.filesystem(parent)})")
         parts.append(runner.table(header, rows))
@@ -354,19 +353,12 @@ def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], optio
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, rounds=3)
-    parser.add_argument("--megabytes", type=float, default=1500, help="of the state of both processes together")
+    parser = runner.arguments(__doc__, "several", rounds=3)
+    parser.add_argument("--megabytes", type=float, default=750, help="of the state of both processes together")
     parser.add_argument(
         "--only", action="append", choices=list(CONTENDERS), help="a contender; may be given more than once"
     )
-    parser.add_argument("--disk", type=Path, default=Path(".cache/benchmarks"), help="a directory on a disk")
-    parser.add_argument("--name", default="several", help="of the files in benchmarks/results")
-    options = runner.begin(parser, child)
-    options.disk.mkdir(parents=True, exist_ok=True)
-    places = {"memory": options.memory, "disk": options.disk}
-    facts = runner.machine()
-    samples = measure(places, options)
-    runner.report(options.name, text(samples, places, options), facts, samples)
+    runner.run(parser, child, measure, text)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ the machine disturbs least. Stages that are indented are part of the one above t
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -91,7 +91,7 @@ def timed(stages: Sequence[Stage], spent: dict[Stage, float]) -> Iterator[None]:
             step()
 
 
-def measure(rounds: int, memory: Path) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The CPU seconds of all stages in all rounds."""
     import milepost
 
@@ -103,10 +103,10 @@ def measure(rounds: int, memory: Path) -> list[dict[str, Any]]:
 
     saved, live = make(), make()
     samples: list[dict[str, Any]] = []
-    with runner.scratch(memory) as directory:
+    with runner.scratch(options.memory) as directory:
         path = saved.write(directory / "warm-up")
         live.read(path).assert_consumed()
-        for number in range(rounds):
+        for number in range(options.rounds):
             for operation, stages in (("save", SAVE), ("restore", RESTORE)):
                 spent: dict[Stage, float] = {}
                 with timed(stages, spent):
@@ -121,11 +121,11 @@ def measure(rounds: int, memory: Path) -> list[dict[str, Any]]:
     return samples
 
 
-def text(samples: Sequence[Mapping[str, Any]], rounds: int) -> str:
+def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
     """The report."""
     parts = [
         "## Stages of a save and a restore of small values",
-        f"CPU time for each of {COUNT:,} NumPy arrays of four float32 in nested dicts, on tmpfs: the least of {rounds} rounds. "
+        f"CPU time for each of {COUNT:,} NumPy arrays of four float32 in nested dicts, on tmpfs: the least of {options.rounds} rounds. "
         "Stages that are indented are part of the one above them.",
     ]
     for operation, stages in (("save", SAVE), ("restore", RESTORE)):
@@ -139,10 +139,7 @@ def text(samples: Sequence[Mapping[str, Any]], rounds: int) -> str:
 
 def main() -> None:
     """Measures and reports."""
-    options = runner.arguments(__doc__, rounds=10).parse_args()
-    facts = runner.machine()
-    samples = measure(options.rounds, options.memory)
-    runner.report("stages", text(samples, options.rounds), facts, samples)
+    runner.run(runner.arguments(__doc__, "stages", rounds=10), None, measure, text)
 
 
 if __name__ == "__main__":

@@ -87,11 +87,13 @@ def child(task: Mapping[str, Any]) -> None:
     runner.answer({"seconds": timing.seconds, "extra": timing.extra / size})
 
 
-def measure(places: Mapping[str, Path], options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rounds, in all places."""
     names = [name for name in options.only or NAMES if CONTENDERS[name].installed()]
     samples: list[dict[str, Any]] = []
-    for (number, name), (place, parent) in itertools.product(runner.interleaved(options.rounds, names), places.items()):
+    for (number, name), (place, parent) in itertools.product(
+        runner.interleaved(options.rounds, names), runner.places(options).items()
+    ):
         with runner.scratch(parent) as directory:
             for operation in ["save", "restore", *["load"] * CONTENDERS[name].loads]:
                 task = {
@@ -130,7 +132,7 @@ def rows(samples: Sequence[Mapping[str, Any]], place: str, columns: Sequence[tup
     return found
 
 
-def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], options: argparse.Namespace) -> str:
+def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
     """The report."""
     sizes = [4 * int(np.prod(shape)) for shape in shapes(options.width, options.layers).values()]
     parts = [
@@ -141,7 +143,7 @@ def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], optio
         "mapped count. All restores but those into new arrays end in memory that already existed.",
     ]
     marks = ["", "checksums", "fsync"]
-    for place, parent in places.items():
+    for place, parent in runner.places(options).items():
         kind = runner.filesystem(parent)
         if place == "memory":
             header = [*marks, "save s", "x raw", "restore s", "x raw", "save extra", "restore extra"]
@@ -160,18 +162,11 @@ def text(samples: Sequence[Mapping[str, Any]], places: Mapping[str, Path], optio
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, rounds=3)
+    parser = runner.arguments(__doc__, "throughput", rounds=3)
     parser.add_argument("--width", type=int, default=768, help="of the model")
     parser.add_argument("--layers", type=int, default=12, help="of the model")
     parser.add_argument("--only", action="append", choices=NAMES, help="a contender; may be given more than once")
-    parser.add_argument("--disk", type=Path, default=Path(".cache/benchmarks"), help="a directory on a disk")
-    parser.add_argument("--name", default="throughput", help="of the files in benchmarks/results")
-    options = runner.begin(parser, child)
-    options.disk.mkdir(parents=True, exist_ok=True)
-    places = {"memory": options.memory, "disk": options.disk}
-    facts = runner.machine()
-    samples = measure(places, options)
-    runner.report(options.name, text(samples, places, options), facts, samples)
+    runner.run(parser, child, measure, text)
 
 
 if __name__ == "__main__":

@@ -336,14 +336,10 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, rounds=5)
+    parser = runner.arguments(__doc__, "training_state", rounds=5)
     parser.add_argument("--layers", type=int, default=24, help=f"linear layers of {WIDTH} by {WIDTH}")
     parser.add_argument("--only", action="append", choices=PROGRAMS, help="a program; may be given more than once")
-    parser.add_argument("--name", default="training_state", help="of the files in benchmarks/results")
-    options = runner.begin(parser, child)
-    facts = runner.machine()
-    samples = measure(options)
-    runner.report(options.name, text(samples, options), facts, samples)
+    runner.run(parser, child, measure, text)
 
 
 if __name__ == "__main__":

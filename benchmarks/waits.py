@@ -326,13 +326,8 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, rounds=3)
-    parser.add_argument("--disk", type=Path, default=Path.cwd(), help="a directory on a disk")
-    parser.add_argument("--name", default="waits", help="of the files in benchmarks/results")
-    options = runner.begin(parser, child)
-    facts = runner.machine()
-    samples = measure(options)
-    runner.report(options.name, text(samples, options), facts, samples)
+    parser = runner.arguments(__doc__, "waits", rounds=3)
+    runner.run(parser, child, measure, text)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Counts what saves, restores and assertions do for each value: ``python -m tests.engine.amount_of_work DIRECTORY``, which prints JSON.
+"""Counts what saves, restores and assertions do for each value: ``python -m tests.engine.amount_of_work DIRECTORY [FRAMEWORK]``.
 
-It is a process of its own, because adapters of frameworks that other tests have imported are asked too.
+It prints JSON. The values are those of NumPy and Python, or of the framework, which is ``torch`` or ``jax``. It is a process of its own,
+because adapters of frameworks that other tests have imported are asked too.
 """
 
 import gc
+import itertools
 import json
 import sys
 import tracemalloc
@@ -12,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import milepost
+from milepost.coding import crc32c
 
 PACKAGE = str(Path(milepost.__file__).parent)
 SMALL, LARGE = 300, 900
@@ -35,7 +38,43 @@ def variables(count):
     return milepost.Checkpoint(model=model)
 
 
-STATES = {"arrays": arrays, "numbers": numbers, "variables": variables}
+def parameters(count):
+    import torch
+
+    model = torch.nn.Module()
+    for n in range(count):
+        model.register_parameter(f"p{n}", torch.nn.Parameter(torch.full((4,), float(n))))
+    return milepost.Checkpoint(model=model)
+
+
+class JaxTree:
+    """A tree of arrays of JAX, behind the calls of a checkpoint."""
+
+    def __init__(self, count):
+        import jax.numpy as jnp
+
+        self.tree = {
+            f"layer{n // 10}": {f"w{m}": jnp.asarray(np.full(4, n + m, np.float32)) for m in range(10)}
+            for n in range(0, count, 10)
+        }
+
+    def write(self, path):
+        import milepost.jax
+
+        return milepost.jax.save(path, self.tree)
+
+    def read(self, path):
+        import milepost.jax
+
+        return milepost.jax.restore(path, self.tree)[1]
+
+
+STATES = {
+    "": {"arrays": arrays, "numbers": numbers, "variables": variables},
+    "torch": {"parameters": parameters},
+    "jax": {"jax arrays": JaxTree},
+}
+"""The states by framework; without one, those of NumPy and Python."""
 
 
 def operation(make, count, what, path):
@@ -44,8 +83,9 @@ def operation(make, count, what, path):
     saved.write(path)
     status = live.read(path)
     status.assert_consumed()
+    attempts = itertools.count()
     return {
-        "save": lambda: saved.write(path + "-again"),
+        "save": lambda: saved.write(f"{path}-{next(attempts)}"),
         "restore": lambda: live.read(path).expect_partial(),
         "assert": status.assert_consumed,
     }[what]
@@ -79,19 +119,61 @@ def allocated(run):
         tracemalloc.stop()
 
 
-def each(measure, make, what, place):
-    small, large = (measure(operation(make, count, what, str(place / str(count)))) for count in (SMALL, LARGE))
-    return (large - small) / (LARGE - SMALL)
+def kept(run):
+    """Blocks of memory that are still allocated afterwards, with what the call returned."""
+    gc.collect()
+    before = sys.getallocatedblocks()
+    returned = run()
+    gc.collect()
+    after = sys.getallocatedblocks()
+    del returned
+    return after - before
 
 
-def main(directory):
-    found = {"calls": {}, "bytes": {}}
-    for state, make in STATES.items():
+def hashed(run):
+    """Bytes of which a checksum is computed."""
+    counted = 0
+    extend = crc32c._extend
+
+    def counting(data, value):
+        nonlocal counted
+        counted += memoryview(data).nbytes
+        return extend(data, value)
+
+    crc32c._extend = counting
+    try:
+        run()
+    finally:
+        crc32c._extend = extend
+    return counted
+
+
+def system_calls(run):
+    """System calls that read or write, as Linux counts them."""
+
+    def now():
+        fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+        return int(fields["syscr"]) + int(fields["syscw"])
+
+    before = now()
+    run()
+    return now() - before
+
+
+MEASURES = {"calls": calls, "bytes": allocated, "kept": kept, "hashed": hashed}
+if Path("/proc/self/io").exists():
+    MEASURES["system calls"] = system_calls
+
+
+def main(directory, framework=""):
+    found = {name: {} for name in MEASURES}
+    for state, make in STATES[framework].items():
         for what in ("save", "restore", "assert"):
             place = Path(directory) / f"{state}-{what}"
             place.mkdir()
-            found["calls"][f"{state}, {what}"] = each(calls, make, what, place)
-            found["bytes"][f"{state}, {what}"] = each(allocated, make, what, place)
+            small, large = (operation(make, count, what, str(place / str(count))) for count in (SMALL, LARGE))
+            for name, measure in MEASURES.items():
+                found[name][f"{state}, {what}"] = (measure(large) - measure(small)) / (LARGE - SMALL)
     print(json.dumps(found))
 
 

@@ -1,7 +1,7 @@
 """No change makes saves and restores slower unseen: what they do for each value is counted, and compared with limits.
 
-Counted are calls of milepost's own functions, the most memory that is allocated at a time, and operations on the storage. These do not
-depend on the load of the machine, as times do. Each number is the difference between a large and a small state, divided by the
+Counted are calls of milepost's own functions, the most memory that is allocated at a time and what stays of it, the bytes of checksums,
+system calls that read or write, and operations on the storage. These do not depend on the load of the machine, as times do. Each number is the difference between a large and a small state, divided by the
 difference of their sizes, so that what is done once does not count.
 
 The limits are a little above what was counted when they were last set. Whoever makes the work less lowers them. Whoever cannot
@@ -29,6 +29,12 @@ CALLS = {
     "variables, save": 12,
     "variables, restore": 33,
     "variables, assert": 8,
+    "parameters, save": 27,
+    "parameters, restore": 45,
+    "parameters, assert": 16,
+    "jax arrays, save": 29,
+    "jax arrays, restore": 68,
+    "jax arrays, assert": 15,
 }
 """The most calls of milepost's functions for each value."""
 
@@ -37,15 +43,76 @@ BYTES = {
     "arrays, restore": 2400,
     "numbers, save": 1550,
     "numbers, restore": 2500,
+    "variables, save": 1400,
+    "variables, restore": 2150,
+    "parameters, save": 1650,
+    "parameters, restore": 2400,
+    "jax arrays, save": 2050,
+    "jax arrays, restore": 3800,
 }
 """The most bytes that are allocated at a time for each value, beside the state."""
 
+KEPT = {
+    "arrays, save": 0.1,
+    "arrays, restore": 15,
+    "numbers, save": 0.1,
+    "numbers, restore": 12,
+    "variables, save": 0.1,
+    "variables, restore": 12,
+    "parameters, save": 0.1,
+    "parameters, restore": 12,
+    "jax arrays, save": 0.1,
+    "jax arrays, restore": 18,
+}
+"""The most blocks of memory for each value that stay allocated as long as the program keeps what the operation returns."""
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    command = [sys.executable, "-m", "tests.engine.amount_of_work", str(tmp_path_factory.mktemp("work"))]
+HASHED = {
+    "arrays, save": 175,
+    "arrays, restore": 175,
+    "numbers, save": 145,
+    "numbers, restore": 145,
+    "variables, save": 150,
+    "variables, restore": 150,
+    "parameters, save": 150,
+    "parameters, restore": 150,
+    "jax arrays, save": 150,
+    "jax arrays, restore": 205,
+}
+"""The most bytes for each value of which a checksum is computed: its own, and those of its entry and its part of the object graph."""
+
+
+SYSTEM_CALLS = 0.02
+"""The most system calls that read or write, for each value. Values are moved many at a time."""
+
+
+def measured(tmp_path_factory, framework):
+    command = [sys.executable, "-m", "tests.engine.amount_of_work", str(tmp_path_factory.mktemp("work")), framework]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def of_numpy(tmp_path_factory):
+    return measured(tmp_path_factory, "")
+
+
+@pytest.fixture(scope="module")
+def of_torch(tmp_path_factory):
+    pytest.importorskip("torch")
+    return measured(tmp_path_factory, "torch")
+
+
+@pytest.fixture(scope="module")
+def of_jax(tmp_path_factory):
+    pytest.importorskip("jax")
+    return measured(tmp_path_factory, "jax")
+
+
+@pytest.fixture
+def found(request, state_and_what):
+    """What was counted where the state of a test is."""
+    framework = {"parameters": "of_torch", "jax arrays": "of_jax"}.get(state_and_what.partition(", ")[0], "of_numpy")
+    return request.getfixturevalue(framework)
 
 
 @pytest.mark.parametrize("state_and_what", CALLS)
@@ -56,6 +123,23 @@ def test_calls_for_each_value(found, state_and_what):
 @pytest.mark.parametrize("state_and_what", BYTES)
 def test_memory_for_each_value(found, state_and_what):
     assert found["bytes"][state_and_what] <= BYTES[state_and_what]
+
+
+@pytest.mark.parametrize("state_and_what", KEPT)
+def test_memory_that_stays_for_each_value(found, state_and_what):
+    assert found["kept"][state_and_what] <= KEPT[state_and_what]
+
+
+@pytest.mark.parametrize("state_and_what", HASHED)
+def test_bytes_of_checksums_for_each_value(found, state_and_what):
+    assert 0 < found["hashed"][state_and_what] <= HASHED[state_and_what]
+
+
+@pytest.mark.parametrize("state_and_what", CALLS)
+def test_system_calls_do_not_depend_on_the_number_of_values(found, state_and_what):
+    if "system calls" not in found:
+        pytest.skip("this system does not count the system calls of a process")
+    assert found["system calls"][state_and_what] <= SYSTEM_CALLS
 
 
 class Counting(LocalStorage):

@@ -12,7 +12,7 @@ from flax import nnx
 from milepost.graph.trees.leaves import with_leaves
 
 
-def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> Any:
+def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> tuple[Any, bool]:
     """Copies a tree with its NNX modules and variables. Objects that the modules share are shared in the copy too.
 
     Args:
@@ -20,22 +20,23 @@ def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> Any:
         change: Replaces the arrays in modules and variables, and the other leaves; by default they stay the same.
 
     Returns:
-        The new tree.
+        The new tree, and whether there are modules or variables in it.
     """
     objects: dict[int, Any] = {}
 
-    def note(leaf: Any) -> Any:
+    def changed(leaf: Any) -> Any:
         if _is_object(leaf):
             objects[id(leaf)] = leaf
-        return leaf
+            return leaf
+        return change(leaf) if change else leaf
 
-    with_leaves(tree, note)
-    made: dict[int, Any] = {}
-    if objects:
-        definition, state = nnx.split(list(objects.values()))
-        copies = nnx.merge(definition, jax.tree.map(change or _same, state))
-        made = dict(zip(objects, copies, strict=True))
-    return with_leaves(tree, lambda leaf: made[id(leaf)] if id(leaf) in made else change(leaf) if change else leaf)
+    new = with_leaves(tree, changed)
+    if not objects:
+        return new, False
+    definition, state = nnx.split(list(objects.values()))
+    copies = nnx.merge(definition, jax.tree.map(change or _same, state))
+    made = dict(zip(objects, copies, strict=True))
+    return with_leaves(new, lambda leaf: made.get(id(leaf), leaf)), True
 
 
 def _is_object(leaf: Any) -> bool:

@@ -6,6 +6,7 @@
 `pytrees`           classes that are registered with `jax.tree_util`
 `refs`              mutable arrays
 `plain_kinds`       arrays and keys in the plain state of other objects
+`outlines`          copies of trees without their arrays, or with objects of their own
 `coordinator`       how the processes of one program exchange messages
 `private`           the private names of JAX that the other files use
 ==================  ==============================================================================

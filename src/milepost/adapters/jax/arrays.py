@@ -12,18 +12,16 @@ from functools import partial
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from milepost.adapters.jax.pieces import boxes_here, elements, is_spread, spread
+from milepost.adapters.jax.pieces import boxes_here, elements, is_spread, spread, whereabouts
+from milepost.adapters.jax.private import PUT
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import own
 from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
 
-_SMALL: Final = 64 << 10
-"""Arrays of up to so many bytes may be copied; the time does not matter."""
 _WIDE: Final = 8
 """Bytes of the smallest elements that JAX may make narrower by default."""
 
@@ -104,14 +102,10 @@ class AbstractAdapter(Adapter):
 
 def value_of(array: Any) -> Value:
     """The value of a `jax.Array`."""
-    return Value(
-        VARIABLE_VALUE,
-        DType.of(array.dtype),
-        array.shape,
-        partial(read, array),
-        in_boxes=is_spread(array.sharding),
-        boxes=boxes_here(array.sharding, array.shape),
-    )
+    value, sharding = Value(VARIABLE_VALUE, DType.of(array.dtype), array.shape, partial(read, array)), array.sharding
+    if is_spread(sharding):
+        value.in_boxes, value.boxes = True, boxes_here(sharding, array.shape)
+    return value
 
 
 def placement(abstract: Any) -> Any:
@@ -179,23 +173,17 @@ def successor(old: Any, array: Array | StoredTensor) -> Any:
             of ``old`` are not read, because it may have been donated.
         array: The new elements, of the same element type and shape.
     """
-    sharding, committed = old.sharding, old.committed
-    if is_spread(sharding):
+    sharding = old.sharding
+    device = whereabouts(sharding).device
+    if device is None:
         with _width_of(old.dtype):
-            return type(old)(old.aval, sharding, spread(array, sharding), committed=committed)
+            return type(old)(old.aval, sharding, spread(array, sharding), committed=old.committed)
     assert isinstance(array, np.ndarray), "arrays on one device are not read in boxes"
     array = own(array)  # JAX may keep the memory
+    if old.dtype.itemsize < _WIDE:
+        return PUT(old.aval, sharding, [array], [device], old.committed)
     with _width_of(old.dtype):
-        if committed or array.nbytes > _SMALL:
-            new = jax.device_put(array, sharding if committed else None)
-        else:
-            new = jnp.asarray(array)  # copies, in half the time
-        if not committed and new.sharding != sharding:
-            new = jax.device_put(array, sharding)
-    if new.committed == committed and new.weak_type == old.weak_type:
-        return new
-    # No public function makes an uncommitted array on another device than the default, or a weakly typed array of any shape.
-    return type(old)(old.aval, sharding, [shard.data for shard in new.addressable_shards], committed=committed)
+        return PUT(old.aval, sharding, [array], [device], old.committed)
 
 
 def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:

@@ -14,7 +14,7 @@ import functools
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,12 @@ def elements(array: Any) -> Array | PiecewiseArray | ShardedArray:
 
     On a CPU they are the array's own memory, which cannot change. Elements on other devices are fetched when they are written.
     """
-    if not array.is_fully_addressable and not _all_hold_all(array):
+    where = whereabouts(array.sharding)
+    if where.device is not None and where.on_cpu and not _is_packed(array.dtype) and array.size <= _COPIED:
+        view = np.asarray(array)
+        if view.nbytes <= _COPIED:
+            return view
+    if not where.is_here and not _all_hold_all(array):
         return _sharded(array)
     if array.is_fully_replicated and _has_memory_here(array):
         view = np.asarray(array)
@@ -59,14 +64,37 @@ def _in_pieces(array: Any, pieces: Sequence[Piece]) -> PiecewiseArray:
     return PiecewiseArray(array.dtype, array.shape, pieces, constant=constant)
 
 
+class Whereabouts(NamedTuple):
+    """Where the arrays of a sharding lie.
+
+    Attributes:
+        device: The only device, if it is one of this process; None if they are spread.
+        is_here: Whether all devices are those of this process.
+        on_cpu: Whether the memory of the devices is that of a CPU.
+    """
+
+    device: Any
+    is_here: bool
+    on_cpu: bool
+
+
+@functools.lru_cache(_REMEMBERED)
+def whereabouts(sharding: Any) -> Whereabouts:
+    """Where the arrays of a sharding lie. It is remembered, because most arrays of a program have the same sharding."""
+    devices, is_here = sharding.device_set, sharding.is_fully_addressable
+    first = next(iter(devices), None)
+    alone = len(devices) == 1 and is_here
+    return Whereabouts(first if alone else None, is_here, first is not None and first.platform == "cpu")
+
+
 def is_spread(sharding: Any) -> bool:
     """Whether the arrays of a sharding lie on several devices, or on devices of other processes."""
-    return len(sharding.device_set) > 1 or sharding.is_fully_addressable is False
+    return whereabouts(sharding).device is None
 
 
 def boxes_here(sharding: Any, shape: tuple[int, ...]) -> list[TensorSlice] | None:
     """The boxes that the devices of this process hold; None if these are the whole array."""
-    if sharding.is_fully_addressable:
+    if whereabouts(sharding).is_here:
         return None
     here = {_ranges(index, shape) for index in sharding.addressable_devices_indices_map(shape).values()}
     if sum(_size(ranges) for ranges in here) == math.prod(shape):
@@ -162,8 +190,7 @@ def _box(stored: Array | StoredTensor, ranges: Ranges) -> Array:
 
 def _has_memory_here(array: Any) -> bool:
     """Whether NumPy can read the memory of an array without a copy."""
-    device = next(iter(array.sharding.device_set))
-    return device.platform == "cpu" and not _is_packed(array.dtype)
+    return whereabouts(array.sharding).on_cpu and not _is_packed(array.dtype)
 
 
 def _is_packed(dtype: Any) -> bool:

@@ -81,7 +81,7 @@ def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any
 
 def is_container(kind: type) -> bool:
     """Whether objects of exactly this type are containers of a tree."""
-    return kind in CONTAINERS or is_tuple(kind)
+    return kind in CONTAINERS or (issubclass(kind, tuple) and is_tuple(kind))
 
 
 def is_functional(value: Any) -> bool:
@@ -164,7 +164,7 @@ def members(value: Any) -> Iterator[Member]:
         if any(type(key) is not str for key in value):
             _check_names(value)
         for key, child in value.items():
-            yield Member((name_of_key(key),), key, child)
+            yield Member((key if type(key) is str else name_of_key(key),), key, child)
     elif kind is list or kind is tuple:
         for index, child in enumerate(value):
             yield Member((str(index),), index, child)

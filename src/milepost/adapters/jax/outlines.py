@@ -1,0 +1,52 @@
+"""Copies of trees: without their arrays, or with objects of their own."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from milepost.graph.frameworks import imported
+from milepost.graph.trees.leaves import with_leaves
+
+_REMEMBERED: Final = 1024
+"""For how many pairs of a shape and an element type the abstract array is remembered."""
+
+
+def outlined(tree: Any) -> tuple[Any, bool]:
+    """A copy of a tree with shapes and element types in the place of arrays, and whether other objects of it were copied too.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> outlined({"w": jnp.ones((2, 3)), "step": 7})
+        ({'w': ShapeDtypeStruct(shape=(2, 3), dtype=float32), 'step': 7}, False)
+    """
+    if not imported("flax"):
+        return with_leaves(tree, _outline), False
+    from milepost.adapters.flax.copies import copied
+
+    return copied(tree, _outline)
+
+
+def with_own_objects(tree: Any) -> Any:
+    """A tree with copies of NNX's modules and variables, so that a restore does not change those of the caller."""
+    if not imported("flax"):
+        return tree
+    from milepost.adapters.flax.copies import copied
+
+    return copied(tree)[0]
+
+
+def _outline(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array):
+        return _abstract(leaf.shape, leaf.dtype)
+    if type(leaf) is np.ndarray:
+        return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+    return leaf
+
+
+@functools.lru_cache(_REMEMBERED)
+def _abstract(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)

@@ -21,6 +21,7 @@ def directory(tmp_path, storage):
         write(storage, f"{tmp_path}/ckpt-{number}", {"x": number})
     put(storage, f"{tmp_path}/checkpoint", b'model_checkpoint_path: "ckpt-10"')
     put(storage, f"{tmp_path}/ckpt-9.meta", b"graph")
+    put(storage, f"{tmp_path}/train.pt", b"weights")
     return str(tmp_path)
 
 
@@ -93,6 +94,8 @@ class TestMistakes:
             ("", "is a directory", "latest_checkpoint(...), or one of: .../ckpt-10', .../ckpt-9', .../ckpt-2'"),
             ("/ckpt", "no such checkpoint", "adds a number to the prefix; pass one of: .../ckpt-10'"),
             ("/ckpt-3", "no such checkpoint", "pass one of those in this directory: .../ckpt-10', .../ckpt-9'"),
+            ("/ckqt-9", "no such checkpoint", "did you mean .../ckpt-9'"),
+            ("/train.tp", "no such checkpoint", "did you mean .../train.pt'?"),
             ("/ckpt-9.data-00000-of-00001", "is a data file", "pass .../ckpt-9'"),
             ("/ckpt-9.meta", "is the graph beside", "pass .../ckpt-9'"),
             ("/checkpoint", "is the state file of a directory", "pass latest_checkpoint("),

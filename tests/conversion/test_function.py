@@ -103,6 +103,13 @@ def test_what_is_there_stays(path, tmp_path):
     assert (tmp_path / "a.pt").read_bytes()[:2] == b"PK"
 
 
+def test_an_ending_of_no_format_is_an_error_that_names_the_near_one(path, tmp_path):
+    with pytest.raises(milepost.UnsupportedError, match=r"if \.safetensors is meant.*format='checkpoint'") as caught:
+        milepost.convert(path, tmp_path / "a.safetensor")
+    assert caught.value.file == str(tmp_path / "a.safetensor")
+    assert milepost.convert(path, tmp_path / "a.safetensor", format="npz", partial=True).format == "npz"
+
+
 def test_progress_is_told(path, tmp_path):
     told = []
     milepost.convert(path, tmp_path / "a.pt", only="model", progress=told.append)

@@ -10,6 +10,16 @@ from milepost.engine.translation import Translation
 from milepost.errors import UnsupportedError, UntrackableError
 
 
+@pytest.mark.parametrize(("pattern", "new"), [("(", "x"), ("a", r"\1"), ("*", "x"), ("[", "x")])
+def test_a_malformed_regular_expression_is_explained(pattern, new):
+    with pytest.raises(UnsupportedError) as caught:
+        Translation([(pattern, new)])
+    assert caught.value.key == "rename"
+    assert repr(pattern) in caught.value.found
+    assert caught.value.remedy.startswith("correct it: ")
+    assert "backslash" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("rename", "saved", "live"),
     [

@@ -216,3 +216,11 @@ class TestRealFiles:
         alone.write_bytes((tmp_path / "saved" / "saved_model.pb").read_bytes())
         with pytest.raises(UnsupportedError, match="SavedModel"):
             milepost.load_checkpoint(alone)
+
+
+def test_an_archive_that_is_cut_off_is_damaged_and_of_no_other_kind(tmp_path):
+    path = tmp_path / "model.keras"
+    path.write_bytes(archive(metadata__json=b"{}", config__json=b"{}", model__weights__h5=b"weights")[:-30])
+    with pytest.raises(CorruptCheckpointError, match="cut off or damaged") as caught:
+        milepost.load(path)
+    assert caught.value.remedy == "copy or download it again"

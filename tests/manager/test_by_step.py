@@ -21,6 +21,7 @@ from milepost.errors import (
     ArgumentError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
+    KeyNotFoundError,
     MilepostWarning,
     StorageError,
     UnsupportedError,
@@ -129,8 +130,18 @@ class TestSteps:
         assert manager.steps == list(LOSSES) == [int(path.rpartition("-")[2]) for path in manager.checkpoints]
         assert (manager.latest_step, manager.best_step(), manager.best_step("loss", "min")) == (50, 30, 20)
         assert manager.best_step(lambda metrics: -metrics["loss"], "max") == 20
-        assert manager.best_step("accuracy", "max") is None
         assert CheckpointManager(new(), tmp_path / "none", 1).latest_step is None
+
+    def test_a_metric_that_no_checkpoint_has_is_a_mistake(self, tmp_path: Path) -> None:
+        manager = saved(tmp_path)
+        with pytest.raises(KeyNotFoundError, match=r"did you mean 'loss'\?") as caught:
+            manager.best_step("los", "min")
+        assert (caught.value.key, caught.value.found) == ("los", "'loss'")
+
+    def test_without_metrics_there_is_no_best_step(self, tmp_path: Path) -> None:
+        manager = CheckpointManager(new(), tmp_path, None)
+        manager.save(1)
+        assert manager.best_step("loss", "min") is None
 
     @pytest.mark.parametrize("mode", ["lowest", "MIN", 3])
     def test_what_is_better_must_be_said_in_known_words(self, tmp_path: Path, mode: Any) -> None:

@@ -47,11 +47,60 @@ def test_a_type_without_a_form_in_npy(tmp_path, capsys):
     np.testing.assert_array_equal(np.load(target), values.astype(np.float32))
 
 
-@pytest.mark.parametrize("arguments", [["text"], ["v", "--as", "object"], ["v", "--as", "no-type"], ["nothing"]])
+@pytest.mark.parametrize("dtype", ["object", "no-type", "str"])
+def test_what_is_no_type_of_numbers_is_a_wrong_argument(tmp_path, capsys, dtype):
+    path = written(tmp_path, np.arange(3.0))
+    with pytest.raises(SystemExit) as ended:
+        main(["cat", path, "v", "--as", dtype, "-o", str(tmp_path / "v.npy")])
+    assert ended.value.code == 2
+    assert repr(dtype) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["text"], ["nothing"]])
 def test_what_cannot_be_written(tmp_path, capsys, arguments):
     path = written(tmp_path, np.arange(3.0))
     assert main(["cat", path, *arguments, "-o", str(tmp_path / "v.npy")]) == 3
     assert "error: " in capsys.readouterr().err
+    assert not os.path.exists(tmp_path / "v.npy")
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "said"),
+    [
+        ([1.0, 2.0], "int8", ""),
+        ([1.0, 2.5], "int8", "rounded: 1 element"),
+        ([1.0, 0.1], "float32", "rounded: 1 element"),
+        ([1.0, np.nan], "float32", ""),
+        ([1.0, -np.inf], "float16", ""),
+        ([0, 1, 2], "bool", ""),
+        ([1 + 0j], "float64", ""),
+        ([2**53 + 1], "float64", "rounded: 1 element"),
+    ],
+)
+def test_numbers_that_are_rounded_are_counted(tmp_path, capsys, values, dtype, said):
+    path = written(tmp_path, np.array(values))
+    assert main(["cat", path, "v", "--as", dtype, "-o", str(tmp_path / "v.npy")]) == 0
+    assert capsys.readouterr().err.partition(" B\n")[2].strip() == said
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.array(values).real.astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([1.0, 300.0], "int8"),
+        ([1.0, -0.5, -1.5], "uint8"),
+        ([1.0, np.nan], "int64"),
+        ([1.0, 1e39], "float32"),
+        ([1.0, 2.0**63], "int64"),
+        ([-1], "uint64"),
+        ([300], "int8"),
+        ([1j], "float64"),
+    ],
+)
+def test_numbers_that_a_type_cannot_hold_are_an_error(tmp_path, capsys, values, dtype):
+    path = written(tmp_path, np.array(values))
+    assert main(["cat", path, "v", "--as", dtype, "-o", str(tmp_path / "v.npy")]) == 3
+    assert f"the type {dtype} cannot hold a number" in capsys.readouterr().err
     assert not os.path.exists(tmp_path / "v.npy")
 
 
@@ -60,7 +109,7 @@ def test_a_damaged_tensor_leaves_the_present_file(tmp_path, capsys):
     (tmp_path / "v.npy").write_text("old")
     damage(path, "v")
     before = sorted(os.listdir(tmp_path))
-    assert main(["cat", path, "v", "-o", str(tmp_path / "v.npy")]) == 3
+    assert main(["cat", path, "v", "-o", str(tmp_path / "v.npy"), "--overwrite"]) == 3
     assert (tmp_path / "v.npy").read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == before
 

@@ -111,6 +111,26 @@ def test_no_framework_and_no_drawing_is_imported(saved):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGPIPE")
+@pytest.mark.parametrize(
+    "command", [["cat", "{}", "v", "-o"], ["graph", "{}", "-o"], ["report", "{}", "-o"], ["convert", "{}"]]
+)
+def test_a_file_is_replaced_only_if_asked(saved, tmp_path, capsys, command):
+    target = tmp_path / ("a.npz" if command[0] == "convert" else "a.svg")
+    target.write_text("old")
+    words = [*(each.format(saved) for each in command), str(target)]
+    assert main(words) == 3
+    assert "pass --overwrite" in capsys.readouterr().err
+    assert target.read_text() == "old"
+    assert main([*words, "--overwrite"]) == (1 if command[0] == "convert" else 0)
+    assert target.read_bytes() != b"old"
+
+
+def test_a_device_is_written_to(saved):
+    if not os.path.exists("/dev/null"):
+        pytest.skip("this system has no such device")
+    assert main(["cat", saved, "v", "-o", "/dev/null"]) == 0
+
+
 def test_a_closed_pipe_ends_the_command_silently(tmp_path):
     tree = {f"v{number}": Variable(1.0) for number in range(3000)}
     path = Checkpoint(**tree).write(tmp_path / "ckpt")
@@ -157,7 +177,20 @@ class TestOnATerminal:
         series(tmp_path, [0.5])
         text = self.seen("ls", tmp_path, columns=80, NO_COLOR="1")
         assert "latest" in text
-        assert not re.findall(r"\x1b\[[0-9;]*3[0-9]m", text)
+        assert "\x1b" not in text
+
+    def test_a_table_fits_forty_columns(self, tmp_path):
+        series(tmp_path, [0.5, 0.25])
+        text = self.seen("ls", tmp_path, columns=40, NO_COLOR="1")
+        head, first, second = text.splitlines()[:3]
+        assert head.split() == ["STEP", "STATE", "MARKS", "METRICS", "NAME"] or head.split() == [
+            "STEP",
+            "STATE",
+            "MARKS",
+            "NAME",
+        ]
+        assert max(map(len, (head, first, second))) <= 40
+        assert "left out, since the terminal is narrow: SIZE" in text
 
     def test_a_dumb_terminal_gets_plain_text(self, tmp_path):
         series(tmp_path, [0.5])

@@ -117,7 +117,7 @@ def test_another_type(saved, tmp_path, capsys):
     values = loaded(tmp_path / "a.safetensors")
     assert values["net/w"].dtype == ml_dtypes.bfloat16
     assert values["step"].dtype == np.int32
-    assert main(["convert", saved, str(tmp_path / "b.safetensors"), "--as", "int8"]) == 3
+    assert main(["convert", saved, str(tmp_path / "b.safetensors"), "--as", "float16"]) == 0
 
 
 def test_text_stays_behind_and_is_named(tmp_path, capsys):
@@ -242,6 +242,8 @@ def test_a_damaged_source_leaves_nothing(saved, tmp_path, capsys, name):
     "options",
     [
         ["a.npz", "--max-shard-size", "5"],
+        ["a.npz", "--as", "int8"],
+        ["a.safetensor"],
         ["new", "--as", "float16"],
         ["new", "--dots"],
         ["a.weights.h5", "--max-shard-size", "5"],
@@ -253,6 +255,25 @@ def test_wrong_arguments(saved, tmp_path, options):
     with pytest.raises(SystemExit) as ended:
         main(["convert", saved, str(tmp_path / options[0]), *options[1:]])
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["a.safetensor", "a.onnx", "a.h5", "a.keras", "a.ckpts"])
+def test_an_ending_of_no_format_makes_a_checkpoint_only_if_asked(saved, tmp_path, capsys, name):
+    with pytest.raises(SystemExit):
+        main(["convert", saved, str(tmp_path / name)])
+    said = capsys.readouterr().err
+    assert ".safetensors, .pt" in said
+    assert "--to checkpoint" in said
+    assert not list(tmp_path.glob("a.*"))
+    assert main(["convert", saved, str(tmp_path / name), "--to", "checkpoint"]) == 0
+    assert sorted(milepost.load(tmp_path / name)) == ["net", "step"]
+
+
+@pytest.mark.parametrize("name", ["ckpt", "model.ckpt", "model.ckpt-7", "ckpt-0.5"])
+def test_usual_prefixes_need_no_format(saved, tmp_path, name):
+    os.mkdir(tmp_path / "to")
+    assert main(["convert", saved, str(tmp_path / "to" / name)]) == 0
+    assert os.path.exists(tmp_path / "to" / f"{name}.index")
 
 
 @pytest.fixture(scope="module")

@@ -132,6 +132,12 @@ def test_a_directory_means_its_latest(tmp_path, capsys):
     assert json_of(capsys, "diff", tmp_path, paths[1])["a"] == paths[1]
 
 
+def test_names_with_dots_in_a_tree_and_in_its_file(tmp_path, capsys):
+    tree = {"model": {"head.bias": np.zeros(2), "a/b": np.ones(3)}}
+    milepost.convert(milepost.save(tmp_path / "a", tree), tmp_path / "a.npz")
+    assert json_of(capsys, "diff", tmp_path / "a", tmp_path / "a.npz")["counts"]["unchanged"] == 2
+
+
 def test_a_tree_and_a_checkpoint_of_other_objects(tmp_path, capsys):
     a = milepost.save(tmp_path / "a", {"x": {"y": np.zeros(2)}})
     b = milepost.save(tmp_path / "b", {"x": {"z": np.zeros(2)}})

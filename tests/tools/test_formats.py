@@ -152,6 +152,18 @@ def test_show_has_statistics(made, capsys):
     assert shown["first_values"] == W.reshape(-1).tolist()
 
 
+WITH_CHECKSUMS = ["torch_file", "torch_distributed", "numpy", "saved_model", "tensorflow_1"]
+
+
+def test_verify_says_whether_checksums_were_compared(made, capsys, request):
+    (found,) = json_of(capsys, "verify", made[0])["checkpoints"]
+    is_compared = any(name in request.node.name for name in WITH_CHECKSUMS)
+    assert found["tensors_without_checksum"] == (0 if is_compared else found["tensors"])
+    text = output_of(capsys, "verify", made[0]).out
+    assert ("all checksums correct" in text) == is_compared
+    assert ("changed bytes may go unnoticed" in text) != is_compared
+
+
 def test_verify_reads_it(made, capsys):
     (found,) = json_of(capsys, "verify", made[0])["checkpoints"]
     assert found["state"] == "whole"
@@ -313,6 +325,36 @@ def test_a_hugging_face_directory_is_one_model_and_no_shards(tmp_path, capsys):
     assert row["bytes"] > 2 * W.nbytes
 
 
+def test_a_directory_of_files_is_no_checkpoint_and_the_error_says_how_to_list_it(tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", w=W)
+    assert main(["show", str(tmp_path)]) == 3
+    assert f"'milepost ls {tmp_path}' lists the checkpoints and files in it" in capsys.readouterr().err
+    os.remove(tmp_path / "a.npz")
+    assert main(["show", str(tmp_path)]) == 3
+    assert "name another directory" in capsys.readouterr().err
+
+
+def test_text_of_tensorflow_1_has_a_size(tmp_path, capsys):
+    tf = pytest.importorskip("tensorflow").compat.v1
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.get_variable("text", initializer="hello")
+        tf.get_variable("w", initializer=tf.constant(W))
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver(write_version=1).save(session, str(tmp_path / "model.ckpt"))
+    rows = json_of(capsys, "show", tmp_path / "model.ckpt")["tensors"]
+    assert {row["key"]: row["bytes"] for row in rows} == {"text": 5, "w": W.nbytes}
+
+
+def test_a_damaged_one_of_tensorflow_1_is_called_damaged(tmp_path, capsys):
+    path, _ = tensorflow_1_version_1(tmp_path)
+    content = bytearray(path.read_bytes())
+    for damaged in (content[:20] + b"damage" + content[26:], content[:-10]):
+        path.write_bytes(damaged)
+        for command in (["verify", str(path)], ["show", str(path)]):
+            main(command)
+            assert "remedy: use an intact copy" in capsys.readouterr().err
+
+
 def test_steps_of_orbax_are_listed(tmp_path, capsys):
     orbax = pytest.importorskip("orbax.checkpoint")
     with orbax.CheckpointManager(tmp_path / "run") as manager:
@@ -321,6 +363,19 @@ def test_steps_of_orbax_are_listed(tmp_path, capsys):
             manager.wait_until_finished()
     rows = json_of(capsys, "ls", tmp_path / "run")["checkpoints"]
     assert [os.path.basename(row["path"]) for row in rows] == ["1", "2"]
+    assert {row["state"] for row in rows} == {"not checked"}
+    above = json_of(capsys, "ls", tmp_path)["checkpoints"]
+    assert [row["path"] for row in above] == [row["path"] for row in rows]
+    lines = output_of(capsys, "ls", tmp_path).out.splitlines()
+    assert [line.split()[-1] for line in lines[1:]] == [os.path.join("run", step) for step in "12"]
+
+
+def test_a_step_that_orbax_has_not_finished_is_damaged(tmp_path, capsys):
+    path, _ = orbax_directory(tmp_path)
+    os.rename(path, tmp_path / "orbax.orbax-checkpoint-tmp-1")
+    (row,) = json_of(capsys, "ls", tmp_path, status=1)["checkpoints"]
+    assert row["state"] == "damaged"
+    assert "not finished" in row["problem"]
 
 
 def test_an_array_of_bfloat16(tmp_path):

@@ -25,6 +25,14 @@ def kept(found):
     return [int(each["path"].rpartition("-")[2]) for each in found["kept"]]
 
 
+def test_a_metric_that_no_checkpoint_has_deletes_nothing(tmp_path, capsys):
+    series(tmp_path, [0.5, 0.1, 0.3])
+    before = contents(tmp_path)
+    assert main(["prune", str(tmp_path), "--best", "los:min", "--delete"]) == 3
+    assert "did you mean 'loss'?" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
 def test_nothing_is_deleted_unless_asked(paths, tmp_path, capsys):
     before = contents(tmp_path)
     for options in ([], ["--dry-run"], ["--delete", "--dry-run"]):

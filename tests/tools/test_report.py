@@ -81,7 +81,7 @@ class Parser(html.parser.HTMLParser):
 def page(tmp_path, *arguments, status=0):
     """The text of the page that the command writes."""
     output = tmp_path / "report.html"
-    assert main(["report", *map(str, arguments), "-o", str(output)]) == status
+    assert main(["report", *map(str, arguments), "-o", str(output), "--overwrite"]) == status
     return output.read_text(encoding="utf-8")
 
 

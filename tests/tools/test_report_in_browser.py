@@ -37,7 +37,7 @@ def page(browser, tmp_path):
 
     def opened(*arguments, status=0):
         output = tmp_path / "r.html"
-        assert main(["report", *map(str, arguments), "-o", str(output)]) == status
+        assert main(["report", *map(str, arguments), "-o", str(output), "--overwrite"]) == status
         return shown(browser, output)
 
     return opened

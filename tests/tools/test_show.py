@@ -21,6 +21,15 @@ def saved(tmp_path):
     return Checkpoint(net=model, name=Variable("text\x1b"), step=Variable(7)).write(tmp_path / "ckpt")
 
 
+def test_a_name_without_characters_is_shown_as_such(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "w.pt"
+    torch.save({"": torch.ones(2), "a": {"": torch.zeros(1)}}, path)
+    assert [row["key"] for row in json_of(capsys, "show", path)["tensors"]] == ["", "a/"]
+    assert [line.split()[-1] for line in output_of(capsys, "show", path).out.splitlines()[2:]] == ["''", "a/"]
+    assert json_of(capsys, "show", path, "")["first_values"] == [1.0, 1.0]
+
+
 def test_every_tensor_is_listed(saved, capsys):
     listed = json_of(capsys, "show", saved)
     rows = {row["key"]: row for row in listed["tensors"]}

@@ -105,7 +105,7 @@ def decode(data: bytes) -> Entry:
         place, end = BundleEntry(), 4 + data[3]
         try:
             place.MergeFromString(data[end:])
-            spec, size = _parse_head(data[:end])
+            spec, size = parse_head(data[:end])
             shard, offset = place.shard_id, place.offset
             is_place = shard >= 0 <= offset and not (place.slices or place.dtype or place.HasField("shape"))
             if is_place and place.size == size:
@@ -180,7 +180,7 @@ def _parsed(data: bytes) -> tuple[TensorSpec, Any]:
         end = 4 + data[3]
         message = parse(BundleEntry, data[end:], what="an entry of the index")
         if not (message.dtype or message.HasField("shape")):
-            spec, least = _parse_head(data[:end])
+            spec, least = parse_head(data[:end])
     if spec is None:
         message = parse(BundleEntry, data, what="an entry of the index")
         spec, least = _spec_of(message)
@@ -190,7 +190,8 @@ def _parsed(data: bytes) -> tuple[TensorSpec, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _parse_head(data: bytes) -> tuple[TensorSpec, int]:
+def parse_head(data: bytes) -> tuple[TensorSpec, int]:
+    """Type and shape of an entry that has no other fields, and the smallest size in bytes of so many elements."""
     return _spec_of(parse(BundleEntry, data, what="an entry of the index"))
 
 

@@ -28,10 +28,13 @@ from milepost.coding.protobuf import parse
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.storage import ReadableFile, Storage
 from milepost.table import TableReader
+from milepost.table.block import MAGIC
 from milepost.table.reader import BLOCK_LIMIT
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
 META_KEY: Final = b""
+GRAPH_SUFFIX: Final = ".meta"
+"""The ending of the file of a graph, which TensorFlow 1 writes beside a checkpoint."""
 VERSION: Final = 1
 """What TensorFlow calls ``TF_CHECKPOINT_VERSION``."""
 
@@ -82,9 +85,11 @@ class LegacyReader:
                 self._read_meta(self._files[-1])
         except MilepostError as error:
             self.close()
-            raise error.with_context(
-                file=path, remedy=f"pass the path of a checkpoint; one of TensorFlow 2 has a file {path + '.index'!r}"
-            ) from None
+            if not _is_known(storage, path):
+                error.with_context(
+                    remedy=f"pass the path of a checkpoint; one of TensorFlow 2 has a file {path + '.index'!r}"
+                )
+            raise error.with_context(file=path) from None
 
     def keys(self) -> list[str]:
         return sorted(self._metas)
@@ -215,6 +220,21 @@ class LegacyReader:
         if (count := counter()) is not None:
             count(values.nbytes)
         return values
+
+
+def _is_known(storage: Storage, path: str) -> bool:
+    """Whether a file is a checkpoint, though damaged: it ends as a table, or the file of its graph is beside it."""
+    if storage.is_file(path + GRAPH_SUFFIX):
+        return True
+    if not storage.is_file(path):
+        return False
+    file = storage.open(path)
+    try:
+        return file.size >= len(MAGIC) and bytes(file.read(file.size - len(MAGIC), len(MAGIC))) == MAGIC
+    except MilepostError:
+        return False
+    finally:
+        file.close()
 
 
 def _table(file: ReadableFile) -> TableReader:

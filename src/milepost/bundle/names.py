@@ -14,6 +14,7 @@ a plain name: ``[``, ``?`` and ``*`` in it have no meaning.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from typing import Final, NamedTuple
@@ -29,6 +30,8 @@ _DATA: Final = re.compile(r"(.*)\.data-(\d{5,})-of-(\d{5,})", re.DOTALL)
 _V1_SHARD: Final = re.compile(r"(.*)-(\d{5,})-of-(\d{5,})", re.DOTALL)
 _V1_PATTERN: Final = re.compile(r"(.*)-\?{5}-of-(\d{5,})", re.DOTALL)
 _MOST_SUGGESTIONS: Final = 5
+_MOST_COMPARED: Final = 5000
+"""The largest number of names that are compared with one that does not exist."""
 
 
 class DataFile(NamedTuple):
@@ -201,11 +204,28 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
     numbered = [other for other in others if re.fullmatch(re.escape(prefix) + "-[0-9]+", other)]
     if numbered:
         remedy = f"`save` adds a number to the prefix; pass one of: {_some(numbered)}"
+    elif any(_by_number(other)[0] == _by_number(prefix)[0] for other in others if _by_number(prefix)[1] >= 0):
+        remedy = f"pass one of those in this directory: {_some(others)}"
+    elif close := _alike(storage, directory, name, others):
+        remedy = f"did you mean {' or '.join(map(repr, close))}?"
     elif others:
         remedy = f"pass one of those in this directory: {_some(others)}"
     else:
         remedy = "check the path: this directory holds no checkpoint"
     return CheckpointNotFoundError("no such checkpoint", file=prefix, expected=index_path(prefix), remedy=remedy)
+
+
+def _alike(storage: Storage, directory: str, name: str, prefixes: list[str]) -> list[str]:
+    """The paths of what a directory holds under similar names. Of checkpoints they are the prefixes."""
+    names = [os.path.basename(prefix) for prefix in prefixes]
+    names += [
+        other
+        for other in storage.list(directory)[:_MOST_COMPARED]
+        if not other.endswith((INDEX_SUFFIX, ".meta", ".tmp"))
+        and parse_data_path(other) is None
+        and other != "checkpoint"
+    ]
+    return [os.path.join(directory, other) for other in difflib.get_close_matches(name, dict.fromkeys(names))]
 
 
 def _directory_given(storage: Storage, directory: str) -> CheckpointNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from milepost.errors import CorruptCheckpointError, KeyNotFoundError
 
 _MOST_COMPARED: Final = 5000
 """The largest number of keys to compare with a wrong one. More would make the error take seconds."""
+_MOST_NAMED: Final = 3
 _ATTRIBUTES: Final = "/.ATTRIBUTES/"
 """The marker in keys. The text after it is the same in nearly all keys, so it is not compared."""
 
@@ -30,11 +32,19 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
 
 
 def _alike(key: str, keys: Sequence[str]) -> list[str]:
-    """The keys of objects whose paths are similar to that of a wrong key."""
+    """The keys of objects whose paths are similar to that of a wrong key, or keys below such a path."""
+    wanted = key.partition(_ATTRIBUTES)[0]
     paths: dict[str, str] = {}
     for other in keys:
         paths.setdefault(other.partition(_ATTRIBUTES)[0], other)
-    return [paths[path] for path in difflib.get_close_matches(key.partition(_ATTRIBUTES)[0], paths)]
+    close = [paths[path] for path in difflib.get_close_matches(wanted, paths)]
+    if close:
+        return close
+    above: dict[str, list[str]] = {}
+    for path, other in paths.items():
+        for separator in re.finditer("[/.]", path):
+            above.setdefault(path[: separator.start()], []).append(other)
+    return [other for path in difflib.get_close_matches(wanted, above, 1) for other in above[path][:_MOST_NAMED]]
 
 
 def wrong_checksum(key: str, file: str, offset: int, expected: int, found: int) -> CorruptCheckpointError:

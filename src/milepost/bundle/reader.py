@@ -14,7 +14,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Self, TypeVar
 
+import numpy as np
+
 from milepost.bundle import strings, variants
+from milepost.bundle.columns import Columns, decode_all
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry, decode, decode_spec
 from milepost.bundle.held import FileInMemory, have_same_bytes
@@ -78,6 +81,7 @@ class IndexedReader:
         self._released = False
         self._entries: dict[str, Entry] = {}
         self._rows: dict[bytes, bytes] | None = None
+        self._columns: tuple[list[str], Columns] | None = None
         self._lookups = 0
         try:
             self._table = TableReader(self._index)
@@ -107,6 +111,22 @@ class IndexedReader:
             except MilepostError as error:
                 raise error.with_context(key=key, file=self._index.path) from None
         return entry
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether a machine of the other byte order has written the values."""
+        return self._swapped
+
+    def columns(self) -> tuple[list[str], Columns]:
+        """The keys of all tensors, sorted, and their entries in columns. The columns do not say much of tensors in pieces.
+
+        Raises:
+            CorruptCheckpointError: A key is malformed.
+        """
+        if self._columns is None:
+            rows = {name: row for name, row in self._all_rows().items() if name and not name.startswith(KEY_START)}
+            self._columns = [self._decode_key(name) for name in rows], decode_all([*rows.values()])
+        return self._columns
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         entry = self._entries.get(key) or self.entry(key)
@@ -190,6 +210,34 @@ class IndexedReader:
 
     def check_files(self) -> None:
         self.hold()
+        if not self._are_places_right():
+            self._check_places()
+
+    def _are_places_right(self) -> bool:
+        """Whether all entries are found at once to lie in their files, and none in another."""
+        rows = [value for row, value in self._all_rows().items() if row]
+        columns = decode_all(rows)
+        try:
+            if any(not decode(rows[place]).slices for place in columns.others):
+                return False
+        except MilepostError:
+            return False
+        is_decoded = np.ones(len(rows), bool)
+        is_decoded[columns.others] = False
+        shard, offset, size = (field[is_decoded] for field in (columns.shard, columns.offset, columns.size))
+        if not len(shard):
+            return True
+        sizes = np.array([self._file(number, None).size for number in range(self._shards)], np.int64)
+        if int(shard.max()) >= self._shards or bool((offset + size > sizes[shard]).any()):
+            return False
+        has_bytes = size > 0
+        shard, offset, size = (field[has_bytes] for field in (shard, offset, size))
+        order = np.lexsort((offset, shard))
+        shard, offset, end = shard[order], offset[order], (offset + size)[order]
+        return not bool(((shard[:-1] == shard[1:]) & (offset[1:] < end[:-1])).any())
+
+    def _check_places(self) -> None:
+        """Checks one entry after the other, and raises an error that says what is wrong."""
         placed: list[tuple[int, int, int, str]] = []
         for key, entry in self._all_entries():
             if not entry.slices:

@@ -12,12 +12,13 @@ from milepost.checkpoint.reader import resolve
 from milepost.conversion import checkpoint_writer
 from milepost.conversion.formats import FORMATS, WRITERS, format_of
 from milepost.conversion.names import NewNames
+from milepost.conversion.output_file import check_free
 from milepost.conversion.plan import Export, floating, planned
 from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
-from milepost.errors import CheckpointExistsError, UnsupportedError
+from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.storage import Storage
@@ -81,8 +82,8 @@ def convert(
         target: What to write, on this machine. Missing directories are made for a checkpoint of milepost only.
         format: The format. By default the ending of ``target`` says it: ``.safetensors``; ``.pt``, ``.pth`` and ``.bin`` for a
             state dict as ``torch.save`` writes it (``"torch"``); ``.npz``; ``.weights.h5`` for Keras 3 (``"keras"``, which needs
-            h5py); any other means ``"checkpoint"``, the prefix of a checkpoint of milepost. ``"orbax"`` is a directory, and
-            ``"tensorflow1"`` the prefix of a checkpoint by names, without an object graph.
+            h5py). A path without an ending, or with ``.ckpt``, means ``"checkpoint"``, the prefix of a checkpoint of milepost; another ending is an
+            error. ``"orbax"`` is a directory, and ``"tensorflow1"`` the prefix of a checkpoint by names, without an object graph.
         rename: New names of saved values, as for `milepost.Checkpoint.restore`. ``{"model": ""}`` takes the first name away.
         ignore: Saved or new names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
         only: Saved or new names. All other values are left out, and are not read. Slot variables of an optimizer are left out unless
@@ -105,7 +106,7 @@ def convert(
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
         MismatchError: ``dtype`` cannot hold a number.
-        UnsupportedError: The format cannot hold a value, two values would have the same name, no value is left, or an argument is not for
+        UnsupportedError: The ending of ``target`` means no format, the format cannot hold a value, two values would have the same name, no value is left, or an argument is not for
             this format.
         StorageError: A file cannot be written.
 
@@ -215,7 +216,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             remedy="correct rename, ignore and only: 'milepost show' lists the saved names",
         )
     if not wanted.overwrite:
-        _check_free(paths)
+        check_free(paths)
     with in_one_stage(told, (tensor.saved.nbytes for tensor in export.tensors)):
         if writer is None:
             written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
@@ -252,16 +253,6 @@ def _checked_format(form: Any, target: str) -> str:
         raise wrong("format", form, f"None, or one of {', '.join(map(repr, FORMATS))}")
     found: str = form
     return found
-
-
-def _check_free(paths: Sequence[str]) -> None:
-    present = [path for path in paths if os.path.lexists(path)]
-    if present:
-        raise CheckpointExistsError(
-            "this file exists, and is not replaced unless you say so",
-            file=present[0],
-            remedy="pass --overwrite or overwrite=True, or another name",
-        )
 
 
 def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:

@@ -6,10 +6,26 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from milepost.errors import CheckpointExistsError, MilepostError, StorageError
+
+
+def check_free(paths: Sequence[str]) -> None:
+    """Checks that nothing would be replaced. A device or a pipe, such as ``/dev/stdout``, is written to, and not replaced.
+
+    Raises:
+        CheckpointExistsError: Something is there.
+    """
+    for path in paths:
+        is_special = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+        if os.path.lexists(path) and not is_special:
+            raise CheckpointExistsError(
+                f"this {'directory' if os.path.isdir(path) else 'file'} exists, and is not replaced unless you say so",
+                file=path,
+                remedy="pass overwrite=True, or another name",
+            )
 
 
 @contextlib.contextmanager

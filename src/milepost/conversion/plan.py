@@ -190,6 +190,8 @@ def floating(name: str) -> DType:
     if not _is_floating(found):
         known: list[Any] = [each.name for each in DType.all() if _is_floating(each)]
         raise UnsupportedError(
-            "this is not a type of floating-point numbers", expected=f"one of {', '.join(known)}", found=repr(name)
+            "this is not a type of floating-point numbers, and only such numbers are converted",
+            expected=f"one of {', '.join(known)}",
+            found=repr(name),
         )
     return found

@@ -228,7 +228,13 @@ def _expressions(rename: Any) -> tuple[tuple[str, str], ...]:
         try:
             re.sub(pair[0], pair[1], "")
         except (re.error, IndexError) as error:
-            raise wrong("rename", pair, f"a regular expression of Python and its replacement ({error})") from None
+            raise wrong(
+                "rename",
+                pair,
+                "a regular expression of Python and its replacement",
+                f"correct it: {error}. A character such as ( or * that stands for itself has a backslash before it; a dict renames without "
+                "regular expressions",
+            ) from None
     return tuple((pattern, new) for pattern, new in rename)
 
 

@@ -5,7 +5,16 @@ tree a name and a key. `reader` gives the file the methods of an open checkpoint
 """
 
 from milepost.foreign.graph import GraphBuilder, HeldObject
-from milepost.foreign.opening import is_foreign_directory, is_item_of_orbax, open_foreign
+from milepost.foreign.opening import is_foreign_directory, is_item_of_orbax, needs_orbax, open_foreign, steps_of_orbax
 from milepost.foreign.reader import ForeignReader
 
-__all__ = ["ForeignReader", "GraphBuilder", "HeldObject", "is_foreign_directory", "is_item_of_orbax", "open_foreign"]
+__all__ = [
+    "ForeignReader",
+    "GraphBuilder",
+    "HeldObject",
+    "is_foreign_directory",
+    "is_item_of_orbax",
+    "needs_orbax",
+    "open_foreign",
+    "steps_of_orbax",
+]

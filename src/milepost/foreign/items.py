@@ -107,7 +107,7 @@ class _Maker:
         self._tree = tree
         self._keys = keys
         self._dotted = dotted
-        self._taken = {""}
+        self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._count = self._characters = 0
         self._opened: set[int] = set()

@@ -86,6 +86,9 @@ class KerasFile:
     def check(self, tensor: Stored) -> None:
         """Does nothing: HDF5 verifies the checksums of chunks, if there are any, when it reads them."""
 
+    def has_checksum(self, tensor: Stored) -> bool:
+        return False
+
     def check_box(self, tensor: Stored, box: Box) -> None:
         """Does nothing, as `check`."""
 

@@ -160,7 +160,7 @@ def refuse(file: ReadableFile) -> None:
 
     Raises:
         UnsupportedError: It has one of the formats here.
-        CorruptCheckpointError: It is empty.
+        CorruptCheckpointError: It is empty, or a zip archive that is cut off.
     """
     if not file.size:
         raise CorruptCheckpointError(
@@ -196,12 +196,22 @@ def first_record(file: ReadableFile) -> str:
 
 
 def _archive(file: ReadableFile, start: bytes) -> Kind | None:
+    problem: MilepostError | None = None
     try:
         names: Iterable[str] = read_directory(file)
-    except MilepostError:
-        names = [first_record(file)]
+    except MilepostError as error:
+        names, problem = [first_record(file)], error
     names = list(names)
-    return next((kind for pattern, kind in _ARCHIVES if any(map(pattern.search, names))), _OTHER_ARCHIVE)
+    found = next((kind for pattern, kind in _ARCHIVES if any(map(pattern.search, names))), None)
+    if found is None and problem is not None:
+        raise CorruptCheckpointError(
+            "this file begins like a zip archive, but is cut off or damaged: its directory is missing or wrong",
+            file=file.path,
+            expected=problem.expected,
+            found=problem.found,
+            remedy="copy or download it again",
+        )
+    return found or _OTHER_ARCHIVE
 
 
 def _known(start: bytes) -> Kind | None:

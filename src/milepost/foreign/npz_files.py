@@ -131,6 +131,9 @@ class NpzFile:
             )
         self._checked.add(place.start)
 
+    def has_checksum(self, tensor: Stored) -> bool:
+        return True
+
     def close(self) -> None:
         self._file.close()
 

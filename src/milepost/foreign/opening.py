@@ -132,6 +132,26 @@ def is_item_of_orbax(storage: Storage, path: str) -> bool:
     return isinstance(unchecked(storage), LocalStorage) and os.path.isdir(path) and orbax.is_item(path)
 
 
+def steps_of_orbax(storage: Storage, path: str) -> list[str]:
+    """The steps in the directory of a manager of Orbax. None if a path is anything else, such as one step."""
+    if _model_in(storage, path) is not None or _is_distributed(storage, path) or not _is_orbax(storage, path):
+        return []
+    return orbax.steps_in(path)
+
+
+def needs_orbax(storage: Storage, path: str) -> bool:
+    """Whether `open_foreign` imports Orbax to open a directory, which takes seconds.
+
+    Raises:
+        CorruptCheckpointError: Orbax has not finished the directory, as its name says.
+    """
+    if _model_in(storage, path) is not None or _is_distributed(storage, path) or not _is_orbax(storage, path):
+        return False
+    if (unfinished := orbax.unfinished_error(path)) is not None:
+        raise unfinished
+    return True
+
+
 def is_foreign_directory(storage: Storage, path: str) -> bool:
     """Whether `open_foreign` opens a directory."""
     return _model_in(storage, path) is not None or _is_distributed(storage, path) or _is_orbax(storage, path)

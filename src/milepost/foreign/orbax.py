@@ -66,6 +66,20 @@ def is_item(path: str) -> bool:
     return _is_file(path, _TREE) or _is_first_form(path)
 
 
+def steps_in(path: str) -> list[str]:
+    """The paths of the steps in a manager's directory, in the order of their numbers. None in any other directory."""
+    return [] if is_item(path) or _is_step(path) else [os.path.join(path, name) for name in _steps(path)]
+
+
+def unfinished_error(path: str) -> CorruptCheckpointError | None:
+    """The error for a directory that Orbax has not finished, or None if its name does not say so."""
+    if _UNFINISHED not in os.path.basename(os.path.normpath(path)):
+        return None
+    return CorruptCheckpointError(
+        "Orbax has not finished writing this directory", file=path, remedy="use another step, or save it again"
+    )
+
+
 class OrbaxDirectory:
     """An open item or step of Orbax; see `ForeignFile`.
 
@@ -85,10 +99,8 @@ class OrbaxDirectory:
         self.path = path
         self.paths = [path]
         self._items: list[_TreeItem] = []
-        if _UNFINISHED in os.path.basename(os.path.normpath(path)):
-            raise CorruptCheckpointError(
-                "Orbax has not finished writing this directory", file=path, remedy="use another step, or save it again"
-            )
+        if (unfinished := unfinished_error(path)) is not None:
+            raise unfinished
         try:
             if is_item(path):
                 self.tree: Any = self._open(path)
@@ -117,6 +129,9 @@ class OrbaxDirectory:
         item: _TreeItem
         item, number = tensor.place
         item.load(number)
+
+    def has_checksum(self, tensor: Stored) -> bool:
+        return False
 
     def close(self) -> None:
         """Frees the arrays that were read. Orbax keeps no files open between two calls."""

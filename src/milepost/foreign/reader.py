@@ -99,6 +99,10 @@ class ForeignReader:
         """How many bytes all tensors take in memory if they share none."""
         return sum(stored.spec.nbytes for stored in self._stored.values())
 
+    def checksums(self) -> tuple[int, int]:
+        """How many tensors have checksums that were compared, and how many tensors there are. It is known after `verify`."""
+        return sum(map(self._file.has_checksum, self._stored.values())), len(self._stored)
+
     @property
     def shard_paths(self) -> list[str]:
         return self._file.paths

@@ -87,6 +87,9 @@ class ShardedModel:
     def check(self, tensor: Stored) -> None:
         self._owners[id(tensor)].check(tensor)
 
+    def has_checksum(self, tensor: Stored) -> bool:
+        return self._owners[id(tensor)].has_checksum(tensor)
+
     def close(self) -> None:
         for shard in self._shards.values():
             shard.close()

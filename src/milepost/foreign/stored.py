@@ -87,6 +87,10 @@ class ForeignFile(Protocol):
         """Verifies the checksum of a tensor, if the format has any."""
         ...
 
+    def has_checksum(self, tensor: Stored) -> bool:
+        """Whether `check` compares a checksum of all bytes of a tensor. It has been called before."""
+        ...
+
     def close(self) -> None:
         """Closes all files."""
         ...

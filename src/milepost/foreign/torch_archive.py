@@ -96,6 +96,9 @@ class TorchArchive:
     def check(self, tensor: Stored) -> None:
         self._storages.check(tensor)
 
+    def has_checksum(self, tensor: Stored) -> bool:
+        return self._storages.has_checksum(tensor)
+
     def close(self) -> None:
         self._file.close()
 

@@ -163,6 +163,12 @@ class DistributedDirectory:
     def check(self, tensor: Stored) -> None:
         self.check_box(tensor, _whole(tensor))
 
+    def has_checksum(self, tensor: Stored) -> bool:
+        if not isinstance(tensor.place, _Pieces):
+            return self._owner(tensor).has_checksum(tensor)
+        archives = (self._piece(tensor, part.piece) for part in _parts(tensor.place.pieces, _whole(tensor)))
+        return all(archive.has_checksum(stored) for archive, stored in archives)
+
     def check_box(self, tensor: Stored, box: Box) -> None:
         if not isinstance(tensor.place, _Pieces):
             self._owner(tensor).check(tensor)

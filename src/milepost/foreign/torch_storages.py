@@ -96,6 +96,10 @@ class TorchStorages:
             raise wrong_checksum(record, crc).with_context(file=self.file.path)
         self._checked.add(view.storage.key)
 
+    def has_checksum(self, tensor: Stored) -> bool:
+        """Whether the record of a tensor's storage has one."""
+        return self.records[tensor.place.storage.key].crc != UNKNOWN
+
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         """The file and the position of a tensor, if it is one run of bytes there as in memory; otherwise None."""
         view: View = tensor.place

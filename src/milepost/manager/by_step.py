@@ -23,7 +23,7 @@ from milepost.manager.agreement import Agreed, agree
 from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import AnyOf, Best, ManagedCheckpoint, Policy, RetentionPlan
-from milepost.retention.by_metric import By, Mode, ranked
+from milepost.retention.by_metric import By, Mode, check_known, ranked
 
 
 class ByStep(abc.ABC):
@@ -68,9 +68,10 @@ class ByStep(abc.ABC):
             mode: ``"min"`` if lower values are better, ``"max"`` if higher ones are; by default as for ``by``.
 
         Returns:
-            Its number, or None if no checkpoint has a finite value. Of equal values the one that was saved first counts.
+            Its number, or None if no checkpoint has metrics, or a finite value of this one. Of equal values the one that was saved first counts.
 
         Raises:
+            KeyNotFoundError: ``by`` is a name, and the checkpoints have other metrics, and not this one.
             UnsupportedError: One argument is missing, and ``keep`` has no `milepost.retention.Best`; or ``mode`` is neither.
             StorageError: A checkpoint cannot be read, and the reason is not damage.
 
@@ -84,6 +85,7 @@ class ByStep(abc.ABC):
             (20, 30)
         """
         series = self._series
+        is_asked = by is not None
         if by is None or mode is None:
             rule = _first_best(series.policy.keep)
             if rule is None or by is not None or mode is not None:
@@ -96,6 +98,8 @@ class ByStep(abc.ABC):
         if mode not in ("min", "max"):
             raise wrong("mode", mode, "'min' if lower values are better, or 'max'")
         managed = series.facts(metrics=True)
+        if is_asked and isinstance(by, str):
+            check_known(by, managed, series.directory)
         for place in ranked(managed, by, mode):
             if series.storage.is_file(index_path(managed[place].prefix)):
                 return managed[place].step

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from milepost.errors import KeyNotFoundError
 from milepost.retention.managed import ManagedCheckpoint
 from milepost.retention.policy import Policy, check_count, wrong_argument
 
@@ -84,6 +86,26 @@ def check_ranking(policy: Policy, by: Any, mode: Any) -> None:
         raise wrong_argument(policy, "by", by, "the name of a metric, or a function of the metrics")
     if mode not in ("min", "max"):
         raise wrong_argument(policy, "mode", mode, "'min' if lower values are better, or 'max'")
+
+
+def check_known(by: str, checkpoints: Sequence[ManagedCheckpoint], directory: str) -> None:
+    """Checks the name of a metric. One that no checkpoint has is a mistake if they have others.
+
+    Raises:
+        KeyNotFoundError: It is such a name.
+    """
+    known = dict.fromkeys(name for each in checkpoints for name in each.metrics or ())
+    if known and by not in known:
+        near = difflib.get_close_matches(by, known, 1)
+        raise KeyNotFoundError(
+            "no checkpoint has this metric",
+            key=by,
+            file=directory,
+            found=", ".join(map(repr, known)),
+            remedy=f"did you mean {near[0]!r}?"
+            if near
+            else "name one of the metrics that were passed to save(metrics=...)",
+        )
 
 
 def ranked(checkpoints: Sequence[ManagedCheckpoint], by: By, mode: Mode) -> list[int]:

@@ -96,9 +96,11 @@ class TableReader:
         """
         for block in range(bisect_left(self._limits, start), len(self._limits)):
             cached = self._blocks.get(block)
-            for key, value in self._entries(block) if cached is None else cached.items():
-                if key >= start:
-                    yield key, value
+            found = self._entries(block) if cached is None else cached.items()
+            if start:
+                yield from (row for row in found if row[0] >= start)
+            else:
+                yield from found
 
     def verify(self) -> None:
         """Reads and checks all parts of the table.

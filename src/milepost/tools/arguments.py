@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+from milepost.conversion.output_file import check_free
 
 SUCCESS: Final = 0
 DIFFERS: Final = 1
@@ -54,6 +57,27 @@ def add_checkpoint(command: argparse.ArgumentParser, name: str = "checkpoint", t
     command.add_argument(name, metavar=name.upper(), help=text)
 
 
+def add_output(command: argparse.ArgumentParser, text: str) -> None:
+    """Adds the file that a command writes to its options, and ``--overwrite``."""
+    command.add_argument("-o", "--output", metavar="FILE", help=text)
+    add_overwrite(command, "FILE")
+
+
+def add_overwrite(command: argparse.ArgumentParser, what: str) -> None:
+    """Adds ``--overwrite`` to the options of a command."""
+    command.add_argument("--overwrite", action="store_true", help=f"replace what {what} names, if it exists")
+
+
+def check_output(options: argparse.Namespace) -> None:
+    """Checks that the file that a command writes would replace nothing that is to stay.
+
+    Raises:
+        CheckpointExistsError: It would.
+    """
+    if options.output is not None and not options.overwrite and not os.path.isdir(options.output):
+        check_free([options.output])
+
+
 def add_json(command: argparse.ArgumentParser) -> None:
     """Adds ``--json`` to the options of a command."""
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -67,12 +91,21 @@ def add_translation(command: argparse.ArgumentParser, function: str = "restore")
         default=[],
         type=_renaming,
         metavar="OLD=NEW",
-        help=f"as {function}(rename={{OLD: NEW}}); may be repeated",
+        help=f"give what is saved under OLD, with everything below it, the name NEW, as {function}(rename={{OLD: NEW}}) does; may be repeated",
     )
     command.add_argument(
-        "--ignore", action="append", default=[], metavar="NAME", help=f"as {function}(ignore=[NAME]); may be repeated"
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"leave NAME out, with everything below it, as {function}(ignore=[NAME]) does; may be repeated",
     )
-    command.add_argument("--only", action="append", metavar="NAME", help=f"as {function}(only=[NAME]); may be repeated")
+    command.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help=f"leave everything else out, as {function}(only=[NAME]) does; may be repeated",
+    )
 
 
 def _renaming(text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import milepost
 from milepost.errors import printable
 from milepost.tools.arguments import CANNOT
+from milepost.tools.remedies import for_command
 
 _COMMANDS: Final = (
     "ls",
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except milepost.MilepostError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {for_command(error)}", file=sys.stderr)
         return CANNOT
     except BrokenPipeError:
         # The reader of the output has closed it; Python must not try to write the rest at exit.
@@ -75,7 +76,7 @@ def parser(wanted: Sequence[str] = ()) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="milepost",
         description="Look at checkpoints, compare, verify and repair them: those of milepost and TensorFlow, and files of PyTorch, DCP, "
-        "safetensors, Flax and Orbax.",
+        "safetensors, Flax, Orbax, Keras and NumPy.",
         epilog="'milepost COMMAND --help' describes a command. The exit status is 0 for success, 1 if the answer is no (damaged, different, "
         "not matched), 2 for wrong arguments, and 3 for an error.",
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,16 +11,16 @@ from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
 from milepost.conversion.chunks import chunks_of, together
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import OBJECT_GRAPH
+from milepost.graph.keys import OBJECT_GRAPH, unescape
+from milepost.tools.small_tensors import SmallTensors, compared
 from milepost.tools.statistics import Difference, is_numeric
-from milepost.tools.tensors import Row, rows_of
+from milepost.tools.tensors import Row, checksums_of, rows_of
 
 Kind = Literal["added", "removed", "reshaped", "retyped", "changed"]
 KINDS: Final[tuple[Kind, ...]] = ("removed", "added", "reshaped", "retyped", "changed")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One difference between two checkpoints.
 
     Attributes:
@@ -86,7 +85,14 @@ class Comparison:
             trust_checksums: Whether tensors of one element type, size and CRC-32C count as equal.
         """
         pairs = [(old, new) for old, new in self.pairs if old.shape == new.shape]
-        return [pair for pair in pairs if not self._have_same_checksum(*pair)] if trust_checksums else pairs
+        if not trust_checksums:
+            return pairs
+        first, second = map(checksums_of, self._readers)
+        return [
+            (old, new)
+            for old, new in pairs
+            if old.dtype is not new.dtype or old.key not in first or first[old.key] != second.get(new.key)
+        ]
 
     def changes(self, pairs: list[tuple[Row, Row]]) -> Iterator[Change]:
         """Reads values, and yields those that differ.
@@ -97,11 +103,19 @@ class Comparison:
         Raises:
             CorruptCheckpointError: Some bytes are damaged.
         """
-        for old, new in pairs:
-            difference = self._difference(old, new)
-            if difference is not None and (difference.unequal or old.dtype is not new.dtype):
-                kind: Kind = "changed" if old.dtype is new.dtype else "retyped"
-                yield Change(kind, old.key, old, new, difference if is_numeric(old.dtype) else None)
+        first, second = map(SmallTensors, self._readers)
+        together: list[tuple[Row, Row]] = []
+        others: list[tuple[Row, Row]] = []
+        for pair in pairs:
+            (together if pair[0] in first and pair[1] in second else others).append(pair)
+        for pair, found in compared(first, second, together):
+            change = _change(pair, found)
+            if change is not None:
+                yield change
+        for pair in others:
+            change = _change(pair, self._difference(*pair))
+            if change is not None:
+                yield change
 
     def _difference(self, old: Row, new: Row) -> Difference | None:
         """How much two tensors of one shape differ. None if that cannot be said, since one is text and the other is not."""
@@ -117,12 +131,14 @@ class Comparison:
             found.add(a, b)
         return found
 
-    def _have_same_checksum(self, old: Row, new: Row) -> bool:
-        first, second = self._readers
-        if isinstance(first, ForeignReader) or isinstance(second, ForeignReader) or old.dtype is not new.dtype:
-            return False
-        a, b = first.entry(old.key), second.entry(new.key)
-        return not (a.slices or b.slices) and bool(a.crc) and (a.size, a.crc) == (b.size, b.crc)
+
+def _change(pair: tuple[Row, Row], found: Difference | None) -> Change | None:
+    """The change that a difference of values is, if it is one."""
+    old, new = pair
+    if found is None or not (found.unequal or old.dtype is not new.dtype):
+        return None
+    kind: Kind = "changed" if old.dtype is new.dtype else "retyped"
+    return Change(kind, old.key, old, new, found if is_numeric(old.dtype) else None)
 
 
 def by_name(reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
@@ -132,5 +148,19 @@ def by_name(reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
         reader: The open checkpoint.
         as_path: Whether ``.`` and ``/`` are the same, as they must be where a file of another library is compared with a checkpoint.
     """
-    rows = (row for row in rows_of(reader, places=False) if row.key != OBJECT_GRAPH)
-    return {short_name(row.key).replace(".", "/") if as_path else row.key: row for row in rows}
+    rows = (row for row in rows_of(reader) if row.key != OBJECT_GRAPH)
+    if not as_path:
+        return {row.key: row for row in rows}
+    escapes = not isinstance(reader, ForeignReader)
+    return {_path_of(row.key, escapes=escapes): row for row in rows}
+
+
+def _path_of(key: str, *, escapes: bool) -> str:
+    """The name of a tensor with ``/`` for ``.``.
+
+    Args:
+        key: Its key.
+        escapes: Whether dots in names are escaped, as in checkpoints.
+    """
+    name = short_name(key)
+    return ("/".join(map(unescape, name.split("/"))) if escapes else name).replace(".", "/")

@@ -24,7 +24,7 @@ from milepost.errors import (
     StateFileError,
     UnsupportedError,
 )
-from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
+from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax, needs_orbax, steps_of_orbax
 from milepost.storage import LOCAL_STORAGE, Storage
 
 State = Literal["whole", "damaged", "missing", "not read", "not checked"]
@@ -142,11 +142,10 @@ def inventory_of(path: str, storage: Storage = LOCAL_STORAGE) -> Inventory:
 
 def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
     """What can be known of a checkpoint without reading its data: its index, and the sizes of its files."""
-    if is_item_of_orbax(storage, path):
-        # to open it takes seconds, because that imports Orbax
-        return Facts("not checked", *_stat([path]))
     size, modified = _stat([index_path(path), *_of_v1(storage, path), path])
     try:
+        if needs_orbax(storage, path):
+            return Facts("not checked", size, modified)
         with open_any(storage, path) as reader:
             size, modified = _stat([index_path(path), *reader.shard_paths])
             reader.check_files()
@@ -205,7 +204,9 @@ def _others(storage: Storage, directory: str) -> Iterator[str]:
     for name in names:
         path = os.path.join(directory, name)
         if storage.is_directory(path):
-            is_one = is_saved_model(storage, path) or is_foreign_directory(storage, path)
+            steps = steps_of_orbax(storage, path)
+            yield from steps
+            is_one = is_saved_model(storage, path) or (is_foreign_directory(storage, path) and not steps)
         elif not storage.is_file(path):
             continue  # a pipe or a device
         elif name.endswith(_WEIGHTS):

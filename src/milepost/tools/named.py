@@ -10,9 +10,10 @@ from milepost.checkpoint.reader import resolve
 from milepost.engine.directory import Verification
 from milepost.engine.load import open_any
 from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
-from milepost.errors import CheckpointNotFoundError
+from milepost.errors import CheckpointNotFoundError, MilepostError
 from milepost.foreign import ForeignReader
 from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.tools.inventory import inventory_of
 
 _TRIES: Final = 5
 
@@ -33,11 +34,26 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
     for attempt in range(_TRIES):
         try:
             return open_any(storage, resolve(path, storage, verify))
-        except CheckpointNotFoundError:
+        except CheckpointNotFoundError as error:
             # another program may have removed the checkpoint, and saved a newer one
-            if attempt == _TRIES - 1 or not storage.is_directory(path):
+            if not storage.is_directory(path):
+                raise
+            if attempt == _TRIES - 1:
+                if _holds_any(path, storage):
+                    known = f"{error.remedy}; " if (error.remedy or "").startswith("pass one of") else ""
+                    error.remedy = (
+                        f"{known}'milepost ls {path}' lists the checkpoints and files in it, one of which can be passed"
+                    )
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _holds_any(path: str, storage: Storage) -> bool:
+    """Whether `milepost ls` lists anything in a directory."""
+    try:
+        return bool(inventory_of(path, storage).places)
+    except MilepostError:
+        return False
 
 
 def kind_of(reader: BundleReader) -> str:

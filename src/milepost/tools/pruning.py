@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from milepost.engine.directory import good_checkpoints
 from milepost.engine.series import split_number
 from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError
-from milepost.retention import ManagedCheckpoint, Policy, RetentionPlan
+from milepost.retention import Best, ManagedCheckpoint, Policy, RetentionPlan
+from milepost.retention.by_metric import check_known
 from milepost.retention.rules import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.inventory import Facts, Place, facts_of, inventory_of
@@ -32,7 +33,9 @@ class Pruning:
     sizes: dict[str, int]
 
 
-def planned(directory: str, name: str | None, keep: int | None, policy: Policy | None) -> Pruning:
+def planned(
+    directory: str, name: str | None, keep: int | None, policy: Policy | None, best: Sequence[Best] = ()
+) -> Pruning:
     """Decides. The newest whole checkpoint, of which all checksums are compared, and pinned ones are always kept.
 
     Args:
@@ -40,9 +43,11 @@ def planned(directory: str, name: str | None, keep: int | None, policy: Policy |
         name: The name of the series, such as ``ckpt``; it may be left out if there is one.
         keep: How many of the newest to keep; None for one.
         policy: Which to keep beside them.
+        best: The rules in ``policy`` that name metrics.
 
     Raises:
         CheckpointNotFoundError: There are no numbered checkpoints.
+        KeyNotFoundError: A rule names a metric that no checkpoint has, where they have others.
         UnsupportedError: There are several series, and no name.
         StateFileError: The state file is malformed.
     """
@@ -56,6 +61,9 @@ def planned(directory: str, name: str | None, keep: int | None, policy: Policy |
     newest_first = [place.path for place, _ in reversed(whole)]
     newest = next(good_checkpoints(LOCAL_STORAGE, newest_first, "checksums", bad.__setitem__), None)
     managed = [_managed(place, facts) for place, facts in whole if place.path not in bad]
+    for rule in best:
+        if isinstance(rule.by, str):
+            check_known(rule.by, managed, directory)
     plan = RetentionPolicy(keep, keep=policy).plan(managed, 0.0) if managed else RetentionPlan(())
     kept = {each.path: each.reasons for each in plan if each.kept or each.path == newest}
     return Pruning(

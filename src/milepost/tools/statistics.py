@@ -198,7 +198,7 @@ class Difference:
             self._add(a, b)
 
     def _add(self, first: Array, second: Array) -> None:
-        old, new = _comparable(first), _comparable(second)
+        old, new = comparable(first), comparable(second)
         if self._add_finite(old, new):
             return
         with np.errstate(invalid="ignore", over="ignore"):
@@ -208,7 +208,7 @@ class Difference:
             self.before = math.hypot(self.before, norm_of(_finite(np.abs(old).astype(np.float64, copy=False))))
             if not changed_old.size:
                 return
-            apart = _apart(changed_old, changed_new)
+            apart = apart_of(changed_old, changed_new)
         apart[~np.isfinite(apart)] = np.inf
         self.largest = max(self.largest, float(apart.max()))
         self.norm = math.hypot(self.norm, norm_of(apart))
@@ -265,7 +265,7 @@ def norm_of(values: Array) -> float:
     return largest * math.sqrt(float(np.square(values / largest).sum()))
 
 
-def _comparable(elements: Array) -> Array:
+def comparable(elements: Array) -> Array:
     """Elements in a type in which no difference is lost."""
     if elements.dtype.kind == "c":
         return elements.astype(np.complex128)
@@ -273,7 +273,7 @@ def _comparable(elements: Array) -> Array:
     return numbers if numbers.dtype.kind in "iu" else numbers.astype(np.float64, copy=False)
 
 
-def _apart(old: Array, new: Array) -> Array:
+def apart_of(old: Array, new: Array) -> Array:
     """Absolute differences. Those of integers are exact before they are rounded once."""
     if old.dtype.kind in "iu" and new.dtype.kind in "iu":
         high, low = np.maximum(old, new), np.minimum(old, new)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
+from milepost.bundle.legacy import LegacyReader
+from milepost.bundle.reader import IndexedReader
 from milepost.checkpoint.short_names import key_of
 from milepost.collector import collection_paused
-from milepost.errors import KeyNotFoundError
+from milepost.errors import CorruptCheckpointError, KeyNotFoundError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT
 from milepost.tensor import DType, TensorSpec
@@ -61,30 +64,42 @@ def _spec(dtype: DType, shape: tuple[int, ...]) -> str:
 
 
 @collection_paused()
-def rows_of(reader: BundleReader, *, places: bool = True) -> list[Row]:
-    """All tensors of a checkpoint, sorted by key. Only the index is read.
+def rows_of(reader: BundleReader) -> list[Row]:
+    """All tensors of a checkpoint, sorted by key. Only the index is read."""
+    if isinstance(reader, IndexedReader):
+        return _of_index(reader)
+    return [row_of(reader, key) for key in sorted(reader.keys())]
 
-    Args:
-        reader: The open checkpoint.
-        places: Whether shards and pieces are wanted. Without them this takes less time.
-    """
-    if isinstance(reader, ForeignReader):
-        return [_foreign(reader, key) for key in reader.keys()]  # noqa: SIM118 - a reader is no mapping
-    rows = []
-    if not places:
-        for key in sorted(reader.keys()):
-            spec = reader.spec(key)
-            size = reader.entry(key).size if spec.dtype.is_bytes else spec.nbytes
-            rows.append(Row(key, spec.dtype, spec.shape, size, None))
-        return rows
-    for key in sorted(reader.keys()):
-        entry = reader.entry(key)
-        if entry.slices:
-            size = entry.spec.nbytes
-            rows.append(Row(key, entry.dtype, entry.shape, size, None, len(entry.slices)))
-        else:
-            rows.append(Row(key, entry.dtype, entry.shape, entry.size, entry.shard))
+
+def _of_index(reader: IndexedReader) -> list[Row]:
+    """The rows of a checkpoint with an index, made of its columns."""
+    keys, columns = reader.columns()
+    dtypes, shapes = [spec.dtype for spec in columns.specs], [spec.shape for spec in columns.specs]
+    which = columns.spec.tolist()
+    fields: tuple[Iterable[Any], ...] = (
+        keys,
+        [dtypes[each] for each in which] if dtypes else repeat(None),
+        [shapes[each] for each in which] if shapes else repeat(None),
+        columns.size.tolist(),
+        columns.shard.tolist(),
+        repeat(1),
+    )
+    rows = list(map(Row, *fields))
+    for place in columns.others:
+        rows[place] = row_of(reader, keys[place])
     return rows
+
+
+def checksums_of(reader: BundleReader) -> dict[str, tuple[int, int]]:
+    """By key, the size and the checksum of each tensor that has one for all of it."""
+    if not isinstance(reader, IndexedReader):
+        return {}
+    keys, columns = reader.columns()
+    found = dict(zip(keys, zip(columns.size.tolist(), columns.crc.tolist(), strict=True), strict=True))
+    for place in columns.others:
+        entry = reader.entry(keys[place])
+        found[keys[place]] = (0, 0) if entry.slices else (entry.size, entry.crc)
+    return {key: place for key, place in found.items() if place[1]}
 
 
 def row_of(reader: BundleReader, key: str) -> Row:
@@ -92,15 +107,25 @@ def row_of(reader: BundleReader, key: str) -> Row:
     if isinstance(reader, ForeignReader):
         return _foreign(reader, key)
     entry = reader.entry(key)
-    size = entry.spec.nbytes if entry.slices else entry.size
+    size = entry.size
+    if entry.slices or isinstance(reader, LegacyReader):  # which have no run of bytes of their own
+        size = _text_size(reader, key) if entry.dtype.is_bytes else entry.spec.nbytes
     return Row(key, entry.dtype, entry.shape, size, None if entry.slices else entry.shard, len(entry.slices) or 1)
 
 
 def _foreign(reader: ForeignReader, key: str) -> Row:
     spec = reader.spec(key)
     # such files hold text as plain values, which are in memory already
-    size = sum(map(len, reader.read(key).reshape(-1))) if spec.dtype.is_bytes else spec.nbytes
+    size = _text_size(reader, key) if spec.dtype.is_bytes else spec.nbytes
     return Row(key, spec.dtype, spec.shape, size, None)
+
+
+def _text_size(reader: BundleReader, key: str) -> int:
+    """The bytes of strings, which no index tells. 0 if they are damaged, which is an error where they are read."""
+    try:
+        return sum(map(len, reader.read(key).reshape(-1)))
+    except CorruptCheckpointError:
+        return 0
 
 
 def selected(reader: BundleReader, name: str) -> list[str]:

@@ -3,7 +3,8 @@ r"""What a command prints: plain lines, tables, JSON and progress.
 Every text that comes from a file, a path or an argument passes `shown` before it is printed, so no name sends a control character or a
 line end to a terminal. JSON escapes all characters outside of ASCII.
 
-On a terminal, with rich installed, tables and progress are rich's, which observes ``NO_COLOR`` and the width of the terminal. Otherwise, and
+On a terminal, with rich installed, tables and progress are rich's, which observes the width of the terminal. With ``NO_COLOR`` a table is plain text
+of the same width. Otherwise, and
 if a table has too many rows or is too wide, it is plain text: one line for each row, with columns of equal width.
 """
 
@@ -38,14 +39,15 @@ class Column(NamedTuple):
         right: Whether its cells are aligned to the right.
         style: The style of rich for its cells.
         folds: Whether long cells are divided into several lines where the terminal is too narrow.
-        is_spare: Whether the column is left out, with a message, where the terminal is still too narrow.
+        spare: How soon the column is left out, with a message, where the terminal is still too narrow: the one with the largest number
+            first, and one with 0 never.
     """
 
     title: str
     right: bool = False
     style: str = ""
     folds: bool = False
-    is_spare: bool = False
+    spare: int = 0
 
 
 def shown(text: object) -> str:
@@ -55,7 +57,17 @@ def shown(text: object) -> str:
         >>> shown("a\x1b[2J\nb\udcff")
         'a\\x1b[2J\\nb\\udcff'
     """
-    return printable(str(text), one_line=True)
+    return text if isinstance(text, str) and text.isprintable() else printable(str(text), one_line=True)
+
+
+def named(name: str) -> str:
+    """A name as it can be printed. One without characters, as a dict may have, is printed as two quotation marks.
+
+    Example:
+        >>> named("a"), named("")
+        ('a', "''")
+    """
+    return shown(name) or "''"
 
 
 def metrics_text(metrics: Any, prefix: str = "") -> str:
@@ -99,9 +111,9 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         columns: The columns. Put names last: in plain text they may have any length.
         rows: The cells of each row.
     """
+    cells: Sequence[Sequence[str]] = [*zip(*rows, strict=True)] or [()] * len(columns)
     widths = [
-        max(len(column.title), *(len(row[place]) for row in rows)) if rows else len(column.title)
-        for place, column in enumerate(columns)
+        max(len(column.title), max(map(len, below), default=0)) for column, below in zip(columns, cells, strict=True)
     ]
     if is_drawn() and len(rows) <= _MOST_DRAWN:
         kept = _that_fit(columns, widths)
@@ -121,7 +133,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
 def _that_fit(columns: Sequence[Column], widths: Sequence[int]) -> list[int]:
     """The places of the columns that fit if cells are divided. None if not even these do: rich would leave out parts of cells."""
     kept = list(range(len(columns)))
-    spare = [place for place in kept if columns[place].is_spare]
+    spare = sorted((place for place in kept if columns[place].spare), key=lambda place: columns[place].spare)
     while True:
         needed = sum(min(widths[place], _LEAST_FOLDED) if columns[place].folds else widths[place] for place in kept)
         if needed + 2 * (len(kept) - 1) <= shutil.get_terminal_size().columns:
@@ -148,7 +160,8 @@ def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         )
     for row in rows:
         drawn.add_row(*map(Text, row))
-    Console().print(drawn)
+    # without colours rich would still print bold text
+    Console(color_system=None if os.environ.get("NO_COLOR") else "auto").print(drawn)
 
 
 def json_text(value: Any) -> str:

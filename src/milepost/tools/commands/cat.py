@@ -17,7 +17,8 @@ from milepost.conversion.output_file import replaced
 from milepost.errors import StorageError, UnsupportedError
 from milepost.tensor import DType
 from milepost.tools import amounts
-from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command
+from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_output, check_output
+from milepost.tools.element_types import Converter
 from milepost.tools.named import open_named
 from milepost.tools.statistics import is_numeric
 from milepost.tools.tensors import one_selected
@@ -40,15 +41,14 @@ def add(commands: Any) -> None:
     )
     add_checkpoint(command, text=FILES)
     command.add_argument("key", metavar="KEY", help="the key of the tensor, or its short name such as net/l1/kernel")
-    command.add_argument(
-        "-o", "--output", metavar="FILE", help="the file to write; by default the output, which must not be a terminal"
-    )
+    add_output(command, "the file to write; by default the output, which must not be a terminal")
     command.add_argument(
         "--as",
         dest="dtype",
         metavar="TYPE",
         help="convert to this type of NumPy, such as float32; bfloat16, float8 and the like have no .npy form of their own",
     )
+    command.set_defaults(usage_error=command.error)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,12 +58,16 @@ def run(options: argparse.Namespace) -> int:
             "a .npy file is no text for a terminal",
             remedy="pass -o FILE, or redirect the output to a file or a program",
         )
+    if options.dtype is not None and not _is_number(options.dtype):
+        options.usage_error(f"--as takes a type of numbers of NumPy, such as float32 or int64; found {options.dtype!r}")
+    check_output(options)
     with open_named(options.checkpoint) as reader:
         key = one_selected(reader, options.key)
         spec = reader.spec(key)
         wanted = _wanted(options.dtype, spec.dtype, key, reader.prefix)
         with progress("read", reader.prefix, spec.nbytes):
-            chunks = chunks_of(reader, key)
+            converter = Converter(wanted, key, reader.prefix)
+            chunks = converter.converted(chunks_of(reader, key))
             if options.output is None:
                 _write(sys.stdout.buffer, wanted, spec.shape, chunks)
             else:
@@ -71,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
                     _write(file, wanted, spec.shape, chunks)
                 size = os.path.getsize(options.output)
                 note(f"{shown(options.output)}: {wanted.name}{list(spec.shape)}, {amounts.size(size)}")
+        if converter.rounded:
+            note(f"rounded: {amounts.plural(converter.rounded, 'element')}")
     return SUCCESS
 
 
@@ -81,18 +87,15 @@ def _wanted(name: str | None, saved: DType, key: str, file: str) -> np.dtype[Any
         return saved.numpy
     if not is_numeric(saved):
         npy.check_type(saved, key, file)
+    return np.dtype(name)
+
+
+def _is_number(name: str) -> bool:
+    """Whether this is the name of a type of numbers of NumPy."""
     try:
-        wanted = np.dtype(name)
-    except TypeError:
-        wanted = np.dtype(object)
-    if wanted.kind not in "biufc":
-        raise UnsupportedError(
-            "this is not a type of numbers of NumPy",
-            key=key,
-            expected="a type such as float32 or int64",
-            found=repr(name),
-        )
-    return wanted
+        return np.dtype(name).kind in "biufc"
+    except (TypeError, ValueError):
+        return False
 
 
 def _write(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], chunks: Iterator[Array]) -> None:

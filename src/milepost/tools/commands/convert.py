@@ -10,12 +10,24 @@ from typing import Any, Final
 
 from milepost.conversion.conversion import Conversion, Wanted, converted
 from milepost.conversion.formats import CHECKPOINT, FORMATS, WRITERS, format_of
+from milepost.conversion.plan import floating
 from milepost.engine.progress import reporting
 from milepost.engine.translation import Translation
+from milepost.errors import UnsupportedError
 from milepost.tools import amounts
-from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_translation
+from milepost.tools.arguments import (
+    DIFFERS,
+    FILES,
+    SUCCESS,
+    add_checkpoint,
+    add_command,
+    add_json,
+    add_overwrite,
+    add_translation,
+)
 from milepost.tools.named import open_named
-from milepost.tools.terminal import is_drawn, line, note, print_json, shown
+from milepost.tools.remedies import for_command, in_options
+from milepost.tools.terminal import is_drawn, line, named, note, print_json, shown
 
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
 _MOST_LISTED: Final = 20
@@ -46,7 +58,11 @@ def add(commands: Any) -> None:
         help="what to write: FILE.safetensors, FILE.pt, .pth or .bin, FILE.npz, FILE.weights.h5, a directory of Orbax, or the prefix of a "
         "checkpoint",
     )
-    command.add_argument("--to", choices=FORMATS, help="the format, if the ending of TARGET does not say it")
+    command.add_argument(
+        "--to",
+        choices=FORMATS,
+        help="the format, if the ending of TARGET does not say it; checkpoint is a checkpoint of milepost, as for a TARGET without an ending",
+    )
     add_translation(command, "convert")
     command.add_argument("--dots", action="store_true", help="separate names by dots, as PyTorch does")
     command.add_argument(
@@ -61,7 +77,7 @@ def add(commands: Any) -> None:
         metavar="SIZE",
         help="write files of at most this size, such as 5GB: for safetensors and torch with an index, and for checkpoints",
     )
-    command.add_argument("--overwrite", action="store_true", help="replace what TARGET names, if it exists")
+    add_overwrite(command, "TARGET")
     add_json(command)
     command.set_defaults(usage_error=command.error)
 
@@ -76,7 +92,12 @@ def _bytes(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    form = options.to or format_of(options.target)
+    try:
+        form = options.to or format_of(options.target)
+        if options.dtype is not None:
+            floating(options.dtype)
+    except UnsupportedError as error:
+        options.usage_error(str(for_command(error)))
     if options.max_shard_size is not None and form in WRITERS and not WRITERS[form].divides:
         options.usage_error(f"--max-shard-size is not for {form}")
     if form == CHECKPOINT and (options.dtype is not None or options.dots):
@@ -129,7 +150,7 @@ def _say(done: Conversion, *, as_json: bool) -> None:
         worst = max(done.rounded.values())
         note(f"rounded: {amounts.plural(len(done.rounded), 'tensor')}, with a relative error of at most {worst:.2g}")
     for key, reason in list(done.left_out.items())[:_MOST_LISTED]:
-        note(f"left out: {shown(key)}: {shown(reason)}")
+        note(f"left out: {named(key)}: {shown(in_options(reason))}")
     if len(done.left_out) > _MOST_LISTED:
         note(f"left out: {len(done.left_out) - _MOST_LISTED} more, which --json lists")
 

@@ -8,12 +8,13 @@ from collections import Counter
 from typing import Any, Final
 
 from milepost.checkpoint.short_names import short_name
+from milepost.collector import collection_paused
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json
 from milepost.tools.comparison import KINDS, Change, Comparison, Kind
 from milepost.tools.named import open_named
 from milepost.tools.statistics import Difference
-from milepost.tools.terminal import Column, line, print_json, progress, shown, table
+from milepost.tools.terminal import Column, line, named, print_json, progress, table
 
 _SIGNS: Final[dict[Kind, str]] = {"removed": "-", "added": "+", "reshaped": "!", "retyped": "!", "changed": "~"}
 
@@ -31,7 +32,8 @@ def add(commands: Any) -> None:
         ],
         {0: "they are the same", 1: "they differ"},
         "All values are read that both have in one shape, which takes as long as reading both checkpoints; --names-only reads none. An element "
-        "that is NaN in both is equal. The relative difference is the norm of the difference divided by the norm of the values of A.",
+        "that is NaN in both is equal. Of values that differ, 'max' is the largest absolute difference of two elements, and 'relative' the norm (the square root of the sum of "
+        "squares) of the difference divided by the norm of the values of A.",
     )
     add_checkpoint(command, "a", FILES)
     add_checkpoint(command, "b", "as A")
@@ -46,6 +48,7 @@ def add(commands: Any) -> None:
     add_json(command)
 
 
+@collection_paused()
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     with open_named(options.a) as first, open_named(options.b) as second:
@@ -91,7 +94,7 @@ def _print(changes: list[Change], comparison: Comparison, counts: Counter[Kind],
             if any(change.difference for change in changes)
             else [each for each in columns if each.title != "DIFFERENCE"]
         )
-        cells = [[_SIGNS[each.kind], _specs(each), _amount(each), shown(short_name(each.key))] for each in changes]
+        cells = [[_SIGNS[each.kind], _specs(each), _amount(each), named(short_name(each.key))] for each in changes]
         table(used, cells if used is columns else [[sign, spec, key] for sign, spec, _, key in cells])
     same = len(comparison.pairs) - sum(counts[kind] for kind in ("reshaped", "retyped", "changed"))
     parts = [f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind]]
@@ -101,7 +104,7 @@ def _print(changes: list[Change], comparison: Comparison, counts: Counter[Kind],
 
 def _specs(change: Change) -> str:
     old, new = change.before, change.after
-    if old is not None and new is not None and old.spec != new.spec:
+    if old is not None and new is not None and (old.dtype is not new.dtype or old.shape != new.shape):
         return f"{old.spec} -> {new.spec}"
     row = old or new
     return "" if row is None else row.spec

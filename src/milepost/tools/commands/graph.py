@@ -11,7 +11,16 @@ from milepost.conversion.output_file import write_text
 from milepost.engine.load import read_object_graph
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
-from milepost.tools.arguments import SUCCESS, add_checkpoint, add_command, add_json, natural, positive
+from milepost.tools.arguments import (
+    SUCCESS,
+    add_checkpoint,
+    add_command,
+    add_json,
+    add_output,
+    check_output,
+    natural,
+    positive,
+)
 from milepost.tools.named import open_named
 from milepost.tools.picture import MOST_NODES, picture_of
 from milepost.tools.svg import to_dot, to_svg
@@ -37,7 +46,7 @@ def add(commands: Any) -> None:
     add_checkpoint(
         command, text="a checkpoint (its prefix), a SavedModel, or a directory of checkpoints, whose latest is used"
     )
-    command.add_argument("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; without it, SVG is printed")
+    add_output(command, "FILE.svg or FILE.dot; without it, SVG is printed")
     command.add_argument(
         "--root",
         default="",
@@ -64,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     if os.path.splitext(options.output or "")[1].lower() not in ("", ".svg", ".dot"):
         options.usage_error("a graph is written as SVG or in the language of Graphviz: pass -o FILE.svg or -o FILE.dot")
+    check_output(options)
     with open_named(options.checkpoint) as reader:
         graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
         if graph is None:
@@ -77,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
                 found="a file of another library" if is_foreign else "a checkpoint of names",
                 remedy=f"list its tensors: milepost show {reader.prefix}",
             )
-        rows = rows_of(reader, places=False)
+        rows = rows_of(reader)
         prefix = reader.prefix
     picture = picture_of(
         graph,

@@ -51,12 +51,12 @@ def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) ->
     rows = [_cells(path, place, facts) for place, facts in found]
     columns = [
         Column("STEP", right=True),
-        Column("SIZE", right=True),
-        Column("AGE", right=True, is_spare=True),
-        Column("TENSORS", right=True, is_spare=True),
+        Column("SIZE", right=True, spare=2),
+        Column("AGE", right=True, spare=3),
+        Column("TENSORS", right=True, spare=4),
         Column("STATE"),
         Column("MARKS", style="bold"),
-        Column("METRICS", folds=True),
+        Column("METRICS", folds=True, spare=1),
         Column("NAME", style="cyan", folds=True),
     ]
     used = [place for place, column in enumerate(columns) if any(row[place] for row in rows) or column.title == "NAME"]
@@ -84,10 +84,12 @@ def _cells(directory: str, place: Place, facts: Facts) -> list[str]:
 
 
 def _name(directory: str, path: str) -> str:
-    """The name of a checkpoint in its directory, or the whole path of one that is elsewhere."""
-    folder, name = os.path.split(path.rstrip(os.sep))
-    is_inside = os.path.normpath(folder or ".") == os.path.normpath(directory)
-    return name if name and (is_inside or os.path.normpath(path).startswith(os.path.normpath(directory))) else path
+    """The path of a checkpoint from its directory, or the whole path of one that is elsewhere."""
+    above, below = os.path.normpath(directory), os.path.normpath(path)
+    if above == below:
+        return os.path.basename(below)
+    inside = below.removeprefix(os.path.join(above, ""))
+    return inside if inside != below or (above == os.curdir and not os.path.isabs(below)) else path
 
 
 def _json(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     if options.keep is None and policy is None:
         options.usage_error("say which checkpoints to keep, for example --keep 3")
     directory = options.directory.rstrip(os.sep) or os.sep
-    found = planned(directory, options.name, options.keep, policy)
+    found = planned(directory, options.name, options.keep, policy, options.best)
     is_dry = options.dry_run or not options.delete
     if not is_dry:
         for path in found.deleted:

@@ -17,7 +17,7 @@ from milepost.errors import MilepostError, UnsupportedError, without_remedy
 from milepost.foreign import ForeignReader
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tools import amounts
-from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json
+from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json, add_output, check_output
 from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.picture import picture_of
@@ -49,9 +49,7 @@ def add(commands: Any) -> None:
         "series are put in the order of their numbers, others stay in the order given.",
     )
     command.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help=FILES)
-    command.add_argument(
-        "-o", "--output", metavar="FILE", help="the page to write; by default the output, which must not be a terminal"
-    )
+    add_output(command, "the page to write; by default the output, which must not be a terminal")
     command.add_argument(
         "--all", action="store_true", help="take every checkpoint of a directory of checkpoints, not only the latest"
     )
@@ -68,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
             "a page for a browser is no text for a terminal",
             remedy="pass -o FILE, or redirect the output to a file or a program",
         )
+    check_output(options)
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(open_named(path)) for path in _paths(options)]
         readers.sort(key=_order(readers))

@@ -20,7 +20,7 @@ from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.statistics import Statistics, bars, histogram_of, is_numeric, statistics_of
 from milepost.tools.tensors import Row, row_of, rows_of, selected
-from milepost.tools.terminal import Column, is_drawn, line, note, print_json, progress, shown, table
+from milepost.tools.terminal import Column, is_drawn, line, named, note, print_json, progress, shown, table
 from milepost.tools.tree import folded, tree_of
 
 _MOST_LINES: Final = 200
@@ -75,8 +75,7 @@ def run(options: argparse.Namespace) -> int:
         if keys is not None and len(keys) == 1:
             _show_one(reader, keys[0], options)
         else:
-            places = options.json or len(reader.shard_paths) > 1
-            rows = rows_of(reader, places=places) if keys is None else [row_of(reader, key) for key in keys]
+            rows = rows_of(reader) if keys is None else [row_of(reader, key) for key in keys]
             _show_all(reader, rows, options, is_part=keys is not None)
     return SUCCESS
 
@@ -112,15 +111,16 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
 
 
 def _print_rows(rows: list[Row], options: argparse.Namespace, *, has_shards: bool) -> None:
-    columns = [Column("TYPE"), Column("BYTES", right=True), *([Column("SHARD", right=True)] if has_shards else [])]
+    columns = [Column("TYPE", folds=True), Column("BYTES", right=True)]
+    columns += [Column("SHARD", right=True, spare=1)] if has_shards else []
     is_terminal = is_drawn()
     if options.flat or not (options.tree or options.depth is not None or is_terminal):
-        cells = [[row.spec, str(row.size), *([_shard(row)] if has_shards else []), shown(row.key)] for row in rows]
+        cells = [[row.spec, str(row.size), *([_shard(row)] if has_shards else []), named(row.key)] for row in rows]
         table([*columns, Column("KEY", style="cyan", folds=True)], cells)
         return
     tree = tree_of(rows)
     lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None)
-    names = [[f"{'  ' * each.depth}{shown(each.name)}"] for each in lines]
+    names = [[f"{'  ' * each.depth}{named(each.name)}"] for each in lines]
     cells = []
     for name, each in zip(names, lines, strict=True):
         row = each.row
@@ -199,7 +199,7 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
 
 def _print_head(row: Row) -> None:
     where = f", in {row.pieces} pieces" if row.pieces > 1 else f", shard {row.shard}" if row.shard is not None else ""
-    line(shown(row.key))
+    line(named(row.key))
     line(f"{row.spec}, {amounts.size(row.size)}{where}")
 
 

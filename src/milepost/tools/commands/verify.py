@@ -15,6 +15,7 @@ from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json
 from milepost.tools.inventory import facts_of, inventory_of
+from milepost.tools.remedies import for_command
 from milepost.tools.terminal import is_drawn, line, note, print_json, progress, shown
 
 
@@ -31,7 +32,8 @@ def add(commands: Any) -> None:
             1: "one is damaged or missing, or the state file is malformed",
             3: "one could not be read for another reason, and none is known to be damaged",
         },
-        "Files of other libraries may have no checksums; then it is found out whether all tensors can be read.",
+        "Files of other libraries may have no checksums: those of safetensors, Flax and HDF5, and of torch.save from before 1.6. "
+        "Then it is found out whether all tensors can be read, and the output says so.",
     )
     add_checkpoint(
         command,
@@ -48,7 +50,8 @@ class _Result:
 
     path: str
     tensors: int | None = None
-    foreign: bool = False
+    checksums: int | None = None
+    stored: int = 0
     size: int = 0
     seconds: float = 0.0
     error: MilepostError | None = None
@@ -71,6 +74,7 @@ class _Result:
             "path": self.path,
             "state": state,
             "tensors": self.tensors,
+            "tensors_without_checksum": None if self.checksums is None else self.stored - self.checksums,
             "bytes": self.size,
             "seconds": round(self.seconds, 3),
             "error": problem,
@@ -103,11 +107,14 @@ def _verified(path: str) -> _Result:
     try:
         with open_any(LOCAL_STORAGE, path) as reader:
             result.path = reader.prefix
-            result.foreign = isinstance(reader, ForeignReader)
             keys = reader.keys()
             with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
                 reader.verify()
             result.tensors = len(keys)
+            if isinstance(reader, ForeignReader):
+                result.checksums, result.stored = reader.checksums()
+            else:
+                result.checksums = result.stored = len(keys)
     except MilepostError as error:
         result.error = error
     result.seconds = time.perf_counter() - started
@@ -116,14 +123,22 @@ def _verified(path: str) -> _Result:
 
 def _print(result: _Result) -> None:
     if result.error is not None:
-        note(f"error: {result.error}")
+        note(f"error: {for_command(result.error)}")
         return
-    # Files of other libraries may not have checksums.
-    found = "all readable" if result.foreign else "all checksums correct"
     rate = ""
     if is_drawn() and result.seconds > 0:
         rate = f" ({amounts.size(result.size)}, {amounts.size(int(result.size / result.seconds))}/s)"
-    line(f"{shown(result.path)}: {result.tensors} tensors, {found}{rate}")
+    line(f"{shown(result.path)}: {amounts.plural(result.tensors or 0, 'tensor')}, {_found(result)}{rate}")
+
+
+def _found(result: _Result) -> str:
+    """What was compared."""
+    if result.checksums == result.stored:
+        return "all checksums correct" if result.stored else "all readable"
+    if not result.checksums:
+        return "all readable; no checksums were compared, so changed bytes may go unnoticed"
+    without = result.stored - (result.checksums or 0)
+    return f"all readable, and all checksums correct; {without:,} have none, so changed bytes in them may go unnoticed"
 
 
 def _text(fact: object) -> str | None:

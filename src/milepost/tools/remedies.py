@@ -1,0 +1,74 @@
+"""Remedies of errors, as they are said to the user of a command.
+
+Errors are raised by functions of Python, so their remedies name arguments and methods. A command has options and other commands for these.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any, Final
+
+from milepost.errors import MilepostError
+
+_LITERAL: Final = r"(\{[^{}]*\}|\[[^\[\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+_OPTIONS: Final = {"rename": "--rename", "ignore": "--ignore", "only": "--only", "format": "--to", "dtype": "--as"}
+_SWITCHES: Final = {"overwrite=True": "--overwrite", "cast=True": "--cast"}
+
+
+def _option(found: re.Match[str]) -> str:
+    """An argument of a function as options of a command."""
+    try:
+        value = ast.literal_eval(found[2])
+    except (ValueError, SyntaxError):
+        return found[0]
+    option = _OPTIONS[found[1]]
+    pairs: list[Any] = [value]
+    if isinstance(value, dict):
+        pairs = [f"{old}={new}" for old, new in value.items()]
+    elif isinstance(value, list):
+        pairs = value
+    return " ".join(f"{option} {shlex.quote(str(each))}" for each in pairs)
+
+
+_SAID_OTHERWISE: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
+    (rf"\b({'|'.join(_OPTIONS)})={_LITERAL}", _option),
+    *((rf"\b{re.escape(switch)}(?!\w)", option) for switch, option in _SWITCHES.items()),
+    (
+        r"keys\(\) of the reader lists the (\d+) keys that there are.*",
+        r"'milepost show' lists the \1 keys that there are",
+    ),
+    (
+        r"milepost\.latest_checkpoint\(\) skips damaged ones",
+        "'milepost verify' of their directory says which are whole",
+    ),
+    (r"latest_checkpoint\((['\"])(.*?)\1\)", r"the directory \1\2\1, which means its latest checkpoint"),
+    (r", or pass partial=True", ""),
+    (r"; if the checkpoint is not on this machine, pass its storage.*", ""),
+    (r"\bby (rename|ignore|only)\b", r"by --\1"),
+    (r"\bwith (rename|ignore|only)\b", r"with --\1"),
+    (r"correct rename, ignore and only:", "correct --rename, --ignore and --only:"),
+    (r"use read\(\)( instead of map\(\))?", "read it in Python"),
+)
+
+
+def in_options(text: str) -> str:
+    """A text that names arguments of Python, with the options of a command for them."""
+    for pattern, said in _SAID_OTHERWISE:
+        text = re.sub(pattern, said, text)
+    return text
+
+
+def for_command(error: MilepostError) -> MilepostError:
+    """The error, with a remedy for the user of a command.
+
+    Example:
+        >>> print(for_command(MilepostError("it exists", remedy="pass overwrite=True, or rename={'net': 'model'}")))
+        it exists
+          remedy: pass --overwrite, or --rename net=model
+    """
+    if error.remedy is not None:
+        error.remedy = in_options(error.remedy)
+    return error

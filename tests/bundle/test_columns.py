@@ -1,0 +1,83 @@
+"""Entries that are decoded together are what they are one by one."""
+
+import numpy as np
+import pytest
+
+from milepost.bundle.columns import decode_all
+from milepost.bundle.entry import decode, encode
+from milepost.errors import MilepostError
+from milepost.tensor import DType, TensorSlice
+
+FLOAT, STRING = DType.of("float32"), DType.of("string")
+USUAL = [
+    encode(FLOAT, (2,), offset=7, size=8, crc=5),
+    encode(FLOAT, (), shard=3, size=4, crc=0xFFFFFFFF),
+    encode(FLOAT, (300, 70_000), shard=99_998, offset=1 << 61, size=84_000_000, crc=1 << 31),
+    encode(FLOAT, (0, 5)),
+    encode(STRING, (3,), offset=1, size=30, crc=9),
+    encode(DType.of("bfloat16"), (1,) * 20, size=2),
+]
+LEFT_TO_DECODE = [
+    b"",
+    b"\x08",
+    encode(FLOAT, (4,), slices=[TensorSlice(((0, 2),)), TensorSlice(((2, 2),))]),
+    encode(FLOAT, (2,), offset=7, size=9),
+    encode(STRING, (3,), size=2),
+    encode(FLOAT, (2,), size=8, crc=5)[:-1],
+    encode(FLOAT, (2,), offset=1 << 20, size=8)[:-3],
+    encode(FLOAT, (2,), size=8) + b"\x20\x07",
+    encode(FLOAT, (2,), size=8) + b"\x08\x02",
+    encode(FLOAT, (1 << 40, 1 << 40)),
+    b"\x08\xff\xff\xff\xff\x0f\x12\x00",
+    encode(FLOAT, (2,)) + b"\x18" + b"\xff" * 9 + b"\x01\x28\x08",
+    encode(FLOAT, (2,)) + b"\x20" + b"\xff" * 9 + b"\x01\x28\x08",
+]
+
+
+def fields(columns, place):
+    spec = columns.specs[columns.spec[place]]
+    return (
+        spec.dtype,
+        spec.shape,
+        *(int(each[place]) for each in (columns.shard, columns.offset, columns.size, columns.crc)),
+    )
+
+
+def test_the_usual_entries_are_decoded_as_one_by_one():
+    columns = decode_all(USUAL)
+    assert columns.others == []
+    assert [fields(columns, place) for place in range(len(USUAL))] == [decode(row)[:6] for row in USUAL]
+
+
+@pytest.mark.parametrize("row", LEFT_TO_DECODE)
+def test_others_are_left_to_decode(row):
+    """Also if the bytes after them would complete them."""
+    assert decode_all([USUAL[0], row, USUAL[1]]).others == [1]
+    assert decode_all([USUAL[0], row]).others == [1]
+
+
+def test_no_entries():
+    assert decode_all([]).others == []
+
+
+def test_damaged_entries_are_never_decoded_otherwise():
+    random = np.random.default_rng(0)
+    rows = []
+    for _ in range(4000):
+        row = bytearray(USUAL[random.integers(len(USUAL))])
+        for _ in range(random.integers(1, 3)):
+            row[random.integers(len(row))] = random.integers(256)
+        rows.append(bytes(row[: random.integers(1, len(row) + 1)]))
+    columns = decode_all(rows)
+    others = set(columns.others)
+    assert 0 < len(others) < len(rows)
+    for place, row in enumerate(rows):
+        if place not in others:
+            assert fields(columns, place) == decode(row)[:6]
+        else:
+            try:
+                entry = decode(row)
+            except MilepostError:
+                continue
+            # what both could decode is a form that no writer uses
+            assert entry.slices or encode(*entry[:6]) != row

@@ -1,0 +1,119 @@
+"""Small tensors that are compared together differ by as much as one by one."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import milepost
+from milepost.errors import CorruptCheckpointError
+from milepost.tools.comparison import Comparison
+from milepost.tools.named import open_named
+from milepost.tools.small_tensors import SmallTensors, compared, differences_of
+from milepost.tools.statistics import Difference
+
+INF, NAN = np.inf, np.nan
+PAIRS = [
+    ([1.0, 2.0], [1.0, 2.0]),
+    ([1.0, NAN], [1.0, NAN]),
+    ([1.0, NAN], [NAN, 1.0]),
+    ([INF, 1.0, -INF], [INF, 2.0, INF]),
+    ([0.0, 0.0], [1e-300, 0.0]),
+    ([1e300, 1e308], [-1e300, -1e308]),
+    ([0.0], [-0.0]),
+    ([3.0, 4.0], [3.0, 4.5]),
+]
+
+
+def one_by_one(old, new):
+    found = Difference()
+    found.add(np.asarray(old), np.asarray(new))
+    return found
+
+
+def test_numbers_of_every_kind():
+    together = differences_of(
+        *(np.concatenate(side) for side in zip(*PAIRS, strict=True)), [len(old) for old, _ in PAIRS]
+    )
+    for (old, new), found in zip(PAIRS, together, strict=True):
+        expected = one_by_one(old, new)
+        assert (found.count, found.unequal, found.largest) == (expected.count, expected.unequal, expected.largest)
+        assert found.norm == pytest.approx(expected.norm, rel=1e-12)
+        assert found.before == pytest.approx(expected.before, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint64", "int64", "float16", "bfloat16", "float8_e4m3fn", "int4", "complex64"]
+)
+def test_every_element_type(dtype):
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    old, new = np.arange(6).astype(kind), np.array([0, 1, 1, 3, 5, 1]).astype(kind)
+    (found,) = differences_of(old, new, [6])
+    expected = one_by_one(old, new)
+    assert (found.unequal, found.largest) == (expected.unequal, expected.largest)
+    assert found.relative == pytest.approx(expected.relative)
+
+
+def test_integers_differ_exactly():
+    old, new = np.array([2**63 - 1, -(2**63)]), np.array([2**63 - 2, 2**63 - 1])
+    one, other = differences_of(old, new, [1, 1])
+    assert (one.largest, other.largest) == (1.0, float(2**64))
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two checkpoints of as many small tensors, which lie in another order, with large tensors and text among them."""
+    random = np.random.default_rng(0)
+    trees = [{}, {}]
+    for number in range(300):
+        value = random.standard_normal(number % 7)
+        trees[0][f"a{number}"] = value
+        trees[1][f"a{number}"] = value if number % 3 else value.astype(np.float32) + 1
+    for tree in trees:
+        tree |= {"large": np.arange(10_000.0), "text": "same", "b": random.integers(0, 9, 5).astype(np.int32)}
+    trees[1] = dict(reversed(trees[1].items()))
+    return [milepost.save(tmp_path / name, tree) for name, tree in zip("ab", trees, strict=True)]
+
+
+def test_whole_checkpoints(two):
+    with open_named(two[0]) as first, open_named(two[1]) as second:
+        comparison = Comparison(first, second)
+        together = {change.key: change.difference for change in comparison.changes(comparison.to_read())}
+        expected = {}
+        for old, new in comparison.to_read():
+            found = comparison._difference(old, new)
+            if found is not None and (found.unequal or old.dtype is not new.dtype):
+                expected[old.key] = found
+    assert len(expected) > 80
+    assert together.keys() == expected.keys()
+    for key, found in together.items():
+        assert found.unequal == expected[key].unequal
+        assert found.relative == pytest.approx(expected[key].relative)
+
+
+def test_many_are_read_with_few_calls(two, monkeypatch):
+    with open_named(two[0]) as first, open_named(two[1]) as second:
+        pairs = Comparison(first, second).to_read()
+        sides = [SmallTensors(reader) for reader in (first, second)]
+        small = [pair for pair in pairs if pair[0] in sides[0] and pair[1] in sides[1]]
+        assert len(small) > 200
+        calls = []
+        for reader in (first, second):
+            file, _ = reader.extent(small[0][0].key)
+            read = file.read
+            monkeypatch.setattr(file, "read", lambda *place, read=read: calls.append(place) or read(*place))
+        list(compared(*sides, small))
+    assert 0 < len(calls) < 50
+
+
+def test_a_damaged_one_is_named(two):
+    with open_named(two[0]) as reader:
+        file, entry = reader.extent("a250/.ATTRIBUTES/VARIABLE_VALUE")
+        path, place = file.path, entry.offset
+    with open(path, "r+b") as file:
+        file.seek(place)
+        file.write(b"\xff")
+    with open_named(two[0]) as first, open_named(two[1]) as second:
+        comparison = Comparison(first, second)
+        with pytest.raises(CorruptCheckpointError, match="wrong checksum") as caught:
+            list(comparison.changes(comparison.to_read()))
+    assert (caught.value.key, caught.value.file) == ("a250/.ATTRIBUTES/VARIABLE_VALUE", path)

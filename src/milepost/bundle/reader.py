@@ -12,6 +12,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -82,6 +83,7 @@ class IndexedReader:
         self._entries: dict[str, Entry] = {}
         self._rows: dict[bytes, bytes] | None = None
         self._columns: tuple[list[str], Columns] | None = None
+        self._are_decoded = False
         self._lookups = 0
         try:
             self._table = TableReader(self._index)
@@ -106,11 +108,30 @@ class IndexedReader:
         entry = self._entries.get(key)
         if entry is None:
             row = self._row_of(key)
+            if self._rows is not None and not self._are_decoded:
+                self._decode_usual()
+                entry = self._entries.get(key)
+        if entry is None:
             try:
                 entry = self._entries[key] = decode(row)
             except MilepostError as error:
                 raise error.with_context(key=key, file=self._index.path) from None
         return entry
+
+    def _decode_usual(self) -> None:
+        """Decodes all entries of the usual form, which takes less time than one after the other."""
+        self._are_decoded = True
+        with suppress(CorruptCheckpointError):  # a malformed key concerns nobody who reads another
+            keys, columns = self.columns()
+            specs, fields = columns.specs, (columns.shard, columns.offset, columns.size, columns.crc)
+            places = zip(columns.spec.tolist(), *(field.tolist() for field in fields), strict=True)
+            found = {
+                key: Entry(specs[spec].dtype, specs[spec].shape, shard, offset, size, crc)
+                for key, (spec, shard, offset, size, crc) in zip(keys, places, strict=True)
+            }
+            for place in columns.others:
+                del found[keys[place]]
+            self._entries = found | self._entries
 
     @property
     def is_swapped(self) -> bool:
@@ -305,7 +326,7 @@ class IndexedReader:
     def _close_data(self) -> None:
         # What is known of the index takes more memory than the index, and is seldom asked for again.
         self._entries.clear()
-        self._rows, self._lookups = None, 0
+        self._rows, self._columns, self._are_decoded, self._lookups = None, None, False, 0
         for file in self._files.values():
             file.close()
         self._files.clear()

@@ -193,10 +193,37 @@ def of_flax() -> Iterator[tuple[str, bytes]]:
     yield "flax", b"\x81\xa1a\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x81\xa10\x02\xa6chunks\x81\xa10\xc7\x13\x01\x93\x91\x02\xa7float32\xc4\x08" + bytes(8)  # fmt: skip
 
 
+def of_orbax() -> Iterator[tuple[str, bytes]]:
+    """Directories of Orbax: an item in each form, and steps of a manager."""
+    import orbax.checkpoint as ocp
+
+    tree = {"model": {"weight": np.ones((2, 3), np.float32)}, "layers": [np.float32(1), None], "name": "text"}
+    for ocdbt, zarr3 in ((True, False), (False, False), (False, True)):
+        with tempfile.TemporaryDirectory() as above:
+            handler = ocp.PyTreeCheckpointHandler(use_ocdbt=ocdbt, use_zarr3=zarr3)
+            ocp.Checkpointer(handler).save(f"{above}/item", args=ocp.args.PyTreeSave(tree))
+            yield "orbax", _directory(Path(above) / "item")
+    with tempfile.TemporaryDirectory() as above, ocp.CheckpointManager(above, item_names=("state", "run")) as manager:
+        items = ocp.args.Composite(
+            state=ocp.args.PyTreeSave({"w": np.ones(2)}), run=ocp.args.JsonSave({"a": [1, None]})
+        )
+        manager.save(3, args=items, metrics={"loss": 0.5})
+        manager.wait_until_finished()
+        yield "orbax", _directory(Path(above))
+        yield "orbax", _directory(Path(above) / "3")
+    yield "orbax", joined([b"checkpoint", b"\x82\xa1a\x03\xa1b\xa1x"])
+
+
+def _directory(above: Path) -> bytes:
+    """The names and contents of all files below a directory."""
+    files = sorted(each for each in above.rglob("*") if each.is_file())
+    return joined([part for each in files for part in (str(each.relative_to(above)).encode(), each.read_bytes())])
+
+
 def main() -> None:
     """Adds the files."""
     found = collections.defaultdict(list)
-    for source in (of_checkpoints, of_plain_state, of_json, of_torch, of_flax):
+    for source in (of_checkpoints, of_plain_state, of_json, of_torch, of_flax, of_orbax):
         for target, data in source():
             found[target].append(data)
     for target, inputs in found.items():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError
+from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError, UnsupportedError
 
 pytest.importorskip("jax")
 pytest.importorskip("orbax.checkpoint")
@@ -195,6 +195,15 @@ class TestDamage:
         (path / "_METADATA").write_bytes(content)
         with pytest.raises(CorruptCheckpointError):
             milepost.list_variables(path)
+
+    def test_an_array_for_which_there_is_no_memory_is_refused(self, tmp_path):
+        """TensorStore would end the process."""
+        path = saved(tmp_path / "item", {"w": np.ones((2, 3), np.float32)}, use_ocdbt=False)
+        described = path / "w" / ".zarray"
+        described.write_text(json.dumps(json.loads(described.read_text()) | {"shape": [10**15, 1024]}))
+        with pytest.raises(UnsupportedError, match="no memory") as caught:
+            milepost.load_checkpoint(path).get_tensor("w")
+        assert str(path) in str(caught.value)
 
     def test_damaged_arrays_are_found_before_anything_changes(self, tmp_path):
         path = saved(tmp_path / "state", {"a": np.arange(100.0), "b": np.arange(100.0)}, use_ocdbt=False)

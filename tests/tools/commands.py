@@ -70,12 +70,12 @@ def data_of(prefix):
     return pathlib.Path(prefix + ".data-00000-of-00001")
 
 
-def damage(prefix, key=None):
-    """Changes one byte of a checkpoint's data: the first one of a tensor, or the last one of all."""
+def damage(prefix, key=None, at=0):
+    """Changes one byte of a checkpoint's data: the first one of a tensor, or that at another place in it, or the last one of all."""
     data = data_of(prefix)
     damaged = bytearray(data.read_bytes())
     with open_bundle(LOCAL_STORAGE, prefix) as reader:
-        damaged[-1 if key is None else reader.entry(key + "/.ATTRIBUTES/VARIABLE_VALUE").offset] ^= 1
+        damaged[-1 if key is None else reader.entry(key + "/.ATTRIBUTES/VARIABLE_VALUE").offset + at] ^= 1
     data.write_bytes(damaged)
     return str(data)
 

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from milepost import Checkpoint, CheckpointManager, Variable
+from milepost.conversion.chunks import Sections
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tensor import DType
 from milepost.tools.cli import main
 from milepost.tools.histogram import Histogram
+from milepost.tools.report import measurement
 from milepost.tools.report import page as page_module
 from milepost.tools.report.contents import DETAILS, rounded
 from milepost.tools.report.outline import outline_of
@@ -172,6 +174,39 @@ class TestOneCheckpoint:
         assert data["statistics"]["mean"][place] == pytest.approx(2 / 3, rel=1e-4)
         assert data["statistics"]["zeros"][str(place)] == 1
 
+    def test_a_tensor_that_several_threads_measure(self, tmp_path, capsys):
+        """It has three sections; the last one has few elements."""
+        array = np.random.default_rng(0).standard_normal(2 * measurement._SECTION + 1000, dtype=np.float32)
+        array[[5, -5]] = np.inf, np.nan
+        array[measurement._SECTION] = 0
+        path = Checkpoint(v=Variable(array)).write(tmp_path / "ckpt")
+        (found,) = [each for each in json_of(capsys, "report", path)["tensors"] if each["name"].startswith("v/")]
+        finite = array[np.isfinite(array)].astype(np.float64)
+        assert found["statistics"][0] == {
+            "count": array.size,
+            "finite": array.size - 2,
+            "nan": 1,
+            "infinite": 1,
+            "zeros": 1,
+            "min": finite.min(),
+            "max": finite.max(),
+            "mean": pytest.approx(finite.mean(), rel=1e-9),
+            "std": pytest.approx(finite.std(), rel=1e-9),
+            "norm": pytest.approx(np.linalg.norm(finite), rel=1e-12),
+        }
+        damage(path, "v", array.nbytes - 2)
+        assert json_of(capsys, "report", path, status=1)["tensors"][0]["problems"][0].startswith(
+            "the tensor at byte 0 is damaged"
+        )
+
+    def test_a_part_is_counted_in_the_histogram_of_a_large_tensor(self, tmp_path):
+        array = np.random.default_rng(0).uniform(0, 1, 1_000_000).astype(np.float32)
+        data = data_of(page(tmp_path, Checkpoint(v=Variable(array)).write(tmp_path / "ckpt")))
+        start, width, bars, step = data["histograms"][str(place_of(data, "v"))]
+        assert (start, width * len(bars), step) == (0, 1, 7)
+        heights = [(ord(bar) - 35 - (ord(bar) > 92)) / 90 for bar in bars]
+        assert min(heights) > 0.9, "every interval has about as many"
+
     def test_json_has_the_same_facts(self, saved, capsys):
         found = json_of(capsys, "report", saved)
         (bad,) = [each for each in found["tensors"] if each["name"].startswith("net/bad")]
@@ -230,12 +265,12 @@ class TestSeveral:
 
     def test_each_tensor_is_read_once_however_many_are_compared(self, tmp_path, monkeypatch):
         paths = series(tmp_path / "run", [0.5] * 4)
-        from milepost.tools.report import survey
-
         read = []
-        original = survey.chunks_of
+        original = Sections.chunks
         monkeypatch.setattr(
-            survey, "chunks_of", lambda reader, key: read.append((reader.prefix, key)) or original(reader, key)
+            Sections,
+            "chunks",
+            lambda self, start, stop: read.append((self._file.path, self._key, start)) or original(self, start, stop),
         )
         page(tmp_path, *paths)
         assert len(read) == len(set(read)) == 4 * 2, "the kernel and the counter of saves"
@@ -410,6 +445,18 @@ class TestSize:
 
 
 class TestHistogram:
+    @given(
+        st.lists(arrays.arrays(np.float64, st.integers(1, 9), elements=NUMBERS), min_size=2, max_size=6),
+        st.integers(0, 6),
+    )
+    def test_histograms_that_are_joined_count_what_one_would(self, parts, divided):
+        whole, first, second = Histogram(), Histogram(), Histogram()
+        for place, part in enumerate(parts):
+            for histogram in (whole, first if place < divided else second):
+                histogram.add(part, part.min(), part.max())
+        first.join(second)
+        assert first.bins() == whole.bins()
+
     @given(
         st.lists(
             arrays.arrays(np.float64, st.integers(1, 9), elements=NUMBERS),

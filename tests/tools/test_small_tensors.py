@@ -6,6 +6,7 @@ import pytest
 
 import milepost
 from milepost.errors import CorruptCheckpointError
+from milepost.tools.blocks import Block
 from milepost.tools.comparison import Comparison
 from milepost.tools.named import open_named
 from milepost.tools.small_tensors import SmallTensors, compared, differences_of
@@ -26,7 +27,7 @@ PAIRS = [
 
 def one_by_one(old, new):
     found = Difference()
-    found.add(np.asarray(old), np.asarray(new))
+    found.add(Block(np.asarray(old)), Block(np.asarray(new)))
     return found
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from milepost.tensor import DType
-from milepost.tools.statistics import Difference, histogram_of, is_numeric, norm_of, statistics_of
+from milepost.tools.blocks import Block, norm_of
+from milepost.tools.statistics import Difference, histogram_of, is_numeric, statistics_of
 
 NUMERIC = [dtype for dtype in DType.all() if is_numeric(dtype)]
 REAL = [dtype for dtype in NUMERIC if dtype.numpy.kind != "c"]
@@ -28,6 +29,56 @@ def test_statistics_of_every_type(dtype):
     assert found.deviation == pytest.approx(plain.std())
     assert found.norm == pytest.approx(np.linalg.norm(plain))
     assert (found.minimum, found.maximum) == (plain.min(), plain.max())
+
+
+def any_bits(dtype, count):
+    """Elements of any value that the type has: of floating-point numbers also NaN and infinities."""
+    random = np.random.default_rng(3)
+    if dtype.name in ("bool", "int1", "int2", "int4", "uint1", "uint2", "uint4"):
+        return random.integers(0, 2, count).astype(dtype.numpy)
+    return np.frombuffer(random.bytes(count * dtype.itemsize), dtype.numpy)
+
+
+def numbers_of(array):
+    """Elements as numbers that NumPy has statistics of."""
+    if array.dtype.kind == "c":
+        with np.errstate(invalid="ignore"):
+            return np.abs(array.astype(np.complex128))
+    return array if array.dtype in (np.float64, np.int64, np.uint64) else array.astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", NUMERIC, ids=str)
+def test_statistics_of_all_values_of_a_type_are_those_of_numpy(dtype):
+    array = any_bits(dtype, 300_000)
+    if dtype.name in ("float64", "complex128"):
+        # the squares of some numbers of these types are too large for their sum
+        array = array.view(np.float64).clip(-1e100, 1e100).view(dtype.numpy)
+    if dtype.numpy in (np.int32, np.uint32):
+        array = array >> 9  # float32 has these numbers
+    found = statistics_of(pieces(array, 299_000))
+    numbers = numbers_of(array)
+    finite = numbers[np.isfinite(numbers)]
+    values = finite.astype(np.float64)
+    assert (found.count, found.finite) == (300_000, finite.size)
+    assert (found.nan, found.infinite) == (np.isnan(numbers).sum(), np.isinf(numbers).sum())
+    assert found.zeros == (finite == 0).sum()
+    assert (found.minimum, found.maximum) == (finite.min(), finite.max())
+    assert found.mean == pytest.approx(values.mean(), rel=1e-9, abs=1e-12 * np.abs(values).mean())
+    assert found.deviation == pytest.approx(values.std(), rel=1e-9)
+    assert found.norm == pytest.approx(np.linalg.norm(values), rel=1e-12)
+
+
+def test_statistics_that_are_joined_are_those_of_the_whole():
+    array = np.random.default_rng(4).standard_normal(900_000) * 3 + 100
+    array[[1, 400_000, 800_000]] = np.nan, np.inf, 0
+    parts = [statistics_of([part]) for part in np.split(array, 3)]
+    joined = statistics_of([])
+    for part in parts:
+        joined.join(part)
+    whole = statistics_of([array]).to_dict()
+    assert joined.to_dict() == {
+        name: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value for name, value in whole.items()
+    }
 
 
 def test_what_is_not_finite_is_counted_and_left_out():
@@ -58,7 +109,7 @@ def test_a_histogram_counts_every_finite_element():
 def difference(first, second, width=7):
     found = Difference()
     for a, b in zip(pieces(first, width), pieces(second, width), strict=True):
-        found.add(a, b)
+        found.add(Block(a), Block(b))
     return found
 
 

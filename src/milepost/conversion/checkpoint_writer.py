@@ -7,7 +7,7 @@ from typing import Any
 from milepost.bundle import BundleReader
 from milepost.checkpoint.load_tree import tree_of
 from milepost.checkpoint.save_tree import save
-from milepost.conversion.names import NewNames
+from milepost.conversion.names import Naming
 from milepost.conversion.streamed import Source, StreamedArray
 from milepost.conversion.tensorflow_writer import checkpoint_files
 from milepost.engine.options import CheckpointOptions
@@ -15,7 +15,7 @@ from milepost.engine.sharding import MaxShardSizePolicy
 from milepost.graph.keys import VARIABLE_VALUE
 
 
-def write(target: str, reader: BundleReader, names: NewNames, most: int | None) -> list[str]:
+def write(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
     """Writes a checkpoint.
 
     Args:
@@ -29,7 +29,7 @@ def write(target: str, reader: BundleReader, names: NewNames, most: int | None) 
 
     Raises:
         CorruptCheckpointError: Some bytes of the checkpoint are damaged.
-        UnsupportedError: A value needs an object that only code from the file could make.
+        UnsupportedError: A value needs an object that only code in the file could make.
     """
     source = Source(reader)
 

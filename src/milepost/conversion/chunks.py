@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.bundle import BundleReader
+from milepost.bundle import BundleReader, Entry
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.transfer import read_chunks
-from milepost.coding.crc32c import crc32c, mask
+from milepost.coding.crc32c import combine, crc32c, mask
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader
+from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
 _BLOCK: Final = 256 << 20
@@ -49,16 +50,60 @@ def chunks_of(reader: BundleReader, key: str) -> Iterator[Array]:
         else:
             yield reader.read(key).reshape(-1)
         return
-    file, entry = extent
-    crc = 0
-    try:
-        for chunk in read_chunks(file, entry.offset, entry.size) if entry.size else ():
-            crc = crc32c(chunk, crc)
-            yield chunk.view(entry.dtype.numpy)
-    except MilepostError as error:
-        raise error.with_context(key=key) from None
-    if mask(crc) != entry.crc:
-        raise wrong_checksum(key, file.path, entry.offset, entry.crc, crc)
+    sections = Sections(key, *extent)
+    yield from sections.chunks(0, sections.count)
+    sections.check()
+
+
+class Sections:
+    """A tensor in one run of bytes, which is read in sections: on several threads if need be.
+
+    Args:
+        key: The key.
+        file: The file, as `BundleReader.extent` gives it.
+        entry: The entry of the tensor, likewise.
+
+    Attributes:
+        count: The number of elements.
+    """
+
+    def __init__(self, key: str, file: ReadableFile, entry: Entry) -> None:
+        self._key, self._file, self._entry = key, file, entry
+        self._width = entry.dtype.itemsize
+        self._checksums: dict[int, tuple[int, int]] = {}
+        self.count = entry.size // self._width
+
+    def chunks(self, start: int, stop: int) -> Iterator[Array]:
+        """The elements of one section, in flat arrays of a megabyte. Each is valid until the next one is read.
+
+        Args:
+            start: The first element.
+            stop: The element after the last.
+
+        Raises:
+            CorruptCheckpointError: The file is shorter than its index says.
+            StorageError: The file cannot be read.
+        """
+        crc, first, size = 0, start * self._width, (stop - start) * self._width
+        try:
+            for chunk in read_chunks(self._file, self._entry.offset + first, size) if size else ():
+                crc = crc32c(chunk, crc)
+                yield chunk.view(self._entry.dtype.numpy)
+        except MilepostError as error:
+            raise error.with_context(key=self._key) from None
+        self._checksums[first] = crc, size
+
+    def check(self) -> None:
+        """Compares the checksum, after sections that are the whole tensor were read, each to its end.
+
+        Raises:
+            CorruptCheckpointError: The bytes are damaged.
+        """
+        (crc, _), *others = (self._checksums[first] for first in sorted(self._checksums))
+        for other, size in others:
+            crc = combine(crc, other, size)
+        if mask(crc) != self._entry.crc:
+            raise wrong_checksum(self._key, self._file.path, self._entry.offset, self._entry.crc, crc)
 
 
 def _rows(spec: TensorSpec) -> Iterator[TensorSlice]:

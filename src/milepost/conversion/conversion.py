@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -11,9 +11,9 @@ from milepost.bundle import BundleReader, index_path
 from milepost.checkpoint.reader import resolve
 from milepost.conversion import checkpoint_writer
 from milepost.conversion.formats import FORMATS, WRITERS, format_of
-from milepost.conversion.names import NewNames
+from milepost.conversion.names import GivenNames, Naming, NewNames
 from milepost.conversion.output_file import check_free
-from milepost.conversion.plan import Export, floating, planned
+from milepost.conversion.plan import Export, floating, name_of, planned
 from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
@@ -141,7 +141,12 @@ def convert(
 
 
 class Wanted:
-    """What a conversion is to write. Arguments are those of `convert`.
+    """What a conversion is to write.
+
+    Args:
+        names: The names of values in the new file by their keys, if they are known beforehand; the translation is not asked for them.
+
+    All other arguments are those of `convert`.
 
     Raises:
         UnsupportedError: An argument is not for this format.
@@ -158,7 +163,9 @@ class Wanted:
         max_shard_size: int | None = None,
         overwrite: bool = False,
         partial: bool = False,
+        names: Mapping[str, str] | None = None,
     ) -> None:
+        self.names = None if names is None else {name_of(key): name for key, name in names.items()}
         self.target = target
         self.format = format
         self.translation = translation
@@ -189,7 +196,11 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         told: What is told of the progress.
     """
     writer = wanted.writer
-    names = NewNames(wanted.translation, dotted=isinstance(reader, ForeignReader) and reader.packs)
+    names: Naming
+    if wanted.names is not None:
+        names = GivenNames(wanted.names)
+    else:
+        names = NewNames(wanted.translation, dotted=isinstance(reader, ForeignReader) and reader.packs)
     if writer is None:
         export = planned(reader, names, lambda dtype: True)
         paths = [index_path(wanted.target)]
@@ -237,7 +248,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
 
 
 def _name_of(dtype: Any) -> str:
-    """The name of an element type of milepost, NumPy, PyTorch or JAX, or of one that is given by its name."""
+    """The name of an element type. The type is one of milepost, NumPy, PyTorch or JAX, or its name."""
     if isinstance(dtype, str):
         return dtype
     if isinstance(dtype, type):

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from milepost.bundle import BundleReader
 from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
+from milepost.errors import MilepostError
 
 WriteOne = Callable[[BinaryIO, Sequence[Exported], BundleReader], None]
 """Writes one file."""
@@ -67,7 +68,10 @@ def write(
     names = _names(target, len(parts))
     for name, part in zip(names, parts, strict=True):
         with replaced(name) as file:
-            write_one(file, part, reader)
+            try:
+                write_one(file, part, reader)
+            except MilepostError as error:
+                raise error.with_context(file=name) from None
     if len(names) == 1:
         return names
     weights = {tensor.name: os.path.basename(name) for name, part in zip(names, parts, strict=True) for tensor in part}

@@ -18,6 +18,8 @@ from milepost.conversion import (
 from milepost.conversion.writer import Writer
 from milepost.errors import UnsupportedError
 
+KERAS: Final = keras_writer.WRITER.name
+"""Files whose names a live model can give."""
 CHECKPOINT: Final = "checkpoint"
 """A checkpoint of milepost, which keeps the structure of the tree."""
 WRITERS: Final[dict[str, Writer]] = {

@@ -21,8 +21,8 @@ from milepost.tensor import DType
 _VARIABLES: Final = "vars"
 _BFLOAT16: Final = "bfloat16"
 _REMEDY: Final = (
-    "restore it into the model, and call model.save_weights() of Keras; or give values such names by rename, leave them out with ignore, "
-    "or pass partial=True"
+    "name the program's model: milepost convert ... --object MODULE:OBJECT; or restore the checkpoint into the model, and call "
+    "model.save_weights() of Keras; or give values such names by rename"
 )
 
 

@@ -2,9 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from milepost.bundle import BundleReader
 from milepost.engine.translation import Translation
 from milepost.graph.keys import SLOT
+
+
+class Naming(Protocol):
+    """What gives values their names in a new file."""
+
+    def __call__(self, name: str) -> str | None:
+        """The new name of a value, by its saved name; None if it is left out."""
+        ...
+
+    def warn_of_unused(self, reader: BundleReader) -> None:
+        """Warns of what the user says and what is in no name of the file. All values have got their names before."""
+        ...
+
+
+class GivenNames:
+    """Names that are known beforehand. All other values are left out.
+
+    Args:
+        names: The new names, by saved names.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def __call__(self, name: str) -> str | None:
+        """The new name of a value, by its saved name; None if it is left out."""
+        return self._names.get(name)
+
+    def warn_of_unused(self, reader: BundleReader) -> None:
+        """Does nothing: what the user says was used where the names were made."""
 
 
 class NewNames:

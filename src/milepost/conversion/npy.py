@@ -32,7 +32,7 @@ def check_type(dtype: DType, key: str, file: str) -> None:
     """Checks that ``.npy`` has an element type.
 
     Raises:
-        UnsupportedError: It has not.
+        UnsupportedError: It has none.
     """
     if dtype.is_bytes:
         raise UnsupportedError(
@@ -40,7 +40,7 @@ def check_type(dtype: DType, key: str, file: str) -> None:
             key=key,
             file=file,
             found=str(dtype),
-            remedy="read it with 'milepost show', which prints strings, also as --json",
+            remedy="print the strings with 'milepost show', also as JSON with --json",
         )
     if not has_type(dtype):
         raise UnsupportedError(

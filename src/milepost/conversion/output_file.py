@@ -76,9 +76,10 @@ def replaced_directory(path: str, is_ours: Callable[[str], bool]) -> Iterator[st
     """
     if os.path.lexists(path) and not is_ours(path):
         raise CheckpointExistsError(
-            "this is something else than a directory of the format that is written, so it is not replaced",
+            "something of another kind exists under this path; it was not replaced",
             file=path,
-            remedy="pass another path, or remove it yourself",
+            expected="nothing, or a directory of the format that is written",
+            remedy="pass another path, or remove what is there",
         )
     parent, name = os.path.split(os.path.realpath(path))
     with _explained(path):

@@ -13,7 +13,7 @@ from milepost.bundle.casting import loss
 from milepost.bundle.memory import Array
 from milepost.checkpoint.short_names import short_name
 from milepost.conversion.chunks import chunks_of
-from milepost.conversion.names import NewNames
+from milepost.conversion.names import Naming
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, unescape
@@ -84,7 +84,7 @@ class Export:
 
 def planned(
     reader: BundleReader,
-    names: NewNames,
+    names: Naming,
     accepts: Callable[[DType], bool],
     problem: Callable[[Exported], str | None] = lambda tensor: None,
     *,
@@ -118,7 +118,7 @@ def planned(
         saved = reader.spec(key)
         if key in (OBJECT_GRAPH, METADATA):
             continue
-        name = names(_name(key))
+        name = names(name_of(key))
         if name is None:
             export.unwanted.append(key)
             continue
@@ -158,11 +158,11 @@ def _clash(message: str, name: str, reader: BundleReader, found: str) -> Unsuppo
         key=name,
         file=reader.prefix,
         found=found,
-        remedy="give one of them another name by rename, or leave it out by ignore",
+        remedy="give one of them another name with rename, or leave it out with ignore",
     )
 
 
-def _name(key: str) -> str:
+def name_of(key: str) -> str:
     """The name of a tensor for other libraries: the path of its object, and the name of the value if that is not the only one."""
     if ATTRIBUTES not in key:
         return key  # not a path of objects, whose names are escaped
@@ -190,8 +190,10 @@ def floating(name: str) -> DType:
     if not _is_floating(found):
         known: list[Any] = [each.name for each in DType.all() if _is_floating(each)]
         raise UnsupportedError(
-            "this is not a type of floating-point numbers, and only such numbers are converted",
+            "this is not an element type of floating-point numbers, and only such numbers are converted",
+            key="dtype",
             expected=f"one of {', '.join(known)}",
             found=repr(name),
+            remedy="pass one of these names as dtype",
         )
     return found

@@ -21,7 +21,7 @@ _ARRAY: Final = "numpy.ndarray"
 class Source:
     """The tensors of an open checkpoint.
 
-    A tensor that the file cannot be read of in parts, such as one of Orbax, is read as a whole, and kept until the next such tensor is read.
+    A tensor that cannot be read in parts, such as one of Orbax, is read as a whole. It is kept until the next such tensor is read.
 
     Args:
         reader: The open checkpoint.

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.bundle.memory import Array
+from milepost.bundle.memory import Array, new_array
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -54,6 +54,8 @@ _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _BATCH: Final = 16 << 20
 """How many bytes are read at once. A call of Orbax takes about 20 ms, however little it reads."""
 _MOST_LISTED: Final = 5
+_LARGE: Final = 64 << 20
+"""Bytes of an array for which there may be no memory."""
 
 
 def looks_like(path: str) -> bool:
@@ -208,6 +210,9 @@ class _TreeItem:
             if wanted and left < 0:
                 break
             wanted.append(follower)
+        spec = self._leaves[number][1].spec
+        if spec.nbytes > _LARGE:
+            _check_memory(spec)
         try:
             values = self._restore({self._leaves[each][0] for each in wanted})
         except CorruptCheckpointError:
@@ -272,6 +277,21 @@ class _TreeItem:
                     item=fill(self._template, (), False), restore_args=fill(self._template, (), True)
                 ),
             )
+
+
+def _check_memory(spec: TensorSpec) -> None:
+    """Refuses an array for which there is no memory: TensorStore would end the process.
+
+    The sizes of files say nothing of it, since zeros need not be in any file.
+    """
+    try:
+        new_array(spec.dtype, spec.shape)
+    except MemoryError:
+        raise UnsupportedError(
+            "there is no memory for this array",
+            expected=f"{spec.nbytes} bytes of free memory, as the file .zarray or zarr.json of the array says",
+            remedy="read it on a machine with more memory; if the size is wrong, use an intact copy of the directory",
+        ) from None
 
 
 def _at(tree: Any, place: tuple[Any, ...]) -> Any:

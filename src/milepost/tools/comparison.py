@@ -12,6 +12,7 @@ from milepost.checkpoint.short_names import short_name
 from milepost.conversion.chunks import chunks_of, together
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import OBJECT_GRAPH, unescape
+from milepost.tools.blocks import blocks_of
 from milepost.tools.small_tensors import SmallTensors, compared
 from milepost.tools.statistics import Difference, is_numeric
 from milepost.tools.tensors import Row, checksums_of, rows_of
@@ -128,7 +129,8 @@ class Comparison:
             found.count, found.unequal = a.size, int(np.sum(np.asarray(a != b, bool)))
             return found
         for a, b in together([chunks_of(first, old.key), chunks_of(second, new.key)]):
-            found.add(a, b)
+            for first_block, second_block in zip(blocks_of(a), blocks_of(b), strict=True):
+                found.add(first_block, second_block)
         return found
 
 

@@ -14,6 +14,8 @@ _LEAST_EXPONENT: Final = -1070
 _MOST_EXPONENT: Final = 1000
 _MOST_EXPONENT_IN_FLOAT32: Final = 100
 _MOST_IN_FLOAT32: Final = 1 << 22
+_MOST_WAITING: Final = 1 << 15
+"""Numbers that are counted at once, if only a part of all is counted."""
 _DIGITS: Final = 48
 """Bits of the number of an interval, counted from zero; so it is exact in float64."""
 
@@ -52,10 +54,12 @@ class Histogram:
         Bins(start=0.0, width=2.0, counts=[1, 2, 0, 0, 1])
     """
 
-    __slots__ = ("_counts", "_exponent", "_first", "_last", "_start", "step")
+    __slots__ = ("_counts", "_exponent", "_first", "_last", "_start", "_waiting", "_waiting_ends", "step")
 
     def __init__(self, step: int = 1) -> None:
         self.step = step
+        self._waiting: list[Array] = []
+        self._waiting_ends: list[float] = []
         self._counts = np.zeros(0, np.int64)
         self._exponent = 0
         self._start = self._first = self._last = 0
@@ -68,6 +72,22 @@ class Histogram:
             least: The smallest of them.
             most: The largest of them.
         """
+        if self.step == 1:
+            self._count(values, least, most)
+            return
+        # few at a time would take longer than all at once
+        self._waiting.append(values[:: self.step].astype(np.float64))
+        self._waiting_ends += least, most
+        if sum(map(len, self._waiting)) >= _MOST_WAITING:
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        if self._waiting:
+            values, ends = np.concatenate(self._waiting), self._waiting_ends
+            self._waiting, self._waiting_ends = [], []
+            self._count(values, min(ends), max(ends))
+
+    def _count(self, values: Array, least: float, most: float) -> None:
         if not self._counts.size:
             self._counts = np.zeros(_BINS, np.int64)
             self._exponent = _exponent_of(least, most)
@@ -81,7 +101,6 @@ class Histogram:
         self._last = max(self._place(most), self._last)
         if self._first < self._start or self._last >= self._start + _BINS:
             self._move(self._first)
-        values = values[:: self.step]
         if abs(self._start) > _MOST_IN_FLOAT32 or abs(self._exponent) > _MOST_EXPONENT_IN_FLOAT32:
             values = values.astype(np.float64, copy=False)
         # products with powers of two are exact, and so are differences of small whole numbers
@@ -93,12 +112,38 @@ class Histogram:
         np.subtract(scaled, values.dtype.type(self._start), out=scaled)
         self._counts += np.bincount(scaled.astype(np.int32), minlength=_BINS)
 
+    def join(self, other: Histogram) -> None:
+        """Counts what another histogram has counted.
+
+        Args:
+            other: The other one. Its intervals may become wider.
+        """
+        for each in (self, other):
+            each._count_waiting()
+        if not other._counts.size:
+            return
+        if not self._counts.size:
+            self._exponent, self._start, self._counts = other._exponent, other._start, np.zeros(_BINS, np.int64)
+            self._first, self._last = other._first, other._last
+        while self._exponent < other._exponent:
+            self._halve()
+        while other._exponent < self._exponent:
+            other._halve()
+        while max(self._last, other._last) - min(self._first, other._first) >= _BINS:
+            self._halve()
+            other._halve()
+        self._first, self._last = min(self._first, other._first), max(self._last, other._last)
+        self._move(self._first)
+        other._move(self._first)
+        self._counts += other._counts
+
     def bins(self, most: int = 64) -> Bins | None:
         """The intervals from the smallest number to the largest one. None if nothing was counted, or if float64 cannot hold the ends.
 
         Args:
             most: How many there may be. Two neighbours become one until they are not more.
         """
+        self._count_waiting()
         if not self._counts.size:
             return None
         while self._last - self._first >= most:

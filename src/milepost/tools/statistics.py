@@ -1,12 +1,13 @@
-"""Statistics of a tensor and of the difference of two, computed chunk by chunk.
+"""Statistics of a tensor and of the difference of two, computed block by block.
 
-Means and deviations of chunks are joined by the method of Chan, Golub and LeVeque (1983), which loses no digits to large sums.
+A block is small enough to stay in the cache of a processor while it is gone over several times (`milepost.tools.blocks`). Means and deviations
+of blocks are joined by the method of Chan, Golub and LeVeque (1983), which loses no digits to large sums.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,10 +15,9 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.tensor import DType
+from milepost.tools.blocks import Block, as_numbers, blocks_of, norm_of
 from milepost.tools.histogram import Histogram
 
-_PART: Final = 1 << 18
-"""Elements that are computed with at once."""
 _MOST_CANCELLED: Final = 1e-4
 """If the sum of squared deviations is a smaller part of the sum of squares, their difference would lose digits."""
 _BARS: Final = " ▁▂▃▄▅▆▇█"
@@ -63,40 +63,48 @@ class Statistics:
         """The standard deviation of the finite elements, divided by their number."""
         return math.sqrt(self._deviations / self.finite) if self.finite else 0.0
 
-    def add(self, elements: Array) -> None:
+    def add(self, block: Block) -> None:
         """Takes more elements into account."""
-        numbers = as_numbers(elements)
-        self.count += numbers.size
+        self.count += block.elements.size
+        self.nan += block.nan
+        self.infinite += block.infinite
+        numbers, least, most = block.finite, block.least, block.most
         if not numbers.size:
             return
-        least, most = numbers.min().item(), numbers.max().item()
-        if not (math.isfinite(least) and math.isfinite(most)):
-            is_finite = np.isfinite(numbers)
-            nan = int(np.isnan(numbers).sum())
-            self.nan += nan
-            self.infinite += int(numbers.size - is_finite.sum()) - nan
-            numbers = numbers[is_finite]
-            if not numbers.size:
-                return
-            least, most = numbers.min().item(), numbers.max().item()
-        self.zeros += int(numbers.size - np.count_nonzero(numbers != 0))
-        self.minimum = least if self.minimum is None else min(self.minimum, least)
-        self.maximum = most if self.maximum is None else max(self.maximum, most)
-        values = numbers.astype(np.float64, copy=False)
-        norm = norm_of(values)
-        self.norm = math.hypot(self.norm, norm)
+        if least <= 0 <= most:
+            self.zeros += int(numbers.size - np.count_nonzero(numbers != 0))
+        values, norm = block.values, block.norm
         with np.errstate(over="ignore"):
-            mean = float(values.mean())
+            mean = float(np.add.reduce(values)) / values.size
             deviations = norm * norm - mean * mean * values.size
             if not _MOST_CANCELLED * norm * norm < deviations < math.inf:
                 deviations = float(np.square(values - mean).sum())
         if self.histogram is not None:
             counted = numbers if numbers.dtype == np.float32 else values
             self.histogram.add(counted, float(least), float(most))
-        total = self.finite + values.size
+        self._join(values.size, least, most, mean, norm, deviations)
+
+    def join(self, other: Statistics) -> None:
+        """Takes the elements of others into account, whose statistics these are."""
+        self.count += other.count
+        self.nan += other.nan
+        self.infinite += other.infinite
+        self.zeros += other.zeros
+        if other.minimum is None or other.maximum is None:
+            return
+        if self.histogram is not None and other.histogram is not None:
+            self.histogram.join(other.histogram)
+        self._join(other.finite, other.minimum, other.maximum, other.mean, other.norm, other._deviations)
+
+    def _join(self, size: int, least: float, most: float, mean: float, norm: float, deviations: float) -> None:
+        """Takes finite elements into account, by what is known of all of them."""
+        self.minimum = least if self.minimum is None else min(self.minimum, least)
+        self.maximum = most if self.maximum is None else max(self.maximum, most)
+        self.norm = math.hypot(self.norm, norm)
+        total = self.finite + size
         apart = mean - self.mean
-        self._deviations += deviations + apart * apart * self.finite * values.size / total
-        self.mean += apart * values.size / total
+        self._deviations += deviations + apart * apart * self.finite * size / total
+        self.mean += apart * size / total
         self.finite = total
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,12 +123,6 @@ class Statistics:
         }
 
 
-def parts_of(chunk: Array) -> Iterator[Array]:
-    """Parts of a chunk that are small enough to compute with."""
-    for start in range(0, chunk.size, _PART):
-        yield chunk[start : start + _PART]
-
-
 def statistics_of(chunks: Iterable[Array]) -> Statistics:
     """The statistics of all elements.
 
@@ -131,8 +133,8 @@ def statistics_of(chunks: Iterable[Array]) -> Statistics:
     """
     found = Statistics()
     for chunk in chunks:
-        for part in parts_of(chunk):
-            found.add(part)
+        for block in blocks_of(chunk):
+            found.add(block)
     return found
 
 
@@ -145,9 +147,8 @@ def histogram_of(chunks: Iterable[Array], least: float, most: float, bins: int =
     """
     counts = np.zeros(bins, np.int64)
     for chunk in chunks:
-        for part in parts_of(chunk):
-            numbers = as_numbers(part).astype(np.float64)
-            counts += np.histogram(numbers[np.isfinite(numbers)], bins, (float(least), float(most)))[0]
+        for block in blocks_of(chunk):
+            counts += np.histogram(block.values, bins, (float(least), float(most)))[0]
     return [int(each) for each in counts]
 
 
@@ -185,47 +186,50 @@ class Difference:
         """The norm of the difference, divided by that of the first tensor; infinite if that is zero and the tensors differ."""
         return self.norm / self.before if self.before else math.inf if self.norm else 0.0
 
-    def add(self, first: Array, second: Array) -> None:
+    def add(self, first: Block, second: Block) -> None:
         """Takes more elements into account."""
-        self.count += first.size
-        if first.dtype == second.dtype and np.array_equal(first.view(np.uint8), second.view(np.uint8)):
-            if is_numeric(DType.of(first)):
-                self.before = math.hypot(
-                    self.before, norm_of(_finite(as_numbers(first).astype(np.float64, copy=False)))
-                )
-            return
-        for a, b in zip(parts_of(first), parts_of(second), strict=True):
-            self._add(a, b)
+        self.count += first.elements.size
+        old, new = first.elements, second.elements
+        if old.dtype == new.dtype and np.array_equal(old.view(np.uint8), new.view(np.uint8)):
+            self.before = math.hypot(self.before, first.norm)
+        elif not self._add_finite(first, second):
+            self._add_any(first, second)
 
-    def _add(self, first: Array, second: Array) -> None:
-        old, new = comparable(first), comparable(second)
-        if self._add_finite(old, new):
-            return
+    def join(self, other: Difference) -> None:
+        """Takes the elements of another difference into account."""
+        self.count += other.count
+        self.unequal += other.unequal
+        self.largest = max(self.largest, other.largest)
+        self.norm = math.hypot(self.norm, other.norm)
+        self.before = math.hypot(self.before, other.before)
+
+    def _add_finite(self, first: Block, second: Block) -> bool:
+        """Takes elements into account if all are finite and no integers, which is the quicker way. Otherwise does nothing."""
+        if not (first.is_real and second.is_real):
+            return False
+        with np.errstate(over="ignore"):
+            apart = second.values - first.values
+            norm = norm_of(apart)
+        if not math.isfinite(norm):
+            return False
+        self.unequal += int(np.count_nonzero(apart != 0))
+        self.largest = max(self.largest, float(apart.max()), -float(apart.min()))
+        self.norm, self.before = math.hypot(self.norm, norm), math.hypot(self.before, first.norm)
+        return True
+
+    def _add_any(self, first: Block, second: Block) -> None:
+        old, new = comparable(first.elements), comparable(second.elements)
         with np.errstate(invalid="ignore", over="ignore"):
             is_other = (old != new) & ~((old != old) & (new != new))
             changed_old, changed_new = old[is_other], new[is_other]
             self.unequal += int(is_other.sum())
-            self.before = math.hypot(self.before, norm_of(_finite(np.abs(old).astype(np.float64, copy=False))))
+            self.before = math.hypot(self.before, first.norm)
             if not changed_old.size:
                 return
             apart = apart_of(changed_old, changed_new)
         apart[~np.isfinite(apart)] = np.inf
         self.largest = max(self.largest, float(apart.max()))
         self.norm = math.hypot(self.norm, norm_of(apart))
-
-    def _add_finite(self, old: Array, new: Array) -> bool:
-        """Takes elements into account if all are finite numbers of float64, which is the quicker way. Otherwise does nothing."""
-        if old.dtype != np.float64 or new.dtype != np.float64:
-            return False
-        with np.errstate(invalid="ignore", over="ignore"):
-            apart = new - old
-            before, norm = norm_of(old), norm_of(apart)
-        if not (math.isfinite(before) and math.isfinite(norm)):
-            return False
-        self.unequal += int(np.count_nonzero(apart != 0))
-        self.largest = max(self.largest, float(apart.max()), -float(apart.min()))
-        self.norm, self.before = math.hypot(self.norm, norm), math.hypot(self.before, before)
-        return True
 
     def to_dict(self) -> dict[str, Any]:
         """The difference for JSON."""
@@ -235,34 +239,6 @@ class Difference:
             "max_abs_difference": self.largest,
             "relative_norm": self.relative,
         }
-
-
-def as_numbers(elements: Array) -> Array:
-    """Elements in a type that NumPy computes with: wider floating-point numbers for small ones, absolute values of complex ones."""
-    kind = elements.dtype.kind
-    if kind == "c":
-        return np.abs(elements.astype(np.complex128))
-    if kind == "b":
-        return elements.view(np.uint8)
-    if kind in "iuf" and elements.dtype.itemsize >= (4 if kind == "f" else 1) and elements.dtype.isbuiltin == 1:
-        return elements
-    numbers = elements.astype(np.float32)  # all elements of the small types are numbers of float32, too
-    return numbers.astype(np.int64) if _is_small_integer(elements.dtype) else numbers
-
-
-def norm_of(values: Array) -> float:
-    """The square root of the sum of squares, also where a square would be too large or too small for a number."""
-    if not values.size:
-        return 0.0
-    with np.errstate(over="ignore", under="ignore"):
-        # not `np.dot`, whose threads wait for each other where the machine is busy
-        total = float(np.einsum("i,i->", values, values))
-    if 1e-280 < total < math.inf:
-        return math.sqrt(total)
-    largest = float(np.abs(values).max())
-    if not 0.0 < largest < math.inf:
-        return largest
-    return largest * math.sqrt(float(np.square(values / largest).sum()))
 
 
 def comparable(elements: Array) -> Array:
@@ -283,13 +259,3 @@ def apart_of(old: Array, new: Array) -> Array:
             return exact.astype(np.float64)
     found: Array = np.abs(old.astype(np.result_type(old, np.float64)) - new)
     return found.astype(np.float64)
-
-
-def _finite(values: Array) -> Array:
-    is_finite = np.isfinite(values)
-    found: Array = values if is_finite.all() else values[is_finite]
-    return found
-
-
-def _is_small_integer(dtype: np.dtype[Any]) -> bool:
-    return dtype.name in ("int1", "int2", "int4", "uint1", "uint2", "uint4")

@@ -8,12 +8,15 @@ import re
 import sys
 from typing import Any, Final
 
+from milepost.checkpoint.reader import resolve
 from milepost.conversion.conversion import Conversion, Wanted, converted
-from milepost.conversion.formats import CHECKPOINT, FORMATS, WRITERS, format_of
+from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, WRITERS, format_of
+from milepost.conversion.keras_names import names_by_key
 from milepost.conversion.plan import floating
 from milepost.engine.progress import reporting
 from milepost.engine.translation import Translation
 from milepost.errors import UnsupportedError
+from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import (
     DIFFERS,
@@ -25,6 +28,7 @@ from milepost.tools.arguments import (
     add_overwrite,
     add_translation,
 )
+from milepost.tools.live_object import checkpoint_named
 from milepost.tools.named import open_named
 from milepost.tools.remedies import for_command, in_options
 from milepost.tools.terminal import is_drawn, line, named, note, print_json, shown
@@ -44,6 +48,7 @@ def add(commands: Any) -> None:
             "milepost convert ./tf_ckpts model.safetensors --only net --rename net= --dots",
             "milepost convert pytorch_model.bin ./converted/ckpt",
             "milepost convert ./tf_ckpts ./params --to orbax",
+            "milepost convert ./tf_ckpts model.weights.h5 --object train:make_checkpoint",
         ],
         {
             0: "all values are carried over, but for those that are to be left out",
@@ -64,6 +69,12 @@ def add(commands: Any) -> None:
         help="the format, if the ending of TARGET does not say it; checkpoint is a checkpoint of milepost, as for a TARGET without an ending",
     )
     add_translation(command, "convert")
+    command.add_argument(
+        "--object",
+        metavar="MODULE:OBJECT",
+        help="for keras: the program's model, or a Checkpoint or dict with it, or a function without arguments that returns one of these; "
+        "Keras says how it calls its variables, and the code of the module runs",
+    )
     command.add_argument("--dots", action="store_true", help="separate names by dots, as PyTorch does")
     command.add_argument(
         "--as",
@@ -102,26 +113,35 @@ def run(options: argparse.Namespace) -> int:
         options.usage_error(f"--max-shard-size is not for {form}")
     if form == CHECKPOINT and (options.dtype is not None or options.dots):
         options.usage_error("--as and --dots are not for checkpoints of milepost")
+    if options.object is not None and (form != KERAS or options.dots):
+        options.usage_error("--object is for files of Keras, whose names have no dots")
+    translation = Translation(dict(options.rename), options.ignore, options.only)
+    names = None
+    if options.object is not None:
+        path = resolve(options.source, LOCAL_STORAGE, "files")
+        names = names_by_key(path, checkpoint_named(options.object), translation)
     wanted = Wanted(
         options.target,
         form,
-        Translation(dict(options.rename), options.ignore, options.only),
+        translation,
         separator="." if options.dots else "/",
         dtype=options.dtype,
         max_shard_size=options.max_shard_size,
         overwrite=options.overwrite,
         partial=True,
+        names=names,
     )
     with (
         open_named(options.source, verify="files") as reader,
         reporting(is_drawn(sys.stderr), "convert", reader.prefix) as told,
     ):
         done = converted(reader, wanted, told)
-    _say(done, as_json=options.json)
+    why = "as you said" if names is None else "since they are no variables of the model"
+    _say(done, why, as_json=options.json)
     return DIFFERS if done.left_out else SUCCESS
 
 
-def _say(done: Conversion, *, as_json: bool) -> None:
+def _say(done: Conversion, why: str, *, as_json: bool) -> None:
     size = sum(map(_size, done.files))
     if as_json:
         print_json(
@@ -145,7 +165,7 @@ def _say(done: Conversion, *, as_json: bool) -> None:
     if done.not_carried_over:
         note(f"not carried over: {', '.join(done.not_carried_over)}")
     if done.unwanted:
-        note(f"left out, as you said: {amounts.plural(len(done.unwanted), 'tensor')}")
+        note(f"left out, {why}: {amounts.plural(len(done.unwanted), 'tensor')}")
     if done.rounded:
         worst = max(done.rounded.values())
         note(f"rounded: {amounts.plural(len(done.rounded), 'tensor')}, with a relative error of at most {worst:.2g}")

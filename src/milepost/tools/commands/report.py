@@ -22,9 +22,10 @@ from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.picture import picture_of
 from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of
+from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import outline_of
 from milepost.tools.report.page import page_of
-from milepost.tools.report.survey import Pair, Subject, measure, pairs_of, sizes_read, subjects_of
+from milepost.tools.report.survey import Subject, measure, pairs_of, sizes_read, subjects_of
 from milepost.tools.statistics import is_numeric
 from milepost.tools.svg import to_svg
 from milepost.tools.tensors import rows_of
@@ -63,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     if options.output is None and not options.json and sys.stdout.isatty():
         raise UnsupportedError(
-            "a page for a browser is no text for a terminal",
+            "the page is HTML for a browser, and would be printed on a terminal",
+            expected="a file, or an output that is no terminal",
             remedy="pass -o FILE, or redirect the output to a file or a program",
         )
     check_output(options)
@@ -72,9 +74,10 @@ def run(options: argparse.Namespace) -> int:
         readers.sort(key=_order(readers))
         subjects, pairs = subjects_of(readers), pairs_of(len(readers))
         if not options.names_only:
-            numeric = [each for each in subjects if (row := each.rows[-1]) is not None and is_numeric(row.dtype)]
-            numeric.sort(key=lambda each: -each.rows[-1].size)  # type: ignore[union-attr]
-            binned = {each.name for each in numeric[:MOST_HISTOGRAMS]}
+            last = ((each.name, each.rows[-1]) for each in subjects)
+            numeric = [(name, row.size) for name, row in last if row is not None and is_numeric(row.dtype)]
+            numeric.sort(key=lambda pair: -pair[1])
+            binned = {name for name, _ in numeric[:MOST_HISTOGRAMS]}
             with progress("read", readers[-1].prefix, sum(sizes_read(subjects))):
                 measure(subjects, readers, pairs, binned)
         checkpoints = [_described(reader) for reader in readers]
@@ -128,7 +131,7 @@ def _graph(reader: BundleReader) -> ObjectGraph | None:
     try:
         return read_object_graph(reader)
     except MilepostError as error:
-        note(f"warning: the tree is made of names: {without_remedy(error)}")
+        note(f"warning: the object graph cannot be read, so the tree is made of names: {without_remedy(error)}")
         return None
 
 

@@ -14,16 +14,17 @@ from typing import Any, Final, NamedTuple
 from milepost.graph.description import shortened
 from milepost.tools.comparison import KINDS, Kind
 from milepost.tools.histogram import Bins
+from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import Outline
-from milepost.tools.report.survey import Pair, Subject
+from milepost.tools.report.survey import Subject
 from milepost.tools.statistics import Difference, Statistics
 from milepost.tools.tensors import Row
 from milepost.tools.terminal import metrics_text, shown
 
 _HEIGHT: Final = 90
-"""Heights of the bars of a histogram, each one character."""
+"""The largest height of a bar of a histogram. Each height is one character."""
 _FIRST: Final = 35
-"""The character of a bar without height. The characters after it need no escape in JSON up to this height but one."""
+"""The character of a bar without height. Of the characters of the other heights only the backslash needs an escape in JSON."""
 _BACKSLASH: Final = 92
 _MOST_BARS: Final = 48
 _MOST_NAMES: Final = 2000
@@ -328,7 +329,8 @@ def _pair(subjects: Sequence[Subject], pair: Pair, most: int, *, values: bool) -
     for kind, subject in structure[:most]:
         old, new = subject.rows[pair[0]], subject.rows[pair[1]]
         specs = ["" if row is None else row.spec for row in (old, new)]
-        listed.append([kind, _named(subject.name), *specs, (new or old).size if new or old else 0])  # type: ignore[union-attr]
+        size = next((row.size for row in (new, old) if row is not None), 0)
+        listed.append([kind, _named(subject.name), *specs, size])
     unchanged = both - counts["changed"] - counts["reshaped"] - counts["retyped"]
     return {
         "old": pair[0],

@@ -18,7 +18,7 @@ from typing import Any, Final
 from milepost.tools.report.contents import DETAILS, Detail
 
 LARGEST_PAGE: Final = 2_900_000
-"""Bytes of a page. With less detail it is tried again."""
+"""The most bytes of a page. A larger one is made again with less detail."""
 _FILES: Final = Path(__file__).parent / "page"
 _SCRIPTS: Final = (
     "text.js",

@@ -10,20 +10,21 @@ from typing import Final
 
 import numpy as np
 
-from milepost.bundle import BundleReader
-from milepost.conversion.chunks import chunks_of, together
+from milepost.bundle import BundleReader, for_each
+from milepost.bundle.counting import counted_by, counter
+from milepost.bundle.parallel import THREADS
+from milepost.collector import collection_paused
 from milepost.errors import MilepostError, without_remedy
 from milepost.foreign import ForeignReader
 from milepost.tools.comparison import by_name
-from milepost.tools.histogram import Histogram
-from milepost.tools.statistics import Difference, Statistics, is_numeric, parts_of
+from milepost.tools.report.measurement import Measurement, Pair, Section
+from milepost.tools.statistics import Difference, Statistics, is_numeric
 from milepost.tools.tensors import Row
 
-_COUNTED: Final = 1 << 19
+_COUNTED: Final = 1 << 17
 """Elements of a tensor that its histogram counts, about, if it has more."""
-
-Pair = tuple[int, int]
-"""The positions of two checkpoints that are compared."""
+_SHARED: Final = 1 << 20
+"""Bytes of a tensor from which on several threads measure it. For smaller ones Python takes longer than NumPy, and runs in one thread at a time."""
 
 
 @dataclass(slots=True)
@@ -75,6 +76,30 @@ def measure(
         pairs: Which of them to compare.
         binned: The names of those whose histogram in the last checkpoint is wanted.
     """
+    measured = _prepared(subjects, readers, pairs, binned)
+    _measure([measurement for _, _, measurement in measured])
+    for subject, places, measurement in measured:
+        try:
+            _note(subject, places, measurement)
+        except MilepostError:
+            # one of them is damaged: each by itself says which
+            for place in places:
+                try:
+                    alone = _measurement(subject, [place], readers, (), binned)
+                    _measure([alone])
+                    _note(subject, [place], alone)
+                except MilepostError as error:
+                    subject.problems[place] = without_remedy(error)
+    for subject in subjects:
+        _compare_text(subject, readers, pairs)
+
+
+@collection_paused()
+def _prepared(
+    subjects: Sequence[Subject], readers: Sequence[BundleReader], pairs: Sequence[Pair], binned: Collection[str]
+) -> list[tuple[Subject, list[int], Measurement]]:
+    """The measurements to make: of each tensor with numbers one for each shape, with the positions of the checkpoints in which it has it."""
+    found = []
     for subject in subjects:
         subject.statistics = [None] * len(readers)
         by_shape: dict[tuple[int, ...], list[int]] = {}
@@ -84,44 +109,53 @@ def measure(
             elif row is not None:
                 _read_text(subject, readers, place)
         for places in by_shape.values():
-            try:
-                _measure(subject, readers, places, pairs, binned)
-            except MilepostError:
-                # one of them is damaged: each by itself says which
-                for place in places:
-                    try:
-                        _measure(subject, readers, [place], (), binned)
-                    except MilepostError as error:
-                        subject.problems[place] = without_remedy(error)
-        _compare_text(subject, readers, pairs)
+            measurement = _measurement(subject, places, readers, pairs, binned)
+            found.append((subject, places, measurement))
+    return found
 
 
-def _measure(
+def _measurement(
     subject: Subject,
-    readers: Sequence[BundleReader],
     places: Sequence[int],
+    readers: Sequence[BundleReader],
     pairs: Sequence[Pair],
     binned: Collection[str],
-) -> None:
-    """Measures one tensor in checkpoints in which it has one shape."""
-    found = [Statistics() for _ in places]
+) -> Measurement:
+    """The measurement of one tensor in checkpoints in which it has one shape."""
     rows = [row for place in places if (row := subject.rows[place]) is not None]
+    compared = [(places.index(old), places.index(new)) for old, new in pairs if old in places and new in places]
+    step = 0
     if subject.name in binned and places[-1] == len(readers) - 1:
-        count = math.prod(rows[-1].shape)
         # an odd number, so that not always the same column of a matrix is counted
-        found[-1].histogram = Histogram(count // _COUNTED | 1)
-    compared = [pair for pair in pairs if pair[0] in places and pair[1] in places]
-    differences = {pair: Difference() for pair in compared}
-    runs = [chunks_of(readers[place], row.key) for place, row in zip(places, rows, strict=True)]
-    for chunks in together(runs):
-        for parts in zip(*map(parts_of, chunks), strict=True):
-            for statistics, part in zip(found, parts, strict=True):
-                statistics.add(part)
-            for (old, new), difference in differences.items():
-                difference.add(parts[places.index(old)], parts[places.index(new)])
-    for place, statistics in zip(places, found, strict=True):
+        step = math.prod(rows[-1].shape) // _COUNTED | 1
+    return Measurement(rows, [readers[place] for place in places], compared, step)
+
+
+def _measure(measurements: Sequence[Measurement]) -> None:
+    """Measures large tensors on several threads, and all others on this one."""
+    count = counter()
+    shared: list[tuple[Measurement, Section]] = []
+    own: list[tuple[Measurement, Section]] = []
+    for each in measurements:
+        kept = shared if each.is_shared and each.size >= _SHARED else own
+        kept.extend((each, section) for section in each.sections)
+
+    def work(item: tuple[Measurement, Section]) -> None:
+        with counted_by(count):
+            item[0].measure(item[1])
+
+    for_each(work, shared, threads=THREADS if len(shared) > 1 else 1)
+    for each, section in own:
+        each.measure(section)
+
+
+def _note(subject: Subject, places: Sequence[int], measurement: Measurement) -> None:
+    """Notes what was found. Errors are those of `Measurement.result`."""
+    found = measurement.result()
+    for place, statistics in zip(places, found.statistics, strict=True):
         subject.statistics[place] = statistics
-    subject.differences |= differences
+    for (old, new), difference in found.differences.items():
+        subject.differences[places[old], places[new]] = difference
 
 
 def _read_text(subject: Subject, readers: Sequence[BundleReader], place: int) -> None:

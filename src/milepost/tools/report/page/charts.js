@@ -10,8 +10,8 @@ function heights(text) {
   });
 }
 
-// A histogram of [start, width, heights, step].
-function histogram([start, width, text, step]) {
+// A histogram of [start, width, heights, step], and of how many elements.
+function histogram([start, width, text, step], count) {
   const values = heights(text);
   const [wide, high] = [340, 120];
   const most = Math.max(...values);
@@ -36,7 +36,7 @@ function histogram([start, width, text, step]) {
     drawing("text", { x: wide, y: high + 16, "text-anchor": "end", text: number(end) }),
   );
   const box = element("div", {}, chart);
-  if (step > 1) box.append(element("p", { class: "muted", text: `Every ${step}th value is counted.` }));
+  if (step > 1) box.append(element("p", { class: "muted", text: `A sample of about ${whole(Math.round(count / step))} values: one of every ${step}, in the order of the file.` }));
   return box;
 }
 

@@ -40,7 +40,7 @@ class TensorPanel {
     }
     const shown = model.data.histograms[place];
     const parts = [];
-    if (shown) parts.push(element("h3", { text: "Values" }), histogram(shown));
+    if (shown) parts.push(element("h3", { text: "Values" }), histogram(shown, count));
     else if (model.isConstant(place)) parts.push(element("p", { text: `Every value is ${number(model.statistic("mean", place), 6)}.` }));
     else if (count === 1) parts.push(element("p", { text: `Its value is ${number(model.statistic("mean", place), 6)}.` }));
     else if (count > 1) parts.push(element("p", { class: "muted", text: "This page has no histogram of it, since it is one of many small ones." }));

@@ -1,0 +1,114 @@
+"""The names of values in ``.weights.h5`` files of Keras, as Keras makes them for a live model.
+
+Keras names a variable by attributes, by classes of layers, which it counts, and by what a layer gives it in ``save_own_variables``. A
+checkpoint has none of this. So a restore matches the saved values with the variables of a live model, and Keras says what it calls these.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from milepost.checkpoint.checkpoint import Checkpoint, view_of
+from milepost.engine.status import CheckpointLoadStatus
+from milepost.engine.translation import Translation
+from milepost.errors import MismatchError, UnsupportedError
+from milepost.graph.adapter import adapter_of
+from milepost.graph.traversal import live_children
+
+_OPTIMIZER: Final = "optimizer/"
+"""What the names of an optimizer's variables begin with."""
+_MOST_LISTED: Final = 5
+
+
+def names_by_key(path: str, checkpoint: Checkpoint, translation: Translation) -> dict[str, str]:
+    """The names that Keras has for saved values, by their keys.
+
+    The checkpoint is restored into the live objects. Variables of the model's optimizer have names if all of them were saved.
+
+    Args:
+        path: The path of a checkpoint.
+        checkpoint: The live objects: one built model of Keras 3, by itself or with others.
+        translation: How saved names differ from live ones, and which values are wanted, as for a restore.
+
+    Raises:
+        MismatchError: A variable of the model was not saved, or a saved value does not fit its variable.
+        UnsupportedError: There is no model of Keras 3 or more than one, it is not built, or the file has no object graph.
+    """
+    model = _model_of(checkpoint)
+    from milepost.adapters.keras.own_files import variables_by_path
+
+    status = checkpoint.restore(path, rename=translation.rename, ignore=translation.ignore, only=translation.only)
+    status.expect_partial()
+    if not isinstance(status, CheckpointLoadStatus):
+        raise UnsupportedError(
+            "the values of this file are not matched with live objects, since it has no object graph",
+            file=path,
+            expected="a checkpoint of milepost or TensorFlow 2",
+            remedy="restore it into the model, and call model.save_weights() of Keras",
+        )
+    keys: dict[int, str] = {}
+    for key, live in status.matched_values():
+        keys.setdefault(id(live), key)
+    live_variables = variables_by_path(model)
+    if not live_variables:
+        raise UnsupportedError(
+            "the model has no variables yet, so Keras has no names for them",
+            key=type(model).__name__,
+            file=path,
+            remedy="build the model before it is returned, as by a call with an example",
+        )
+    wanted = {name: each for name, each in live_variables.items() if not name.startswith(_OPTIMIZER)}
+    of_optimizer = {name: each for name, each in live_variables.items() if name.startswith(_OPTIMIZER)}
+    _require(wanted, keys, translation, path)
+    if all(id(each) in keys for each in of_optimizer.values()):
+        wanted |= of_optimizer
+    return {keys[id(each)]: name for name, each in wanted.items() if id(each) in keys}
+
+
+def _require(wanted: Mapping[str, Any], keys: Mapping[int, str], translation: Translation, path: str) -> None:
+    """Checks that every variable of the model was saved, unless the user leaves some out."""
+    lacking = [f"{name} ({each.path})" for name, each in wanted.items() if id(each) not in keys]
+    is_part = translation.only is not None or translation.ignore
+    if lacking and (not is_part or len(lacking) == len(wanted)):
+        more = len(lacking) - _MOST_LISTED
+        raise MismatchError(
+            "the checkpoint has no values of some variables of the model",
+            key=lacking[0],
+            file=path,
+            expected=f"values of all {len(wanted)} variables of the model",
+            found=f"none of {', '.join(lacking[:_MOST_LISTED])}" + (f" and {more} more" if more > 0 else ""),
+            remedy="pass the objects as they were saved, such as dict(model=model); 'milepost match' says what fits",
+        )
+
+
+def _model_of(checkpoint: Checkpoint) -> Any:
+    """The one model of Keras 3 among the objects of a checkpoint."""
+    root, attached = view_of(checkpoint)
+    models: list[Any] = []
+    for each in (root, *_children(root), *(child for _, child in attached)):
+        if _is_model(each) and not any(each is known for known in models):
+            models.append(each)
+    if _is_model(root):
+        models = [root]
+    if len(models) != 1:
+        raise UnsupportedError(
+            "the names in a file of Keras are those of one model",
+            expected="one model of Keras 3, by itself or with other objects",
+            found=f"{len(models)} models of Keras 3",
+            remedy="name the model, or a function that returns a dict with this model and the other objects of the checkpoint",
+        )
+    return models[0]
+
+
+def _children(root: Any) -> Sequence[Any]:
+    adapter = adapter_of(root)
+    return [] if adapter is None else [child for _, child in live_children(adapter, root)]
+
+
+def _is_model(obj: Any) -> bool:
+    keras: Any = sys.modules.get("keras")
+    if keras is None or not str(getattr(keras, "__version__", "0")).startswith("3."):
+        return False
+    return isinstance(obj, keras.Model)

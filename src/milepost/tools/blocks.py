@@ -1,0 +1,141 @@
+"""Blocks of elements in the forms that statistics and differences compute with.
+
+A block has as many elements as stay in the cache of a processor core, so what goes over it several times reads the memory once. Each form is
+made once, though several differences and the statistics of a tensor need it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.bundle.memory import Array
+
+_LENGTH: Final = 1 << 17
+"""Elements of a block. As float64 they take a megabyte; for fewer the time that Python takes would count."""
+_ROW: Final = 1 << 13
+"""Numbers that BLAS multiplies at once. For more it may start threads, which wait for each other where the machine is busy."""
+
+
+class Block:
+    """Some elements of a tensor.
+
+    Args:
+        elements: The elements, as a flat array. It must not change while the block is used.
+
+    Attributes:
+        elements: The elements.
+        numbers: The elements in a type that NumPy computes with.
+        finite: The finite ones of these numbers.
+        least: The smallest finite number; None if there is none.
+        most: The largest finite number; None if there is none.
+        nan: How many elements are NaN.
+        infinite: How many are infinite.
+
+    Example:
+        >>> block = Block(np.array([3.0, -4.0, np.nan, np.inf]))
+        >>> block.least, block.most, block.norm, block.nan, block.infinite
+        (-4.0, 3.0, 5.0, 1, 1)
+    """
+
+    __slots__ = ("_norm", "_values", "elements", "finite", "infinite", "least", "most", "nan", "numbers")
+
+    def __init__(self, elements: Array) -> None:
+        self.elements = elements
+        self.numbers = self.finite = as_numbers(elements)
+        self.nan = self.infinite = 0
+        self.least, self.most = _ends(self.numbers)
+        if self.least is not None and not (math.isfinite(self.least) and math.isfinite(self.most)):
+            self.finite = self.numbers[np.isfinite(self.numbers)]
+            self.nan = int(np.count_nonzero(np.isnan(self.numbers)))
+            self.infinite = self.numbers.size - self.finite.size - self.nan
+            self.least, self.most = _ends(self.finite)
+        self._values: Array | None = None
+        self._norm: float | None = None
+
+    @property
+    def values(self) -> Array:
+        """The finite numbers as float64."""
+        if self._values is None:
+            self._values = self.finite.astype(np.float64, copy=False)
+        return self._values
+
+    @property
+    def norm(self) -> float:
+        """The norm of the finite numbers, as `norm_of` gives it."""
+        if self._norm is None:
+            self._norm = norm_of(self.values)
+        return self._norm
+
+    @property
+    def is_real(self) -> bool:
+        """Whether all elements are finite floating-point numbers."""
+        return self.elements.dtype.kind != "c" and self.numbers.dtype.kind == "f" and self.finite is self.numbers
+
+
+def blocks_of(chunk: Array) -> Iterator[Block]:
+    """The elements of a chunk in blocks.
+
+    Example:
+        >>> [block.elements.size for block in blocks_of(np.zeros(200_000))]
+        [131072, 68928]
+    """
+    for start in range(0, chunk.size, _LENGTH):
+        yield Block(chunk[start : start + _LENGTH])
+
+
+def as_numbers(elements: Array) -> Array:
+    """Elements in a type that NumPy computes with: wider floating-point numbers for small ones, absolute values of complex ones."""
+    kind = elements.dtype.kind
+    if kind == "c":
+        with np.errstate(invalid="ignore"):
+            return np.abs(elements.astype(np.complex128))
+    if kind == "b":
+        return elements.view(np.uint8)
+    if kind in "iuf" and elements.dtype.itemsize >= (4 if kind == "f" else 1) and elements.dtype.isbuiltin == 1:
+        return elements
+    numbers = elements.astype(np.float32)  # all elements of the small types are numbers of float32, too
+    return numbers.astype(np.int64) if _is_small_integer(elements.dtype) else numbers
+
+
+def _ends(numbers: Array) -> tuple[Any, Any]:
+    """The smallest and the largest number; NaN if one is NaN, and None if there are none."""
+    return (np.minimum.reduce(numbers).item(), np.maximum.reduce(numbers).item()) if numbers.size else (None, None)
+
+
+def norm_of(values: Array) -> float:
+    """The square root of the sum of squares, also where a square would be too large or too small for a number.
+
+    Args:
+        values: Numbers in float64, none of which is NaN, as a flat array.
+
+    Example:
+        >>> f"{norm_of(np.array([6e200, 8e200])):.6g}"
+        '1e+201'
+    """
+    if not values.size:
+        return 0.0
+    with np.errstate(over="ignore", under="ignore"):
+        total = _sum_of_squares(values)
+    if 1e-280 < total < math.inf:
+        return math.sqrt(total)
+    largest = float(np.abs(values).max())
+    if not 0.0 < largest < math.inf:
+        return largest
+    return largest * math.sqrt(float(np.square(values / largest).sum()))
+
+
+def _sum_of_squares(values: Array) -> float:
+    if values.size <= _ROW:
+        return float(np.dot(values, values))
+    whole = values.size - values.size % _ROW
+    rows, rest = values[:whole].reshape(-1, 1, _ROW), values[whole:]
+    squares = np.matmul(rows, rows.swapaxes(1, 2))
+    return float(np.add.reduce(squares, axis=None)) + float(np.dot(rest, rest))
+
+
+def _is_small_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.name in ("int1", "int2", "int4", "uint1", "uint2", "uint4")

@@ -21,133 +21,74 @@ if TYPE_CHECKING:
     from milepost import errors as errors
     from milepost import retention as retention
     from milepost import storage as storage
-    from milepost.adapters.random_state import RandomState
-    from milepost.checkpoint import (
-        Checkpoint,
-        CheckpointReader,
-        CheckpointView,
-        TrackableView,
-        list_variables,
-        load,
-        load_checkpoint,
-        load_variable,
-        load_weights,
-        save,
-        save_weights,
-        to_state_dict,
-    )
-    from milepost.conversion import Conversion, convert
-    from milepost.coordination import Coordinator, FileCoordinator
-    from milepost.engine.directory import (
-        checkpoint_exists,
-        checkpoints_iterator,
-        get_checkpoint_mtimes,
-        latest_checkpoint,
-    )
-    from milepost.engine.options import CheckpointOptions
-    from milepost.engine.plan import PlannedWrite
-    from milepost.engine.progress import Progress
-    from milepost.engine.removal import remove_checkpoint
-    from milepost.engine.report import Entry, Outcome, Report
-    from milepost.engine.sharding import MaxShardSizePolicy, ShardByTaskPolicy, ShardingPolicy
-    from milepost.engine.state_file import CheckpointState, get_checkpoint_state, update_checkpoint_state
-    from milepost.engine.status import CheckpointLoadStatus, InitializationOnlyStatus, LoadStatus, NameBasedStatus
-    from milepost.errors import (
-        AdapterError,
-        AfterCommitError,
-        ArgumentError,
-        CheckpointExistsError,
-        CheckpointNotFoundError,
-        CoordinationError,
-        CorruptCheckpointError,
-        KeyNotFoundError,
-        MilepostError,
-        MilepostWarning,
-        MismatchError,
-        RefusedError,
-        SkippedCheckpointWarning,
-        StateFileError,
-        StorageError,
-        UnmatchedError,
-        UnrestoredWarning,
-        UnsupportedError,
-        UntrackableError,
-        UntrackedWarning,
-    )
-    from milepost.graph import Module, NoDependency, PythonState, SlotOwner, TensorState, Variable
-    from milepost.manager import CheckpointManager
-    from milepost.tensor import DType
+    from milepost.adapters.random_state import RandomState as RandomState
+    from milepost.checkpoint import Checkpoint as Checkpoint
+    from milepost.checkpoint import CheckpointReader as CheckpointReader
+    from milepost.checkpoint import CheckpointView as CheckpointView
+    from milepost.checkpoint import TrackableView as TrackableView
+    from milepost.checkpoint import list_variables as list_variables
+    from milepost.checkpoint import load as load
+    from milepost.checkpoint import load_checkpoint as load_checkpoint
+    from milepost.checkpoint import load_variable as load_variable
+    from milepost.checkpoint import load_weights as load_weights
+    from milepost.checkpoint import save as save
+    from milepost.checkpoint import save_weights as save_weights
+    from milepost.checkpoint import to_state_dict as to_state_dict
+    from milepost.conversion import Conversion as Conversion
+    from milepost.conversion import convert as convert
+    from milepost.coordination import Coordinator as Coordinator
+    from milepost.coordination import FileCoordinator as FileCoordinator
+    from milepost.engine.directory import checkpoint_exists as checkpoint_exists
+    from milepost.engine.directory import checkpoints_iterator as checkpoints_iterator
+    from milepost.engine.directory import get_checkpoint_mtimes as get_checkpoint_mtimes
+    from milepost.engine.directory import latest_checkpoint as latest_checkpoint
+    from milepost.engine.options import CheckpointOptions as CheckpointOptions
+    from milepost.engine.plan import PlannedWrite as PlannedWrite
+    from milepost.engine.progress import Progress as Progress
+    from milepost.engine.removal import remove_checkpoint as remove_checkpoint
+    from milepost.engine.report import Entry as Entry
+    from milepost.engine.report import Outcome as Outcome
+    from milepost.engine.report import Report as Report
+    from milepost.engine.sharding import MaxShardSizePolicy as MaxShardSizePolicy
+    from milepost.engine.sharding import ShardByTaskPolicy as ShardByTaskPolicy
+    from milepost.engine.sharding import ShardingPolicy as ShardingPolicy
+    from milepost.engine.state_file import CheckpointState as CheckpointState
+    from milepost.engine.state_file import get_checkpoint_state as get_checkpoint_state
+    from milepost.engine.state_file import update_checkpoint_state as update_checkpoint_state
+    from milepost.engine.status import CheckpointLoadStatus as CheckpointLoadStatus
+    from milepost.engine.status import InitializationOnlyStatus as InitializationOnlyStatus
+    from milepost.engine.status import LoadStatus as LoadStatus
+    from milepost.engine.status import NameBasedStatus as NameBasedStatus
+    from milepost.errors import AdapterError as AdapterError
+    from milepost.errors import AfterCommitError as AfterCommitError
+    from milepost.errors import ArgumentError as ArgumentError
+    from milepost.errors import CheckpointExistsError as CheckpointExistsError
+    from milepost.errors import CheckpointNotFoundError as CheckpointNotFoundError
+    from milepost.errors import CoordinationError as CoordinationError
+    from milepost.errors import CorruptCheckpointError as CorruptCheckpointError
+    from milepost.errors import KeyNotFoundError as KeyNotFoundError
+    from milepost.errors import MilepostError as MilepostError
+    from milepost.errors import MilepostWarning as MilepostWarning
+    from milepost.errors import MismatchError as MismatchError
+    from milepost.errors import RefusedError as RefusedError
+    from milepost.errors import SkippedCheckpointWarning as SkippedCheckpointWarning
+    from milepost.errors import StateFileError as StateFileError
+    from milepost.errors import StorageError as StorageError
+    from milepost.errors import UnmatchedError as UnmatchedError
+    from milepost.errors import UnrestoredWarning as UnrestoredWarning
+    from milepost.errors import UnsupportedError as UnsupportedError
+    from milepost.errors import UntrackableError as UntrackableError
+    from milepost.errors import UntrackedWarning as UntrackedWarning
+    from milepost.graph import Module as Module
+    from milepost.graph import NoDependency as NoDependency
+    from milepost.graph import PythonState as PythonState
+    from milepost.graph import SlotOwner as SlotOwner
+    from milepost.graph import TensorState as TensorState
+    from milepost.graph import Variable as Variable
+    from milepost.manager import CheckpointManager as CheckpointManager
+    from milepost.tensor import DType as DType
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "AdapterError",
-    "AfterCommitError",
-    "ArgumentError",
-    "Checkpoint",
-    "CheckpointExistsError",
-    "CheckpointLoadStatus",
-    "CheckpointManager",
-    "CheckpointNotFoundError",
-    "CheckpointOptions",
-    "CheckpointReader",
-    "CheckpointState",
-    "CheckpointView",
-    "Conversion",
-    "CoordinationError",
-    "Coordinator",
-    "CorruptCheckpointError",
-    "DType",
-    "Entry",
-    "FileCoordinator",
-    "InitializationOnlyStatus",
-    "KeyNotFoundError",
-    "LoadStatus",
-    "MaxShardSizePolicy",
-    "MilepostError",
-    "MilepostWarning",
-    "MismatchError",
-    "Module",
-    "NameBasedStatus",
-    "NoDependency",
-    "Outcome",
-    "PlannedWrite",
-    "Progress",
-    "PythonState",
-    "RandomState",
-    "RefusedError",
-    "Report",
-    "ShardByTaskPolicy",
-    "ShardingPolicy",
-    "SkippedCheckpointWarning",
-    "SlotOwner",
-    "StateFileError",
-    "StorageError",
-    "TensorState",
-    "TrackableView",
-    "UnmatchedError",
-    "UnrestoredWarning",
-    "UnsupportedError",
-    "UntrackableError",
-    "UntrackedWarning",
-    "Variable",
-    "checkpoint_exists",
-    "checkpoints_iterator",
-    "convert",
-    "get_checkpoint_mtimes",
-    "get_checkpoint_state",
-    "latest_checkpoint",
-    "list_variables",
-    "load",
-    "load_checkpoint",
-    "load_variable",
-    "load_weights",
-    "remove_checkpoint",
-    "save",
-    "save_weights",
-    "to_state_dict",
-    "update_checkpoint_state",
-]
 
 _MODULES: Final = {
     "milepost.adapters.random_state": ["RandomState"],
@@ -207,10 +148,12 @@ _MODULES: Final = {
     "milepost.manager": ["CheckpointManager"],
     "milepost.tensor": ["DType"],
 }
-"""The modules of the public names."""
+"""The public names, by the module that has each. The imports above tell type checkers and editors the same."""
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 _PACKAGES: Final = frozenset({"adapters", "errors", "retention", "storage"})
 """Public modules that need no import statement of their own."""
+
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:

@@ -22,10 +22,10 @@ __all__ = ["DataPosition", "checkpoint"]
 
 
 def checkpoint(accelerator: _Any, **objects: _Any) -> _Checkpoint:
-    """Makes a checkpoint of all that ``accelerator.save_state()`` would save.
+    """Makes a checkpoint of everything that ``accelerator.save_state()`` would save.
 
     These are the models, optimizers, schedulers and loaders that were prepared, the objects that were registered for
-    checkpointing, the gradient scaler, and the random state. Call it once all of them are there, and before a loader is read.
+    checkpointing, the gradient scaler, and the random state. Call it after all of them were made, and before a loader is read.
 
     Prepared objects may also be passed to `milepost.Checkpoint` by names of your own. That checkpoint can be restored without
     Accelerate.
@@ -45,7 +45,7 @@ def checkpoint(accelerator: _Any, **objects: _Any) -> _Checkpoint:
     if not any(held.values()):
         raise _UnsupportedError(
             "this Accelerator has prepared nothing yet",
-            expected="a call of accelerator.prepare() with the model, the optimizer and the loader before this one",
+            expected="an earlier call of accelerator.prepare() with the model, the optimizer and the loader",
             found="none",
         )
     held["loaders"] = [DataPosition(each) for each in held["loaders"]]

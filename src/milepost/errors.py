@@ -26,7 +26,7 @@
 
 Each error is also of the built-in class in parentheses. Once TensorFlow is imported, it is also of the corresponding
 class of ``tf.errors`` (`milepost.tensorflow_errors`). Each message gives the key, the file, what was expected, what was
-found and what to do, as far as these are known. The same facts are attributes of the exception. Control characters in
+found and what to do, if these are known. The same facts are attributes of the exception. Control characters in
 keys, paths and text from files are escaped, so that a file cannot send commands to a terminal or forge lines of a log.
 """
 
@@ -79,7 +79,7 @@ class MilepostError(Exception):
         file: The file concerned.
         expected: What should have been there.
         found: What was there.
-        remedy: What the reader can do about it.
+        remedy: What the user can do about it.
 
     Example:
         >>> print(MilepostError("wrong shape", key="net/kernel", expected=(1, 5), found=(5, 1)))
@@ -138,7 +138,7 @@ class MilepostError(Exception):
 
 
 def without_remedy(error: MilepostError) -> str:
-    """The message of an error without what to do about it, for a warning that the error was dealt with.
+    """The message of an error without its remedy, for a warning that milepost has handled the error.
 
     Example:
         >>> print(without_remedy(CorruptCheckpointError("wrong checksum", file="ckpt-1.index")))
@@ -288,7 +288,7 @@ class AdapterError(MilepostError, ImportError):
 
 
 class CoordinationError(MilepostError, RuntimeError):
-    """The processes of a program did not save or restore together: one failed, did not answer, or did something else."""
+    """The processes of a program did not save or restore together: one of them failed, did not answer, or did something else."""
 
 
 class StorageError(MilepostError, OSError):

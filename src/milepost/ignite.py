@@ -50,11 +50,11 @@ def attach(
     on_sigterm: bool = False,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
-    """Makes ``engine.run()`` resumable: it saves the run, and goes on with it in the next process.
+    """Makes ``engine.run()`` resumable: it saves the run, and continues it in the next process.
 
-    A checkpoint holds the objects, where the engine is, the position in its data, and the random state. So a run that was killed
-    and started again computes what an undisturbed one does, to the last bit. Saves are made when the next batch is about to be
-    read, after all handlers of the iteration and the epoch before.
+    A checkpoint holds the objects, the iteration of the engine, the position in its data, and the random state. So a run that was
+    killed and started again computes the same bits as a run that was not interrupted. A save is made right before the next batch is
+    read, after all handlers of the previous iteration and epoch.
 
     Args:
         engine: The ``Engine`` that trains.
@@ -64,7 +64,7 @@ def attach(
         every_epochs: Epochs between two saves, or None.
         every_seconds: Seconds between two saves, or None.
         max_to_keep: How many of the newest checkpoints to keep, or None to let ``keep`` decide alone.
-        keep: Which to keep beside them, such as ``milepost.retention.Best(3, by="loss", mode="min")``.
+        keep: Which others to keep, such as ``milepost.retention.Best(3, by="loss", mode="min")``.
         metrics: Returns the metrics of a checkpoint at the end of an epoch, such as ``lambda: evaluator.state.metrics``.
         gradients: Whether to save the gradients of the modules in ``to_save`` too, for loops that accumulate them over several
             iterations.
@@ -76,15 +76,15 @@ def attach(
 
     Raises:
         ArgumentError: A ``ValueError``: an interval is not greater than 0.
-        UnsupportedError: This is no engine, or a ``DeterministicEngine``, which changes its loader, or an argument has a type that is
-            not accepted.
+        UnsupportedError: ``engine`` is not an ``Engine``, or it is a ``DeterministicEngine``, which changes its loader. Or an argument
+            has a type that is not accepted.
     """
     if not isinstance(engine, _Engine) or isinstance(engine, _DeterministicEngine):
         raise _UnsupportedError(
             "attach() makes an ignite Engine resumable",
             expected="an ignite.engine.Engine",
             found=f"a {type(engine).__name__}",
-            remedy="use an Engine: with attach() it is exact, and a DeterministicEngine changes the order of the data",
+            remedy="use an Engine, which attach() resumes exactly; a DeterministicEngine changes the order of the data",
         )
     _check_interval("every_iterations", every_iterations)
     run = _TrainerRun(
@@ -109,7 +109,7 @@ def attach(
 
 
 class MilepostSaver(_BaseSaveHandler):  # type: ignore[misc]  # its type is not known
-    """A ``save_handler`` for ``ignite.handlers.Checkpoint``, in the place of its ``DiskSaver``.
+    """A ``save_handler`` for ``ignite.handlers.Checkpoint``, instead of its ``DiskSaver``.
 
     Each file that ignite names becomes a directory of that name with a checkpoint in it: durable when the save returns, whole or
     not there, and with checksums.
@@ -149,8 +149,8 @@ class MilepostSaver(_BaseSaveHandler):  # type: ignore[misc]  # its type is not 
             The dict.
 
         Raises:
-            CheckpointNotFoundError: There is none. This is a ``FileNotFoundError``.
-            CorruptCheckpointError: It is damaged.
+            CheckpointNotFoundError: There is no such file. This is a ``FileNotFoundError``.
+            CorruptCheckpointError: The file is damaged.
         """
         found: dict[str, _Any] = _paths.read_path(self._path(filename))
         return found
@@ -181,7 +181,7 @@ class _Attached:
         """Restores the run, before the data is read."""
         if engine.state.dataloader is None:
             raise _UnsupportedError(
-                "a run without data has no batches to go on with", expected="engine.run(data, ...)", found="data=None"
+                "a run without data has no batches to resume at", expected="engine.run(data, ...)", found="data=None"
             )
         self._position = _LoaderPosition(engine.state.dataloader)
         saved = self._saved = self._run.begin()
@@ -198,7 +198,7 @@ class _Attached:
         self._position.load(saved["loader"], saved["random"])
 
     def before_batch(self, engine: _Any) -> None:
-        """Saves if a save is due, and restores what depends on nothing else before the first batch."""
+        """Saves if a save is due. Before the first batch, restores the parts that depend on no other part."""
         step = engine.state.iteration
         saved, self._saved = self._saved, None
         if saved is not None:
@@ -225,12 +225,12 @@ class _Attached:
         self.let_go(engine)
 
     def fail(self, engine: _Any, error: BaseException) -> None:
-        """Lets go of the loader and of SIGTERM."""
+        """Releases the loader and stops catching SIGTERM."""
         self.let_go(engine)
         raise error
 
     def let_go(self, engine: _Any) -> None:
-        """Lets go of the loader and of SIGTERM."""
+        """Releases the loader and stops catching SIGTERM."""
         if self._position is not None:
             self._position.forget()
             self._position = None

@@ -35,7 +35,7 @@ class CheckpointCallback(_Base):
     when it is started again.
 
     Pass the data through `resumable`. Otherwise runs can be saved and resumed only between epochs. This callback acts
-    after all others, wherever it is in the list.
+    after all others, whatever its position in the list.
 
     When a run is resumed in the middle of an epoch, the other callbacks get the batches of that epoch that are already
     trained a second time, with the logs of the last of them. `is_catching_up` is true during this time.
@@ -53,7 +53,7 @@ class CheckpointCallback(_Base):
         max_to_keep: How many of the newest other checkpoints to keep, or None to keep all.
         keep_checkpoint_every_n_hours: Hours. Of the checkpoints that would be deleted, one is preserved for each such
             period.
-        keep: Which checkpoints to keep beside the newest ``max_to_keep``: policies of `milepost.retention`, such as
+        keep: Which checkpoints to keep in addition to the newest ``max_to_keep``: policies of `milepost.retention`, such as
             ``Best(3, by="val_loss", mode="min")``. With ``max_to_keep=None`` it decides alone. The logs of an epoch are the metrics of
             the checkpoint after it, so only checkpoints between epochs can be the best. Unlike ``monitor``, this saves nothing more.
         learning_rate: What to do if the program sets a different learning rate than when the run began: ``"program"``

@@ -1,12 +1,12 @@
 """Lightning: a callback that makes ``Trainer.fit()`` resumable at any batch, and a plugin that writes its files.
 
-The callback saves the run, and goes on with it when the program is started again::
+The callback saves the run, and continues it when the program is started again::
 
     checkpoints = milepost.lightning.CheckpointCallback("./run", every_steps=500, on_sigterm=True)
     trainer = Trainer(max_epochs=10, callbacks=[checkpoints])
     trainer.fit(model, loader)
 
-The plugin writes the files of ``ModelCheckpoint`` and ``trainer.save_checkpoint()``, for programs that keep these::
+The plugin writes the files of ``ModelCheckpoint`` and ``trainer.save_checkpoint()``, for programs that keep using these::
 
     trainer = Trainer(plugins=[milepost.lightning.MilepostIO()])
 
@@ -44,11 +44,11 @@ _SHARDED = ("FSDP", "DeepSpeed", "ModelParallel", "XLA")
 
 
 class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc, name-defined]  # its type is not known
-    """Makes ``Trainer.fit()`` resumable: saves the run, and goes on with it in the next process.
+    """Makes ``Trainer.fit()`` resumable: saves the run, and continues it in the next process.
 
     A checkpoint holds all that Lightning saves, and what Lightning leaves out: the position in the data, the random state,
     gradients that are still being accumulated, the values that ``self.log()`` averages over the epoch, and metrics of
-    torchmetrics. So a run that was killed and started again computes what an undisturbed one does, to the last bit.
+    torchmetrics. So a run that was killed and started again computes the same bits as a run that was not interrupted.
 
     ``fit()`` restores the newest good checkpoint of the directory by itself. Pass it no ``ckpt_path``.
 
@@ -61,7 +61,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         every_epochs: Epochs between two saves, or None.
         every_seconds: Seconds between two saves, or None.
         max_to_keep: How many of the newest checkpoints to keep, or None to let ``keep`` decide alone.
-        keep: Which to keep beside them, such as ``milepost.retention.Best(3, by="val_loss", mode="min")``. The metrics are
+        keep: Which others to keep, such as ``milepost.retention.Best(3, by="val_loss", mode="min")``. The metrics are
             ``trainer.callback_metrics`` after a validation; without validation, after an epoch.
         on_sigterm: Whether SIGTERM saves the run and ends ``fit()``. It waits for a validation that is running.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
@@ -124,7 +124,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         return self._terminated
 
     def setup(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
-        """Finds out what to resume. Called by Lightning."""
+        """Finds the checkpoint to resume from. Called by Lightning."""
         if stage != "fit":
             return
         self._refuse(trainer)
@@ -136,7 +136,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         self._release = _private.when_loaders_are_made(trainer, self._watch)
 
     def on_train_start(self, trainer: _Any, pl_module: _Any) -> None:
-        """Restores what Lightning has not. Called by Lightning."""
+        """Restores the parts that Lightning does not restore. Called by Lightning."""
         self._run.catch()
         saved, self._saved = self._saved, None
         if saved is None:
@@ -151,7 +151,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         _set_global_state(found[-1] if found else saved["random"])
 
     def on_train_epoch_start(self, trainer: _Any, pl_module: _Any) -> None:
-        """Makes the save that was due at the end of the epoch before. Called by Lightning."""
+        """Makes the save that was due at the end of the previous epoch. Called by Lightning."""
         self._pending = {} if self._is_due else self._pending
         if self._is_due:
             _private.begin_epoch(trainer)
@@ -187,7 +187,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
             self._is_finished = self._terminated
 
     def on_train_epoch_end(self, trainer: _Any, pl_module: _Any) -> None:
-        """Notes whether a save is due once the epoch is over. Called by Lightning."""
+        """Records whether a save is due at the end of the epoch. Called by Lightning."""
         self._has_new_metrics |= not _private.was_validated(trainer)
         self._is_due |= self._run.is_due_after(trainer.current_epoch + 1)
 
@@ -199,11 +199,11 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         self._let_go()
 
     def on_exception(self, trainer: _Any, pl_module: _Any, exception: BaseException) -> None:
-        """Lets go of signals and loaders. Called by Lightning."""
+        """Stops catching signals and releases loaders. Called by Lightning."""
         self._let_go()
 
     def teardown(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
-        """Lets go of signals and loaders. Called by Lightning."""
+        """Stops catching signals and releases loaders. Called by Lightning."""
         if stage == "fit":
             self._let_go()
 
@@ -216,7 +216,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         self._run.end()
 
     def _watch(self, loaders: list[_Any]) -> None:
-        """Takes the loaders that an epoch reads, before they are read."""
+        """Records the loaders of an epoch before they are read."""
         self._positions = [_LoaderPosition(each) for each in loaders]
         if self._saved is not None:
             states = self._saved["loaders"]
@@ -248,7 +248,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         strategy = type(trainer.strategy).__name__
         if strategy.startswith(_SHARDED):
             raise _UnsupportedError(
-                "the state of this strategy is spread over processes, and Lightning hands it over in parts",
+                "the state of this strategy is spread over processes, and each process gets only its own part from Lightning",
                 expected="a strategy in which each process has the whole model, such as DDP",
                 found=strategy,
                 remedy="save the model and optimizer with milepost.Checkpoint in a loop of your own, or keep Lightning's checkpoints",
@@ -259,8 +259,8 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
     """Writes and reads the files of ``ModelCheckpoint`` and ``trainer.save_checkpoint()``.
 
     What Lightning saves under a path becomes a directory of that name with a checkpoint in it: durable when the save returns,
-    whole or not there, and with checksums, which are compared before anything is restored. Files of ``torch.save`` that Lightning
-    has written before are read too.
+    complete or absent, and with checksums, which are verified before anything is restored. Files that Lightning wrote earlier with
+    ``torch.save`` can be read too.
 
     Everything in the dict is plain data: numbers, text, containers, arrays and tensors. Another object, such as one among the
     hyperparameters, is refused by name. Tensors are read into the memory of the CPU unless ``map_location`` names a device.
@@ -281,12 +281,12 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
 
         Args:
             checkpoint: What Lightning saves.
-            path: Where.
+            path: The path of the checkpoint.
             storage_options: None.
 
         Raises:
             TypeError: ``storage_options`` are given.
-            UnsupportedError: The dict holds something that is no plain data.
+            UnsupportedError: The dict holds something that is not plain data.
             StorageError: The files cannot be written. What was there is unchanged.
         """
         if storage_options is not None:
@@ -310,7 +310,7 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
             weights_only: For files of ``torch.save``.
 
         Raises:
-            CheckpointNotFoundError: There is nothing. This is a ``FileNotFoundError``.
+            CheckpointNotFoundError: There is no checkpoint. This is a ``FileNotFoundError``.
             CorruptCheckpointError: The checkpoint is damaged.
         """
         self.sync()

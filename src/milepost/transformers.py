@@ -36,11 +36,11 @@ def attach(
     on_sigterm: bool = False,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
-    """Makes ``trainer.train()`` resumable: it saves the run, and goes on with it in the next process.
+    """Makes ``trainer.train()`` resumable: it saves the run, and continues it in the next process.
 
-    A checkpoint holds all that ``Trainer`` saves, and what it leaves out: the position in the data, the random state in which
-    batches that were read ahead were made, and the losses that its logs average. So a run that was killed and started again
-    computes what an undisturbed one does, to the last bit.
+    A checkpoint holds everything that ``Trainer`` saves, and what it leaves out: the position in the data, the random state with
+    which batches were read ahead, and the losses that its logs average. So a run that was killed and started again computes the same
+    bits as a run that was not interrupted.
 
     ``train()`` restores the newest good checkpoint of the directory by itself. The trainer's own checkpoints
     (``save_strategy``) are not touched; ``save_strategy="no"`` turns them off.
@@ -52,7 +52,7 @@ def attach(
         every_epochs: Epochs between two saves, or None.
         every_seconds: Seconds between two saves, or None.
         max_to_keep: How many of the newest checkpoints to keep, or None to let ``keep`` decide alone.
-        keep: Which to keep beside them, such as ``milepost.retention.Best(3, by="eval_loss", mode="min")``. A checkpoint has
+        keep: Which others to keep, such as ``milepost.retention.Best(3, by="eval_loss", mode="min")``. A checkpoint has
             metrics if it was saved after an evaluation.
         on_sigterm: Whether SIGTERM saves the run and ends ``train()`` after the step.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
@@ -62,14 +62,14 @@ def attach(
 
     Raises:
         ArgumentError: A ``ValueError``: an interval is not greater than 0.
-        UnsupportedError: This is no trainer, or one that has a directory already, or an argument has a type that is not accepted.
+        UnsupportedError: ``trainer`` is not a ``Trainer``, or it was attached before, or an argument has a type that is not accepted.
     """
     if not hasattr(trainer, "callback_handler") or isinstance(trainer, _resumable.Resumable):
         raise _UnsupportedError(
             "attach() makes a transformers.Trainer resumable, once",
             expected="a transformers.Trainer",
             found=f"a {type(trainer).__name__}",
-            remedy="pass the Trainer itself, once; for another directory, make another Trainer",
+            remedy="pass a Trainer, and only once; for another directory, make another Trainer",
         )
     run = _TrainerRun(
         directory,

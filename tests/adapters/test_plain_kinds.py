@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from milepost import UnsupportedError
-from milepost.plain_state.encoding import pack, unpack
+from milepost.plain_state.decoding import unpack
+from milepost.plain_state.encoding import pack
 
 
 class TestPyTorch:

@@ -33,7 +33,7 @@ from milepost.engine.temporary import temporaries
 from milepost.foreign import orbax
 from milepost.foreign.json_data import parse_json
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
-from milepost.plain_state.encoding import from_text
+from milepost.plain_state.decoding import from_text
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader
 from tests.bundle.bundles import put, put_rows

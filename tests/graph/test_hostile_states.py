@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from milepost import CorruptCheckpointError
-from milepost.plain_state.encoding import from_text
+from milepost.plain_state.decoding import from_text
 from milepost.plain_state.keys import KeyCheck
 
 ALIKE = ",".join(str(number * ((1 << 61) - 1)) for number in range(20_000))
@@ -15,10 +15,10 @@ HOSTILE = {
     "very many levels": "[" * 200_000 + "]" * 200_000,
     "a set of one hash": '{"!":"set","items":[' + ALIKE + "]}",
     "a frozen set of one hash": '{"!":"frozenset","items":[' + ALIKE + "]}",
-    "keys of one hash": '{"!":"dict","items":[' + PAIRS + "]}",
-    "ordered keys of one hash": '{"!":"OrderedDict","items":[' + PAIRS + "]}",
-    "counted keys of one hash": '{"!":"Counter","items":[' + PAIRS + "]}",
-    "default keys of one hash": '{"!":"defaultdict","factory":"int","items":[' + PAIRS + "]}",
+    "keys with one hash": '{"!":"dict","items":[' + PAIRS + "]}",
+    "ordered keys with one hash": '{"!":"OrderedDict","items":[' + PAIRS + "]}",
+    "counted keys with one hash": '{"!":"Counter","items":[' + PAIRS + "]}",
+    "default keys with one hash": '{"!":"defaultdict","factory":"int","items":[' + PAIRS + "]}",
     "a number of thousands of digits": "9" * 100_000,
     "objects of a shape of exabytes": '{"!":"objects","shape":[1000000000,1000000000],"items":[]}',
     "text of gigabytes": '{"!":"array","dtype":"<U1000000000","shape":[1],"base64":""}',

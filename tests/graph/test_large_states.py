@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost.plain_state.encoding import _entry_name, pack, to_text, unpack
+from milepost.plain_state.decoding import unpack
+from milepost.plain_state.encoding import _entry_name, pack, to_text
 
 
 class CountedName(str):

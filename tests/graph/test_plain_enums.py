@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.plain_state.encoding import TEXT, pack, unpack
+from milepost.plain_state.decoding import unpack
+from milepost.plain_state.encoding import TEXT, pack
 
 
 class Colour(enum.Enum):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.plain_state.encoding import TEXT, pack, unpack
+from milepost.plain_state.decoding import unpack
+from milepost.plain_state.encoding import TEXT, pack
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from milepost import CorruptCheckpointError, DType, MilepostError, Module, UnsupportedError
-from milepost.plain_state.encoding import from_text, pack, register_kind, store_inline, to_text, unpack
+from milepost.plain_state.decoding import from_text, unpack
+from milepost.plain_state.encoding import pack, register_kind, store_inline, to_text
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=8)  # with lone surrogates
 FLOATS = st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack("<d", struct.pack("<Q", bits))[0]) | st.floats()

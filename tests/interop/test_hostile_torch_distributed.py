@@ -277,7 +277,7 @@ class TestTiling:
         for n in range(size // 2):
             boxes += [((n, n + 1), (n, size)), ((n + 1, size), (n, n + 1))]
         boxes.append(((size // 2, size), (size // 2, size)))
-        with pytest.raises(UnsupportedError, match="too irregularly"):
+        with pytest.raises(UnsupportedError, match="too irregular"):
             check_tiling(boxes, (size, size))
 
 

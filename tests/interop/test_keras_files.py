@@ -241,5 +241,5 @@ def test_without_h5py_the_error_says_what_to_install(saved, file, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(milepost.UnsupportedError, match="pip install h5py"):
+    with pytest.raises(milepost.UnsupportedError, match=r"pip install \"milepost\[keras\]\""):
         milepost.load(file)

@@ -82,7 +82,7 @@ def test_an_oldest_one_that_computes_otherwise_is_refused(tmp_path, old, new, tr
     path = first.saved(tmp_path)
     second.losses(2 if trained else 0)
     before = second.model.get_weights()
-    with pytest.raises(milepost.MismatchError, match=r"of a Keras before 2\.11, and of another class"):
+    with pytest.raises(milepost.MismatchError, match=r"from a Keras before 2\.11, and its class is another one"):
         second.restored(path)
     for now, then in zip(second.model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(now, then)
@@ -119,7 +119,7 @@ def test_one_of_another_class_takes_no_lists(tmp_path, package, saved, live):
         np.asarray(each)
         for each in (second.optimizer.variables() if package == "tf_keras" else second.optimizer.variables)
     ]
-    with pytest.warns(milepost.UnrestoredWarning, match="the saved optimizer is of another class"):
+    with pytest.warns(milepost.UnrestoredWarning, match="the saved optimizer is of a different class"):
         status = second.restored(path)
     after = [
         np.asarray(each)

@@ -152,7 +152,7 @@ class TestSteps:
     @pytest.mark.parametrize("arguments", [{}, {"by": "loss"}, {"mode": "min"}])
     def test_the_best_by_what_must_be_said(self, tmp_path: Path, arguments: Any) -> None:
         """A default could be the wrong way round."""
-        with pytest.raises(UnsupportedError, match="by which metric"):
+        with pytest.raises(UnsupportedError, match="the name of a metric"):
             saved(tmp_path).best_step(**arguments)
 
     def test_the_latest_step_is_a_good_one(self, tmp_path: Path) -> None:

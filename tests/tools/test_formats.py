@@ -305,7 +305,7 @@ def test_without_h5py_files_of_keras_are_refused_with_a_remedy(tmp_path, capsys,
     rows = json_of(capsys, "ls", tmp_path)["checkpoints"]
     assert [row["state"] for row in rows] == ["not read"]
     assert main(["show", str(tmp_path / "a.weights.h5")]) == 3
-    assert "remedy: pip install h5py" in capsys.readouterr().err
+    assert 'remedy: run: pip install "milepost[keras]"' in capsys.readouterr().err
 
 
 def test_a_directory_of_many_kinds(tmp_path, capsys):

@@ -48,7 +48,7 @@ class Row:
         """Why it is not tried with this trainer, or nothing."""
         if not is_installed(*self.needs):
             return f"Tested where {', '.join(self.needs)} is installed."
-        return "" if trainer in self.trainers else "There is no such thing with this trainer."
+        return "" if trainer in self.trainers else "This does not exist with this trainer."
 
 
 _KERAS_3 = tuple(name for name, trainer in TRAINERS.items() if trainer.package == "keras")

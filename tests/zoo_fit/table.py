@@ -23,16 +23,16 @@ PARTLY = " in part"
 """Follows the verdict of a row that was not tried everywhere."""
 PAGE = Path(__file__).parents[2] / "docs" / "keras_fit_coverage.md"
 _LONGEST = 300
-_HEAD = """# Runs of `fit()` that are interrupted and go on
+_HEAD = """# Runs of `fit()` that are interrupted and resumed
 
-Runs with `CheckpointCallback`, interrupted, and taken up again by a new process, three times in a row. Each process saves
-right after it has taken up the run, and the next one goes on from there. Every process also trains to the end. All that
+Runs with `CheckpointCallback` that are interrupted and resumed by a new process, three times in a row. Each process saves
+right after it has resumed the run, and the next one continues from there. Every process also trains to the end. All that
 came out is compared with the run that was never interrupted, bit for bit: the loss after each batch, the history, its
 epochs, the weights, the variables of the optimizer, its iterations and learning rate, the number of steps that was saved,
-and what the other callbacks know.
+and the state of the other callbacks.
 
 - **equal**: nothing differs, at any place that is named above the table.{partly}
-- **refused**: milepost raises an error before anything is trained; a note has its words.
+- **refused**: milepost raises an error before anything is trained; a note quotes it.
 - **refused late**: milepost raises an error, after something was trained.
 - **inexact, said**: something differs, and a warning or [the page on `fit()`](keras_fit.md) says so.
 - **DIFFERS**: something differs, and nothing says so.

@@ -1,11 +1,11 @@
-"""How milepost knows objects: one adapter for each kind. A program or a library may register its own.
+"""Adapters tell milepost how to save and restore objects. Each kind of objects has one, and programs and libraries can add their own.
 
-An adapter derives from `Adapter`, whose docstring has the order of all calls, and is registered with `register`; the page
-``docs/extending.md`` has a worked example. `milepost.testing.adapter_suite` checks one. What is in ``__all__`` here is public;
-nothing else needs to be imported to write an adapter.
+To write one, derive a class from `Adapter`, whose docstring has the order of all calls, and pass an object of it to `register`. The
+page ``docs/extending.md`` has a worked example, and `milepost.testing.adapter_suite` has tests. The names in ``__all__`` here are
+public, and an adapter needs no others.
 
 ====================================  ==================================================================================
-`Adapter`, `Value`, `VARIABLE_VALUE`  what an adapter is made of; `Shape` and `ANY_SHAPE` of values of unknown dimensions
+`Adapter`, `Value`, `VARIABLE_VALUE`  an adapter, and the values it returns; `Shape`, `ANY_SHAPE` for unknown dimensions
 `register`, `unregister`              add an adapter, and remove it
 `register_framework`                  adds the adapters of a framework as soon as the program has imported it
 `adapter_of`                          returns the adapter of an object, for adapters whose objects hold others
@@ -15,11 +15,11 @@ nothing else needs to be imported to write an adapter.
 `DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
 `StoredTensor`, `PiecewiseArray`,     large values: read box by box, and saved from several pieces of memory
 `Piece`, `PieceSource`
-`ShardedArray`, `Shard`               values of which other processes hold parts
+`ShardedArray`, `Shard`               values whose parts are held by several processes
 ====================================  ==================================================================================
 
-milepost's own adapters are modules of this package, one file or folder for each framework. No other part of milepost imports a
-framework, and an adapter does so only after the program has.
+milepost's own adapters are modules of this package, one file or folder for each framework. An adapter of a framework is imported
+only after the program has imported the framework.
 """
 
 from milepost.adapters import generators as generators  # of Python and NumPy
@@ -72,7 +72,7 @@ __all__ = [
     "unregister",
 ]
 
-# Keras comes after PyTorch, and so is asked before: its layers may be modules of PyTorch.
+# The adapters that are registered last are asked first. Keras comes after PyTorch, because its layers may be modules of PyTorch.
 register_framework("torch", "milepost.adapters.torch", tried="2.13")
 register_framework("jax", "milepost.adapters.jax", tried="0.10")
 register_framework("flax.nnx", "milepost.adapters.flax", tried="0.12")

@@ -19,7 +19,7 @@ It returns the same object until the processes are connected anew.
 """
 
 _BEFORE_OTHERS: Final[tuple[str, ...]] = ("torch", "jax", "tensorflow", "mpi4py")
-"""If several libraries have connected the processes, the first of these counts."""
+"""If several libraries have connected the processes, the first of these is used."""
 
 
 def found_coordinator() -> Coordinator | None:

@@ -1,4 +1,4 @@
-"""Python's and NumPy's random generators."""
+"""Adapters of the random generators of Python and NumPy."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def slot_lists(optimizer: Any) -> Mapping[str, str]:
 
 
 def of_another_class(optimizer: Any, saved: Collection[str]) -> Collection[str]:
-    """The saved edges that only an optimizer of another class than the live one has, and the flat lists; none if there are none.
+    """The saved edges of an optimizer's lists, and its flat lists, if these edges show that it is of another class; otherwise empty.
 
     Args:
         optimizer: The live optimizer.
@@ -147,12 +147,12 @@ def warn_of_another_class(optimizer: Any, marks: Collection[str]) -> None:
 
     Args:
         optimizer: The live optimizer.
-        marks: What `of_another_class` returned.
+        marks: The result of `of_another_class`.
     """
     kind = type(optimizer).__name__
     listed = ", ".join(sorted(set(marks) - set(_FLAT)))
     warn(
-        f"the saved optimizer is of another class than the live {kind}, so its step counter and learning rate are restored, and "
+        f"the saved optimizer is of a different class than the live {kind}, so its step counter and learning rate are restored, and "
         f"its lists ({listed}) are not: restore into an optimizer of the saved class, or leave the optimizer out of what is "
         "restored",
         UnrestoredWarning,
@@ -174,7 +174,7 @@ def refuse_slot(optimizer: Any, name: str) -> None:
         return
     kind = type(optimizer).__name__
     raise MismatchError(
-        "the saved optimizer is of a Keras before 2.11, and of another class or of one that computed its steps differently then; "
+        "the saved optimizer is from a Keras before 2.11, and its class is another one or computed its steps differently; "
         "nothing was changed",
         expected=f"the state of a {kind} of Keras 2.11 or later" + (", or of an older one" if slots else ""),
         found=f"a slot variable {name!r}",

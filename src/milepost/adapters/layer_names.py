@@ -40,7 +40,7 @@ def numbered(layers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def outvoted(names: Sequence[str], layers: Sequence[Any], likely: Callable[[Any], bool] | None = None) -> set[str]:
-    """The saved edges ``layer-<i>`` that are not to be followed, because the layer is matched by ``layer_with_weights-<k>``.
+    """The saved edges ``layer-<i>`` that a restore must not follow, because the layer is matched by ``layer_with_weights-<k>``.
 
     A model that was saved while values were deferred for its layers has these values under ``layer_with_weights-<k>``, apart from
     the layers. The values that its layers with weights had at that time are not restored.

@@ -7,9 +7,9 @@
     length  = 2 bytes, little-endian, of the topic
 
 The communicator is a duplicate of ``MPI.COMM_WORLD``, so that no receive of the program takes a message of milepost. It is made
-in the background (`Idup`), and no other collective operation is used: a process that does not take part makes the others miss
-it, and not wait for ever. MPI moves a large message only while both processes call it, so a thread calls it for as long as
-something is on its way.
+in the background (`Idup`). No other collective operation is used, so a process that does not take part is reported as missing, and the
+others do not wait for it forever. MPI moves a large message only while both processes call MPI, so a thread calls it while a message
+is in transit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEAD: Final = 3
 _SHORTEST, _LONGEST = 0.0002, 0.02
 """Seconds between two looks for a message: few at first, then more."""
 _AT_THE_END: Final = 10.0
-"""Seconds in which a program that has ended tries to bring its last messages to the others."""
+"""How long a program that has ended tries to deliver its last messages, in seconds."""
 
 
 class MPICoordinator:
@@ -48,7 +48,7 @@ class MPICoordinator:
     def __init__(self, mpi: Any) -> None:
         if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
             raise CoordinationError(
-                "MPI was initialized for fewer threads than milepost needs to exchange messages beside the training",
+                "MPI was initialized without the thread support that milepost needs to exchange messages during training",
                 expected="MPI.THREAD_MULTIPLE, which mpi4py asks for by default",
                 found=f"thread level {mpi.Query_thread()} of {mpi.THREAD_MULTIPLE}",
                 remedy="leave mpi4py.rc.thread_level as it is, or name another coordinator, for example "
@@ -66,7 +66,7 @@ class MPICoordinator:
         self._thread: threading.Thread | None = None
 
     def post(self, topic: str, message: bytes) -> None:
-        """Makes a message known; see `Coordinator.post`."""
+        """Posts a message; see `Coordinator.post`."""
         self._send(_POST, topic, bytes(message))
 
     def wait(self, topic: str, rank: int, timeout: float) -> bytes | None:
@@ -99,7 +99,7 @@ class MPICoordinator:
                 self._thread.start()
 
     def _move_all(self) -> None:
-        """Brings everything that is on its way to its end. The interpreter waits for this thread when the program ends."""
+        """Completes all sends and receives. The interpreter waits for this thread when the program ends."""
         pause, end = _SHORTEST, None
         while True:
             if end is None and not threading.main_thread().is_alive():

@@ -7,7 +7,8 @@ from typing import Any
 
 from milepost.errors import MilepostError, MismatchError, RefusedError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value
-from milepost.plain_state.encoding import TEXT, pack, unpack
+from milepost.plain_state.decoding import unpack
+from milepost.plain_state.encoding import TEXT, pack
 from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
@@ -32,7 +33,7 @@ class PackedAdapter(Adapter):
 
     def remedy(self, obj: Any) -> str:
         """What the user can do if an object fails to return its state."""
-        return "save when it can, or wrap it in NoDependency"
+        return "save when the object can return its state, or wrap the object in NoDependency"
 
     def values(self, obj: Any) -> Sequence[Value]:
         return (Value(TEXT, STRING, (), lambda: pack(self.state(obj))[TEXT]),)
@@ -87,6 +88,6 @@ class PackedAdapter(Adapter):
                 "an object refuses its saved state; nothing was changed",
                 expected=f"a state that fits {self.name_in_errors(obj)}",
                 found=f"{type(error).__name__}: {error}",
-                remedy="make it as it was made when it was saved: same data, same settings, same number of workers",
+                remedy="make the object as it was made when it was saved: same data, same settings, same number of workers",
             ) from error
         return obj

@@ -23,7 +23,7 @@ _DEVICES = ("cuda", "mps", "xpu")
 class RandomState(Tracked):
     """Saves and restores the global random generators of Python and of libraries, and generators of your own.
 
-    Put it into a checkpoint. It saves the state of these generators, as far as their libraries are imported: Python's ``random``;
+    Put it into a checkpoint. It saves the state of these generators, if their libraries are imported: Python's ``random``;
     ``numpy.random``; the CPU generator of ``torch``, and those of its CUDA, MPS and XPU devices in use; the seed of
     ``tf.random.set_seed`` with its sequence, and TensorFlow's global generator; and the global seed generator of Keras 3. A restore
     sets them after all other objects were restored.

@@ -1,4 +1,4 @@
-"""Keras' ``SwapEMAWeights`` at the end of the last epoch, where it discards the weights that further training needs.
+"""Keras' ``SwapEMAWeights``, which discards at the end of the last epoch the weights that further training needs.
 
 There it puts the averages into the model. A run may have more epochs later, so the state before that is saved.
 """
@@ -39,7 +39,7 @@ class AveragedWeights:
             each._finalize_ema_values()
 
     def finish(self) -> None:
-        """Does the same for a restored run that has no epoch left."""
+        """Performs the end of the last epoch for a restored run that has no epoch left."""
         for each in self._found:
             if each._ema_weights_in_model:
                 each._finalize_ema_values()

@@ -1,4 +1,4 @@
-"""Batches: nested dicts, lists and tuples of arrays. None in them is ignored."""
+"""Functions for batches, which are nested dicts, lists and tuples of arrays. They ignore None."""
 
 from __future__ import annotations
 

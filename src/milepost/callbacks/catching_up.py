@@ -1,4 +1,4 @@
-"""Counting through the steps of an epoch that were trained before the interruption.
+"""Counts through the steps of an epoch that were trained before the interruption.
 
 In each of these steps, a function that trains nothing replaces the train function of the model. It is set right before
 the step and removes itself when it is called. So a ``fit()`` that ends with an exception leaves the model unchanged.
@@ -59,7 +59,7 @@ class Counting:
     Args:
         model: The model.
         logs: The logs that it returns.
-        fit: The call of ``fit()`` for which it counts. In any other call, the train function of the model runs.
+        fit: The call of ``fit()`` that counts the step. In any other call, the train function of the model runs.
     """
 
     def __init__(self, model: Any, logs: dict[str, Any], fit: RunningFit) -> None:
@@ -71,7 +71,7 @@ class Counting:
         model.train_function = self
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the trainer takes for a step: PyTorch's and TensorFlow's pass the data, JAX' its state and the data."""
+        """The step in the form that the trainer calls: those of PyTorch and TensorFlow pass the data, that of JAX its state and the data."""
         remove_counting(self._model)
         if not self._fit.is_called_from_it(sys._getframe(1)):
             return self.replaced(*arguments)

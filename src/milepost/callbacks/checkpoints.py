@@ -6,8 +6,8 @@ the end of the last of them, everything is restored. Other callbacks get these b
 batches count correctly. All changes that they make to the model, the optimizer and themselves meanwhile are
 overwritten.
 
-The callback always acts last, wherever it is in the list. So it saves what the others have done, and they do not undo
-what it restores.
+The callback always acts last, whatever its position in the list. So it saves the changes that the others have made, and they do not
+undo what it restores.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class FitCheckpoints(SavedRun):
     def best_checkpoint(self) -> str | None:
         """The path of the checkpoint of the best epoch so far, or None.
 
-        The best is that by ``monitor`` or, without one, that by the first `milepost.retention.Best` in ``keep``.
+        The metric is ``monitor`` or, without one, that of the first `milepost.retention.Best` in ``keep``.
         """
         if self._best_manager is not None:
             return self._best_manager.latest_checkpoint
@@ -349,7 +349,7 @@ class FitCheckpoints(SavedRun):
             self._signal.install(self._running.is_running)
 
     def _check_first_step(self, logs: Any) -> None:
-        """Checks what is known only after the first step of a model."""
+        """Performs the checks that need a model's first step."""
         self._is_first_step = False
         if self._monitor is not None:
             self._monitor.check_after_step(logs, self._metrics())
@@ -365,7 +365,7 @@ class FitCheckpoints(SavedRun):
         self._has_ended = bool(self._net.stop_training)
         stop = self._signal is not None and self._signal.received
         better = self._monitor is not None and self._monitor.is_improved_by(logs, self._metrics())
-        # What comes after the last epoch cannot be saved any more when the signal comes then.
+        # A signal after the last epoch comes too late for a save.
         last = self._signal is not None and epoch + 1 == (self.params or {}).get("epochs")
         if better or stop or last or self._has_ended or self._triggers.after_epoch(epoch + 1, int(self._step)):
             self._save((epoch, logs), best=better)

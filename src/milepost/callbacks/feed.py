@@ -14,7 +14,7 @@ from milepost.callbacks.sources import Attach, Source
 from milepost.errors import MismatchError, UnsupportedError, warn
 
 PLACEHOLDER: Final = None
-"""What trainers get that read a batch for every step, for the steps that are not trained again."""
+"""The batch for a step that is not trained again, for trainers that read a batch for every step."""
 
 
 class Data(Protocol):
@@ -46,7 +46,7 @@ class Data(Protocol):
         ...
 
     def resume(self, place: dict[str, Any], skipped: int, attach: Attach) -> None:
-        """Returns to a position from `place`. The next iterator of the trainer reads on from there.
+        """Returns to a position from `place`. The next iterator of the trainer continues from there.
 
         Args:
             place: The position.
@@ -161,7 +161,7 @@ class Feed:
         self._pending = place
         self._is_left = place.get("left", False)
         self._attach = attach
-        if place["ended"]:  # now, so that what the program does at the beginning of the next epoch comes after it
+        if place["ended"]:  # now, before the program's own work at the beginning of the next epoch
             self.source.load(place["source"], place["pass"], place["index"], True, attach)
 
     def __iter__(self) -> Iterator[Any]:
@@ -173,7 +173,7 @@ class Feed:
         token = self._token = object()
         if not self._is_begun():
             return
-        while token is self._token:  # else a later iterator has taken over
+        while token is self._token:  # if not, a later iterator is in use
             try:
                 batch = self._next()
             except StopIteration:
@@ -228,7 +228,7 @@ class Feed:
         return self._handed == self._trained and self._number >= 0 and self._is_over()
 
     def tracked(self) -> Any:
-        # Until a resumed place is read from, the state is in the stand-in; the source has an iterator of before, if any.
+        # The state is in the stand-in until the resumed position is read from. An iterator of the source is an earlier one.
         return None if self._pending is not None else self.source.tracked()
 
     def stand_in(self) -> Any:
@@ -292,7 +292,7 @@ class Feed:
             return batch
         note = self._handed if self._handed > self._trained else None
         if note is not None:
-            # What comes next draws from the random state of now, and not from that at the time of the save.
+            # The next batch draws from the present random state, and not from that at the time of the save.
             self._places[note] = {**self._here(), "random": random_state()}
         while True:
             if not self._is_over():

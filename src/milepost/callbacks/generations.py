@@ -10,7 +10,7 @@ from milepost.callbacks.running import RunningFit
 
 
 class Generation:
-    """The methods of a callback of Keras 2 or 3 that this package needs beside those of Keras."""
+    """The methods that this package adds to a callback of Keras 2 or 3."""
 
     model: Any
     params: Any
@@ -38,29 +38,29 @@ class Generation:
         raise NotImplementedError
 
     def _other_objects(self) -> dict[str, Any]:
-        """The objects to save beside model and optimizer."""
+        """The objects to save in addition to the model and the optimizer."""
         return {}
 
     def _build_optimizer(self) -> None:
         """Lets the optimizer make its state for each variable, which other callbacks may use before the first step."""
 
     def _make_everything(self) -> bool:
-        """Lets the model make what it would make in the first step, because its values cannot be restored later.
+        """Lets the model make the objects that it would make in the first step, because their values cannot be restored later.
 
         Returns:
-            Whether it has trained a step for that, so that its state must be restored once more.
+            Whether this has trained a step. Then the state of the model must be restored once more.
         """
         return False
 
     def _make_for_the_end(self) -> bool:
-        """Lets the model make what ``fit()`` uses at its end, if nothing is left to train. Returns what `_make_everything` does."""
+        """Lets the model make the objects that ``fit()`` uses at its end, if nothing is left to train. Returns as `_make_everything`."""
         return False
 
     def _after_step(self) -> None:
         """Called after each trained step."""
 
     def _after_restoring_between_steps(self) -> None:
-        """Called after a restore in the middle of an epoch, maybe of its last step."""
+        """Called after a restore in the middle of an epoch. No step of the epoch may be left."""
 
     def _after_epoch(self) -> None:
         """Called after the steps of an epoch."""

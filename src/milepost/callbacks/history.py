@@ -33,7 +33,7 @@ def give_back_history(model: Any, saved: dict[str, Any]) -> None:
 
 
 def number(value: Any) -> Any:
-    """A logged value as a number of Python, which JSON keeps exactly."""
+    """A logged value as a Python number, which JSON keeps exactly."""
     if isinstance(value, dict):
         return {name: number(each) for name, each in value.items()}
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""Sources whose batches are made by index: arrays, and the data classes of Keras."""
+"""Sources that make a batch from its index: arrays, and the data classes of Keras."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class IndexedSource(Source):
         return self._shuffle and self._given is None
 
     def draw(self, seed: int) -> None:
-        """Sets the seed of a new run. A resumed run takes the saved one all the same."""
+        """Sets the seed of a new run. A resumed run still takes the saved one."""
         self._seed = seed
 
     @abc.abstractmethod
@@ -97,7 +97,7 @@ class ArraySource(IndexedSource):
     """Rows of arrays, shuffled in each pass by default.
 
     Args:
-        data: Arrays, and dicts, lists and tuples of them, of the same length; None is nothing.
+        data: Arrays, and dicts, lists and tuples of them, of the same length. None is ignored.
         batch_size: The number of rows in a batch; the last batch of a pass may have fewer.
         shuffle: Whether to shuffle rows.
         seed: The seed of the shuffling. With None, one is drawn and saved.
@@ -132,12 +132,12 @@ class ArraySource(IndexedSource):
 
 
 class SequenceSource(IndexedSource):
-    """A ``keras.utils.PyDataset`` or ``Sequence``. Its batches are made one after the other, by index."""
+    """A ``keras.utils.PyDataset`` or ``Sequence``. It makes its batches one at a time, from their indices."""
 
     def __init__(self, dataset: Any, shuffle: bool, seed: int | None) -> None:
         length = dataset.num_batches if hasattr(dataset, "num_batches") else len(dataset)
         if length is None:
-            raise cannot_be_positioned(dataset, "it has no end, so it has no passes to be somewhere in")
+            raise cannot_be_positioned(dataset, "it has no end, so its positions belong to no pass")
         self._state = state_of(dataset)
         for name in ("on_epoch_begin", "on_epoch_end"):
             if self._state is None and _is_overridden(dataset, name):

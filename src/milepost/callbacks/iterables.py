@@ -1,4 +1,4 @@
-"""Sources that are read one batch after the other, and return to a position by their state, as tracked objects, or by reading again."""
+"""Sources that are read batch by batch. They return to a position by their state, as tracked objects, or by reading again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class StatefulSource(Source):
         self._iterator = None
 
     def _first(self) -> Any:
-        """The first batch of a pass if its iterator is empty because it is that of the previous pass."""
+        """The first batch of a pass if the iterator is empty because it belongs to the previous pass."""
         forget_start(self._data)
         self._iterator = iter(self._data)
         batch = next(self._iterator, _END)
@@ -108,7 +108,7 @@ class LoaderSource(StatefulSource):
         return {"loader": super().save(), "begun": self._begun, "held": self._held.now()}
 
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
-        if "loader" not in state:  # as it was saved first
+        if "loader" not in state:  # the first format
             super().load(state, number, index, ended, attach)
             return
         self._begun = state["begun"]
@@ -246,7 +246,7 @@ class ReplayedSource(Source):
 
     def load(self, state: Any, number: int, index: int, ended: bool, attach: Attach) -> None:
         if ended:
-            if "held" in state:  # else it was saved before milepost kept it
+            if "held" in state:  # missing in checkpoints of versions that did not save it
                 self._own.put(state["held"])
             return
         now = random_state()
@@ -337,5 +337,5 @@ def _length(data: Any) -> int | None:
 
 
 def _loses_its_place(data: Any) -> bool:
-    """Whether the state of this data, restored, does not lead to where it was."""
+    """Whether restoring the state of this data does not return it to its position."""
     return counts_twice(data) or shuffles_in_a_buffer(data.dataset if is_loader(data) else data)

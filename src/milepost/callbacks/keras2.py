@@ -103,26 +103,26 @@ def keras2_checkpoints(keras: ModuleType) -> type[FitCheckpoints]:  # noqa: C901
 
         def _make_everything(self) -> bool:
             if self._data is not None:
-                self._data.rewind()  # a run of before may have been interrupted where no batch of its pass was left
+                self._data.rewind()  # an earlier run may have been interrupted after the last batch of its pass
             has_trained = trace(self.model.train_function, self._dataset)
             if self._data is not None:
                 self._data.rewind()
             return has_trained
 
         def _make_for_the_end(self) -> bool:
-            # fit() gives the variables of the model to the optimizer then, also if it has trained nothing.
+            # fit() then gives the variables of the model to the optimizer, even if it has trained nothing.
             if not self.model.built:
                 return self._data is not None and self._make_everything()
             if hasattr(self.model.optimizer, "build"):
                 self.model.optimizer.build(self.model.trainable_variables)
             return False
 
-        # In the first epoch over data of unknown length, Keras 2 runs a step that fails for want of data. TensorFlow
+        # In the first epoch over data of unknown length, Keras 2 runs a step that fails because no data is left. TensorFlow
         # counts it in the optimizer's iterations, once in each process.
 
         def _after_step(self) -> None:
             if self._is_first_step:
-                # Metrics are made in this step, and have counted it: what was saved of them, between epochs, was zero.
+                # Metrics are made in this step and have counted it. Between epochs their saved values are zero.
                 held: Any = self._checkpoint
                 with self._metrics_kept():
                     held.metrics.extend(self.model.metrics[len(held.metrics) :])

@@ -139,7 +139,7 @@ class Keras3Checkpoints(FitCheckpoints, keras.callbacks.Callback):  # type: igno
 
     def _after_restoring_between_steps(self) -> None:
         if getattr(self.model, "_jax_state", None):
-            # JAX' trainer gives the state of the last step to the model when an epoch ends, also if there is no step after this.
+            # JAX' trainer gives the state of the last step to the model when an epoch ends, even if no step follows.
             parts = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
             state = self.model._get_jax_state(**dict.fromkeys(parts, True))
             self.model._jax_state = dict(zip(parts, state, strict=True))

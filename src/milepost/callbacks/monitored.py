@@ -39,7 +39,7 @@ class Monitor:
             self._check(names, metrics, "nothing was trained")
 
     def check_after_step(self, logs: Mapping[str, Any] | None, metrics: Iterable[Any]) -> None:
-        """Does the same after the first step, when the names are known."""
+        """Raises the error of `check` after the first step, when the names are known."""
         if not self._is_checked:
             self._check(list(logs or {}), metrics, "one step was trained, and nothing was saved")
 

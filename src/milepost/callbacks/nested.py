@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.plain_state.encoding import from_text, store_inline, to_text
+from milepost.plain_state.decoding import from_text
+from milepost.plain_state.encoding import store_inline, to_text
 
 
 def to_json(value: Any, key: str) -> str:

@@ -46,7 +46,7 @@ _EXEMPT: Final[Mapping[str, Mapping[str, str]]] = {
         "opened, measured or set anew in each process",
     ),
 }
-"""Attributes of Keras' own callbacks that a process makes anew, and why they are no state."""
+"""Attributes of Keras' own callbacks that each process makes anew, and why they are not state."""
 
 
 class OtherCallbacks:

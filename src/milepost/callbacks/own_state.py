@@ -19,10 +19,11 @@ from milepost.callbacks.reachable import Held, Reachable, is_random
 from milepost.errors import MilepostError, UnsupportedError, warn
 from milepost.graph.adapter import adapter_of
 from milepost.graph.frameworks import imported
-from milepost.plain_state.encoding import from_text, store_inline, to_text
+from milepost.plain_state.decoding import from_text
+from milepost.plain_state.encoding import store_inline, to_text
 
 _LARGEST: Final = 1 << 24
-"""Bytes above which data is looked at, and neither copied nor saved."""
+"""The most bytes of data that is copied and saved. Larger data is only checked for changes."""
 _REMEDY: Final = (
     "keep it in an attribute as a number, an array or a random generator; or give the data get_state() and set_state(), "
     "or state_dict() and load_state_dict()"
@@ -130,7 +131,7 @@ class OwnState:
                 elif not _is_taken(held.value, before) and held.put is not None:
                     held.put(_copy(before))
             else:
-                raise _cannot_be_saved(held, "it is changed by reading, and too large to be saved")
+                raise _cannot_be_saved(held, "reading changes it, and it is too large to be saved")
         for path, before in self._copies.items():
             if path not in keep and path not in (found := self._reachable()).held:
                 put = found.putter(path)
@@ -147,16 +148,16 @@ class OwnState:
         if held.kind == "order":
             numbers = {id(each): number for number, each in enumerate(self._orders.get(held.path, ()))}
             if len(numbers) != len(held.value) or not all(id(each) in numbers for each in held.value):
-                raise _cannot_be_saved(held, "objects came into it or went out of it while it was read")
+                raise _cannot_be_saved(held, "objects were added to it or removed from it while it was read")
             return {"kind": "order", "value": [numbers[id(each)] for each in held.value]}
         if held.kind == "state":
             return {"kind": "state", "type": type(held.value).__name__, "value": _state(held.value)}
         if size_of(held.value) > _LARGEST:
-            raise _cannot_be_saved(held, "it is changed by reading, and too large to be saved")
+            raise _cannot_be_saved(held, "reading changes it, and it is too large to be saved")
         try:
             text = to_text(held.value, "data", store_inline)
         except MilepostError as error:
-            raise _cannot_be_saved(held, "it is changed by reading, and is no plain data") from error
+            raise _cannot_be_saved(held, "reading changes it, and it is not plain data") from error
         return {"kind": "plain", "value": from_text(text, {})}
 
     def _complain(self, held: Held) -> None:

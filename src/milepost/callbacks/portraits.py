@@ -81,7 +81,7 @@ def is_in_place(found: Portrait) -> bool:
 
 
 def saved_form(found: Portrait) -> Any:
-    """A portrait as plain data, for `put_back`."""
+    """Converts a portrait to plain data, for `put_back`."""
     return _plain(found)
 
 
@@ -162,7 +162,7 @@ def _made(saved: Any) -> Any:
     if kind == "dict":
         return {key: _made(each) for key, each in data}
     if kind in ("tensorflow", "jax"):
-        library = imported(kind)  # else the array will do
+        library = imported(kind)  # without the library, the array is used
         if library is not None:
             return library.convert_to_tensor(data) if kind == "tensorflow" else library.numpy.asarray(data)
     return data

@@ -20,7 +20,7 @@ def set_random_state(state: dict[str, Any]) -> None:
 
 
 def _from_first_form(state: dict[str, Any]) -> dict[str, Any]:
-    """Converts the first format: the state that each library returns, with PyTorch's devices beside PyTorch."""
+    """Converts the first format: the state that each library returns, with entries for PyTorch and for its devices."""
     state = dict(state)
     if isinstance(state["python"], tuple):
         state["python"] = {"state": state["python"]}

@@ -26,7 +26,7 @@ class Trainer:
         floatx: The type to which arrays of floating-point numbers are converted.
         in_tensorflow: Whether it reads ``tf.data``.
         placeholders: Whether it reads a batch for every step, trained or not.
-        one_iterator: Whether it reads all epochs from one iterator where they have another number of steps than passes.
+        one_iterator: Whether it reads all epochs from one iterator if their number of steps differs from that of a pass.
     """
 
     floatx: str

@@ -31,7 +31,7 @@ from milepost.manager.termination import TerminationSignal
 from milepost.retention import Policy
 
 Finished = tuple[int, dict[str, Any]]
-"""An epoch that is over, and its logs."""
+"""The number of a complete epoch, and its logs."""
 
 _FAR = 1 << 62
 """An epoch that no run has."""
@@ -92,7 +92,7 @@ class SavedRun(Generation):
         )
         path = self._manager.latest_checkpoint
         if self._best is not None:
-            # A run that is resumed goes on with its best checkpoints, too, without restoring one of them.
+            # A resumed run also continues the series of its best checkpoints, without restoring one of them.
             options = dataclasses.replace(self._options, overwrite=self._options.overwrite or path is not None)
             directory = os.path.join(self._directory, "best")
             self._best_manager = CheckpointManager(self._checkpoint, directory, self._keep_best, options=options)
@@ -131,7 +131,7 @@ class SavedRun(Generation):
         with nullcontext() if finished is None else self._metrics_kept(at_zero=True):
             managers = [self._best_manager, manager] if best and self._best_manager is not None else [manager]
             if not manager.checkpoints:
-                # A run that is killed between its first two saves is resumed, and so may save the best one again.
+                # A run that was killed between its first two saves is resumed, and may save its best epoch again.
                 managers.reverse()
             for each in managers:
                 each.save(metrics=self._metrics_of(finished) if each is manager else None)
@@ -140,7 +140,7 @@ class SavedRun(Generation):
             checkpoint.sync()
 
     def _metrics_of(self, finished: Finished | None) -> dict[str, Any] | None:
-        """The numbers by which a policy decides: the logs of an epoch that is over. Those of a part of an epoch are no such numbers."""
+        """The metrics by which a policy decides: the logs of a complete epoch. The logs of a part of an epoch are not used."""
         if self._keep is None or finished is None:
             return None
         logs = {name: number(value) for name, value in finished[1].items()}

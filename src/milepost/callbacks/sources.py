@@ -88,7 +88,7 @@ class Source(abc.ABC):
             state: The result of `save` at this position.
             number: The number of the pass.
             index: The number of batches of the pass that had been read.
-            ended: Whether these were all. The next call is then `begin`.
+            ended: Whether these were all batches of the pass. If so, the next call is `begin`.
             attach: Restores the state of sources whose state is in the checkpoint itself.
         """
 

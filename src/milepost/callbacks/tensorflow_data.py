@@ -30,7 +30,7 @@ from milepost.storage import MemoryStorage
 def dataset_of(feed: Feed) -> Any:
     """A dataset that takes each batch from a feed when it is needed."""
     now = random_state()
-    feed.rewind()  # a run of before may have been interrupted where no batch of its pass was left
+    feed.rewind()  # an earlier run may have been interrupted after the last batch of its pass
     probes = [_spec(batch) for batch in itertools.islice(iter(feed), 2)]
     feed.rewind()
     set_random_state(now)

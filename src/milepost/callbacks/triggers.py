@@ -15,7 +15,7 @@ class EpochTriggers(Triggers):
         every_seconds: Seconds, or None.
 
     Raises:
-        UnsupportedError: One of them is no number.
+        UnsupportedError: One of them is not a number.
         ArgumentError: A ``ValueError``: one of them is not greater than 0.
     """
 

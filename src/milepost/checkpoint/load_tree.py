@@ -38,7 +38,7 @@ from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.values import from_saved
 from milepost.graph.renaming import renamed
 from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_called
-from milepost.plain_state.encoding import unpack
+from milepost.plain_state.decoding import unpack
 from milepost.plain_state.part import PLAIN_PART
 from milepost.storage import Storage
 from milepost.storage.checked import checked

@@ -25,7 +25,7 @@ from milepost.conversion import divided
 from milepost.conversion.chunks import little_endian
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import Writer
-from milepost.foreign.rebuilt import DTYPES, STORAGES, UNTYPED
+from milepost.foreign.torch_tensors import DTYPES, STORAGES, UNTYPED
 from milepost.foreign.zip_directory import LOCAL_HEADER
 from milepost.tensor import DType
 

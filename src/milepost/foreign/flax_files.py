@@ -9,8 +9,8 @@
     chunked  := {"__msgpack_chunked_array__": true, "shape": {"0": length, ...}, "chunks": {"0": array, ...}}
 
 Flax divides arrays of more than 1 GiB into chunks of one dimension. The format has no checksums. Arrays stay in the file until they
-are read. Limits: a file may have 1,000,000 objects and 100 levels. An object takes at most some hundred bytes of memory, and text and
-byte strings take their own length.
+are read. Limits: a file may have 1,000,000 objects and 100 levels. An object takes at most a few hundred bytes of memory, in addition
+to the length of a text or byte string.
 Source: the MessagePack specification, ``spec.md``; Flax 0.12, ``flax/serialization.py``.
 """
 
@@ -56,7 +56,7 @@ _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 _LENGTHS: Final = {1: ">B", 2: ">H", 4: ">I"}
 
 _Runs = tuple[tuple[int, int], ...]
-"""The position and the length of each run of bytes that holds elements of a tensor."""
+"""The runs of bytes that hold the elements of a tensor, each as its position and its length."""
 
 
 def looks_like(file: ReadableFile) -> bool:
@@ -102,7 +102,7 @@ class FlaxFile:
         return (self._file, runs[0][0]) if len(runs) == 1 else None
 
     def check(self, tensor: Stored) -> None:
-        """Does nothing: positions were checked when the file was opened, and there are no checksums."""
+        """Does nothing: the positions were checked when the file was opened, and the format has no checksums."""
 
     def has_checksum(self, tensor: Stored) -> bool:
         return False
@@ -213,7 +213,7 @@ class _Parser:
                 "this MessagePack file holds an object that Flax does not write",
                 expected=f"arrays, complex numbers and scalars, which are extensions {_ARRAY} to {_SCALAR}",
                 found=f"extension {kind} at byte {self._position}",
-                remedy="load it with the library that wrote it, put its values into the live objects, and save these",
+                remedy="load the file with the library that wrote it, put its values into the live objects, and save these",
             )
         if self._position != end:
             raise _damaged(f"an extension of {length} bytes with another content, before byte {end}")
@@ -313,8 +313,8 @@ def _is_shape(shape: Any) -> bool:
 
 def _damaged(found: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        "this file begins like a file of Flax, and is damaged or of another kind",
+        "this file begins like a file of Flax, but it is damaged or of another kind",
         expected="one tree in MessagePack, as flax.serialization.to_bytes() writes it",
         found=found,
-        remedy="copy or download it again; if another library wrote it: load it with that library",
+        remedy="copy or download the file again; if another library wrote it, load it with that library",
     )

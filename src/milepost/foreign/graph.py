@@ -6,9 +6,9 @@ Names are followed through the file and the live objects side by side, because o
 - ``value`` below an `nnx.Variable` is the variable.
 - An object whose state is plain data takes everything below its name at once.
 - A plain number is converted to the element type of the live value, if that has an equal number.
-- A live object with several names, such as a tied weight, may be one tensor in the file, or several with the same bytes.
+- A live object with several names, such as a tied weight, may be one tensor in the file, or several tensors with equal bytes.
 - ``weight_g`` and ``weight_v`` are the former names of ``parametrizations.weight.original0`` and ``original1``.
-- What a file of Keras holds for an object belongs to its variables as Keras itself would find them; see `keras_variables`.
+- In a file of Keras, the values of an object belong to the variables that Keras itself would assign them to; see `keras_variables`.
 - The state of a PyTorch optimizer belongs to the parameters at the same positions, or of the same names; see `optimizers`.
 """
 
@@ -50,7 +50,7 @@ _INITIAL_RATE: Final = "initial_lr"
 """The hyperparameter that a scheduler of PyTorch adds to each group when it is made."""
 _PARAMETRISED: Final = "parametrizations"
 _NORMALISED: Final = {"_g": "original0", "_v": "original1"}
-"""Ends of names in the first form of weight normalisation, each with the present name."""
+"""The ends of names in the first form of weight normalisation, each with the present name."""
 _GENERATOR: Final = "impl"
 """The local name of the generator of JAX's keys."""
 
@@ -61,7 +61,7 @@ class HeldObject(NamedTuple):
     Attributes:
         key: Its key.
         kind: Its class.
-        is_unread: Whether nothing of what it holds is read.
+        is_unread: Whether none of its contents is read.
     """
 
     key: str
@@ -89,9 +89,9 @@ class GraphBuilder:
 
     Attributes:
         objects: By node, the objects that could be made only by running code.
-        notes: By key, where values that are not in the file come from.
+        notes: By key, where a value comes from that is not in the file.
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
-        kept: Numbers of live objects that keep their values although the file has none, as PyTorch accepts it too.
+        kept: Numbers of live objects that keep their values although the file has none, as in PyTorch.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
@@ -175,8 +175,8 @@ class GraphBuilder:
         if item.is_leaf:
             self._add_leaf(node, item)
         if live is None and item.children and item.has_value and id(item) in self._packable and self._reader.packs:
-            # The object that it is deferred for will be one whose state is plain data.
-            with suppress(UnsupportedError):  # otherwise it becomes several values
+            # The object that takes the deferred value will be one whose state is plain data.
+            with suppress(UnsupportedError):  # if not, it becomes several values
                 self._add_packed(node, item)
                 return node
         edges = self._edges[live] if live is not None else {}
@@ -195,14 +195,14 @@ class GraphBuilder:
         return node
 
     def _add_of_keras(self, node: int, item: Item, variables: Mapping[str, Any]) -> None:
-        """Adds what a file of Keras holds below an item: for live variables where they are, everything else under its own names."""
+        """Adds the contents of a file of Keras below an item: values of live variables under these, all others under their own names."""
         for name, child in item.children.items():
             variable = variables.get(child.key) if isinstance(child.value, Stored) else None
             number = None if variable is None else self._numbers.get(id(variable))
             if number is not None and not self._drafts[place := self._node_of(number)].values:
                 self._add_leaf(place, child)
                 continue
-            # no live object has a child of this name, so an empty node would be deferred for nobody
+            # no live object has a child of this name, so an empty node would stay deferred
             if isinstance(child.value, Stored) or any(
                 isinstance(each.value, Stored) and each.key not in variables for each in walked(child)
             ):
@@ -419,7 +419,7 @@ def _text(text: str) -> Array:
 
 
 def _fitting(item: Item, adapter: Adapter, obj: Any) -> tuple[str, Array] | None:
-    """A plain value converted to the element type of a live object's only value, with the name of that; None if it cannot be."""
+    """A plain value converted to the element type of a live object's only value, and the name of that value; None if impossible."""
     plain = item.value
     if isinstance(plain, Stored) or not (item.is_leaf or (adapter.leaf and isinstance(plain, (list, tuple)))):
         return None

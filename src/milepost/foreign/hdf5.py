@@ -1,9 +1,9 @@
-"""Reads HDF5 files by means of h5py, which is imported when the first one is read or written.
+"""Reads HDF5 files with h5py, which is imported when the first one is read or written.
 
-What a file can make a reader do is limited: only names that the file holds itself are followed, no links to other places or files. Elements
-must lie in the file: in one run of bytes, or in chunks that are as many as the shape says, compressed by gzip or LZF at most. No filter of
-another kind is loaded. So an array takes at most some 1,100 times the bytes that the file has for it, and `opening` limits all arrays
-together. What the HDF5 library itself makes of damaged structures becomes a `CorruptCheckpointError`.
+A file cannot make the reader follow links to other places or files: only names that it holds itself are followed. Elements must lie in
+the file: in one run of bytes, or in as many chunks as the shape requires, uncompressed or compressed by gzip or LZF. No other filter is
+loaded. So an array takes at most about 1,100 times the bytes that the file has for it, and `opening` limits all arrays together. An error
+of the HDF5 library about damaged structures becomes a `CorruptCheckpointError`.
 Source: HDF5 File Format Specification 3.0; h5py 3.14.
 """
 
@@ -29,16 +29,16 @@ from milepost.tensor import DType, TensorSpec
 MAGIC: Final = b"\x89HDF\r\n\x1a\n"
 _FILTERS: Final = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "LZF"}
 _MOST_EXPANDED: Final = 1100
-"""How many times the bytes in the file an array may take. gzip reaches 1,032 times."""
+"""The most bytes of an array for each of its bytes in the file. gzip reaches 1,032."""
 _SMALL: Final = 1 << 20
-"""Bytes up to which an array may take any number of times the bytes in the file."""
+"""The most bytes of an array to which this limit does not apply."""
 _MOST_OBJECTS: Final = 1_000_000
 _DEEPEST: Final = 100
 _BFLOAT16: Final = "bfloat16"
 
 
 class Place(NamedTuple):
-    """Where a tensor is.
+    """The place of a tensor in the file.
 
     Attributes:
         name: The name of the dataset.
@@ -66,7 +66,7 @@ def import_h5py(path: str) -> Any:
             file=path,
             expected="a checkpoint, or h5py for this HDF5 file",
             found=f"{type(error).__name__}: {error}",
-            remedy='pip install h5py, which the extra "milepost[keras]" names',
+            remedy='run: pip install "milepost[keras]"',
         ) from error
 
 
@@ -180,7 +180,7 @@ class Hdf5File:
                 key=path,
                 expected="a dataset or a group of this file",
                 found=type(group.get(name, getlink=True)).__name__,
-                remedy="copy what it stands for into the file, with h5py",
+                remedy="copy the dataset or group that it leads to into the file, with h5py",
             )
         found = group[name]
         if not isinstance(found, (self._h5py.Group, self._h5py.Dataset)):
@@ -203,7 +203,7 @@ class Hdf5File:
             raise error.with_context(key=path) from None
 
     def _offset(self, dataset: Any, spec: TensorSpec, *, is_native: bool) -> int | None:
-        """Checks how the elements are stored, and returns their position if they are one run of bytes."""
+        """Checks how the elements are stored. Returns their position if they are one run of bytes, and None otherwise."""
         h5d, plain = self._h5py.h5d, dataset.id.get_create_plist()
         layout, size = plain.get_layout(), dataset.id.get_storage_size()
         if layout == h5d.VIRTUAL or plain.get_external_count():
@@ -256,7 +256,7 @@ class Hdf5File:
                 "h5py cannot read this HDF5 file",
                 file=self._file.path,
                 found=f"{type(error).__name__}: {error!s:.300}",
-                remedy="copy or download it again; if it is no file of Keras, read it with h5py",
+                remedy="copy or download the file again; if Keras did not write it, read it with h5py",
             ) from error
 
 
@@ -285,7 +285,7 @@ def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Reader(io.RawIOBase):
-    """A `ReadableFile` as Python's files are. What is missing at its end reads as nothing."""
+    """A `ReadableFile` with the methods of Python's files. A read at its end returns no bytes."""
 
     def __init__(self, file: ReadableFile) -> None:
         self._file = file

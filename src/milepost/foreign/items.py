@@ -4,8 +4,8 @@ Names are the keys of dicts and the positions in lists. The name of a module's t
 Keys are the file's own names, with ``/`` between levels: ``model/l1.weight``, ``optimizer/state/0/exp_avg``. A tensor that is the whole
 file is the value of the root, and has the key that a checkpoint has for that.
 
-Limits: a file may have 1,000,000 items, 100 levels, and 128 MiB of keys. An item that is in several places counts in each: a few
-bytes can describe very many items, if lists hold the same list again and again. An item takes about 500 bytes of memory.
+Limits: a file may have 1,000,000 items, 100 levels, and 128 MiB of keys. An item that is in several places is counted in each: a few
+bytes can describe very many items, if lists hold the same list many times. An item takes about 500 bytes of memory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.opaque import Name, Opaque, holding
-from milepost.foreign.rebuilt import TorchStorage, refusal, whole
+from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Stored
+from milepost.foreign.torch_tensors import TorchStorage, whole
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 
 _DEEPEST: Final = 100
@@ -43,8 +44,8 @@ class Item:
     Attributes:
         key: Its key, which no other item has.
         value: A `Stored` tensor, a plain value, a dict or a list. `has_value` tells whether there is one.
-        opaque: The object, if it is one that could be made only by running code. If it holds tensors, or is a kind of list or dict,
-            its contents are the children, and ``value`` is a dict of them.
+        opaque: The object, if only running code could make it. If it holds tensors, or is a kind of list or dict, its contents are
+            the children, and ``value`` is a dict of them.
         members: If the value is a dict or a list, the items of its members, in their order. They may be some levels down.
     """
 
@@ -193,7 +194,7 @@ class _Maker:
         item.value = value
 
     def _is_level(self, value: Opaque) -> bool:
-        """Whether the contents of an object become its children. They do only once, because objects may hold each other."""
+        """Whether the contents of an object become its children. This happens only once, because objects may hold each other."""
         if value.sealed or (id(value) in self._opened and not value.is_module):
             return False
         if not value.is_container:
@@ -229,7 +230,7 @@ def _too_many(key: str, count: int, characters: int) -> UnsupportedError:
 
 
 def members(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a dict, list or tuple holds, with names as text."""
+    """The members of a dict, list or tuple, with their names as text."""
     if isinstance(value, Mapping):
         return ((_text(name, position), each) for position, (name, each) in enumerate(value.items()))
     return ((str(index), each) for index, each in enumerate(value))

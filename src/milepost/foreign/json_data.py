@@ -1,8 +1,8 @@
 """Parses JSON that other programs wrote, with limits of time and memory.
 
-Limits: a text may have 256 MiB, and 4,000,000 lists and objects. Its depth is limited by Python's parser to some hundred or some
-thousand levels, depending on the version. An object takes at least 64 bytes of memory and 2 bytes of text. So a text takes at most
-256 MiB for these and about 20 times its own length.
+Limits: a text may have 256 MiB, and 4,000,000 lists and objects. Python's parser limits its depth to some hundreds or thousands of
+levels, depending on the version. An object takes at least 64 bytes of memory and 2 bytes of text. So a text takes at most 256 MiB for
+its objects and about 20 times its own length.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ def parse_object(data: bytes, what: str) -> dict[str, Any]:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name that comes twice")
+        raise ValueError("a name that occurs twice")
     return found

@@ -90,7 +90,7 @@ class KerasFile:
         return False
 
     def check_box(self, tensor: Stored, box: Box) -> None:
-        """Does nothing, as `check`."""
+        """Does nothing, for the reason that `check` gives."""
 
     def close(self) -> None:
         self._hdf5.close()

@@ -1,4 +1,4 @@
-"""Which live variables of Keras the tensors of one of its files are."""
+"""Finds the live variables of Keras that take the tensors of one of its files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LAYERS: Final = "layers"
 
 
 def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None:
-    """The live variables of what a file holds below an item.
+    """The live variables that take the tensors below an item.
 
     Args:
         file: The open file.
-        item: What the file has for the object.
+        item: The part of the file that belongs to the object.
         obj: A live object.
 
     Returns:
@@ -29,7 +29,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
 
     Raises:
         MismatchError: The object has no variable that the file has.
-        UnsupportedError: It is an object of Keras 2.
+        UnsupportedError: The object is of Keras 2.
     """
     keras = sys.modules.get("keras")
     is_3 = keras is not None and int(str(getattr(keras, "__version__", "0")).partition(".")[0]) >= 3
@@ -73,7 +73,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
 
 
 def _in_order(file: KerasFile, obj: Any, live: Any, optimizer: Any) -> dict[str, Any]:
-    """Layers are paired by their order; if there are more or fewer, by their names. So Keras does with ``by_name``."""
+    """Pairs layers by their order or, if the numbers of layers differ, by their names, as Keras does with ``by_name``."""
     assert file.layers is not None, "the file has an order"
     if len(live) == len(file.layers):
         pairs = [(keys, weights) for (_, keys), (_, weights) in zip(file.layers, live, strict=True)]

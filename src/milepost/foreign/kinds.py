@@ -1,7 +1,7 @@
 """Recognises files of other formats by their first bytes, and tells users what to do with them.
 
 The name of a file is not enough: a failed download leaves a page in HTML under the name of a model. If the first bytes fit several
-formats, the first in the table counts. Sources: the descriptions of the formats; for ONNX, TensorFlow and Core ML the field numbers
+formats, the first in the table is used. Sources: the descriptions of the formats; for ONNX, TensorFlow and Core ML the field numbers
 of their protocol buffers; for pickled data Python's ``pickletools``.
 """
 
@@ -43,7 +43,7 @@ _AGAIN: Final = "open it in a text editor: it often says why a download failed; 
 _UNPACK: Final = "unpack it, and pass what is inside"
 _NOT_WEIGHTS: Final = "pass the path of a checkpoint or of a file of weights"
 _CONVERT: Final = (
-    "load it with the library that wrote it, put its values into the live objects, and save these with milepost"
+    "load the file with the library that wrote it, put its values into the live objects, and save these with milepost"
 )
 
 
@@ -59,12 +59,12 @@ _STATE_FILE: Final = _kind(
 
 KINDS: Final = (
     _kind(
-        "a pointer of Git LFS, which stands for a file",
+        "a pointer of Git LFS, not the file itself",
         rb"version https://git-lfs\.github\.com/spec",
         "run 'git lfs install' and 'git lfs pull' in the repository, or download the file itself",
     ),
     _kind(
-        "a pointer of git-annex, which stands for a file",
+        "a pointer of git-annex, not the file itself",
         rb"[./]*(\.git)?/annex/objects/",
         "run 'git annex get' on it",
     ),
@@ -127,13 +127,13 @@ KINDS: Final = (
         "use the checkpoint that it was frozen from",
     ),
     _kind(
-        "pickled data that is no file of torch.save",
+        "pickled data that torch.save did not write",
         rb"\x80[\x02-\x05][\x20-\x7e\x80-\x9f]",
-        "if you trust whoever made it: load it with pickle or joblib, put its arrays into variables, and save these",
+        "if you trust the author of the file, load it with pickle or joblib, put its arrays into variables, and save these",
     ),
     _kind("parameters of MXNet", rb"\x12\x01\0{6}", _CONVERT),
 )
-"""The formats; the first whose pattern matches counts."""
+"""The formats. The first whose pattern matches is used."""
 
 _ARCHIVES: Final = (
     (
@@ -189,7 +189,7 @@ def refuse(file: ReadableFile) -> None:
 
 
 def first_record(file: ReadableFile) -> str:
-    """The name of the first record of a zip archive, also if the archive's directory is lost."""
+    """The name of the first record of a zip archive. The archive's directory is not needed."""
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
     length = int.from_bytes(start[_NAME_AT - 4 : _NAME_AT - 2], "little")
     return start[_NAME_AT : _NAME_AT + length].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Makes nested dicts and lists of values with paths."""
+"""Makes nested dicts and lists from values that have paths."""
 
 from __future__ import annotations
 

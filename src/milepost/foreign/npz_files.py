@@ -7,7 +7,7 @@
     header   := {'descr': element type, 'fortran_order': bool, 'shape': tuple}         as Python writes it
 
 Arrays of objects are pickled data, which is named and never loaded. Limits: a header may have 64 KiB, which is parsed as a literal; an array
-takes at most some 1,100 times the bytes that the archive has for it, which Deflate cannot exceed; and `opening` limits all arrays together.
+takes at most about 1,100 times the bytes that the archive has for it, which Deflate cannot exceed; and `opening` limits all arrays together.
 Source: NumPy 2.4, ``numpy/lib/_format_impl.py``; `zip_directory` describes the archive.
 """
 
@@ -41,12 +41,12 @@ _LONGEST: Final = 64 << 10
 _MOST_DIMENSIONS: Final = 64
 _MOST_EXPANDED: Final = 1100
 _SMALL: Final = 1 << 20
-"""Bytes up to which an array may take any number of times the bytes in the file."""
+"""The most bytes of an array to which this limit does not apply."""
 _DEEPEST: Final = 90
 
 
 class Place(NamedTuple):
-    """Where an array is.
+    """The place of an array in the archive.
 
     Attributes:
         record: Its record in the archive.
@@ -286,7 +286,7 @@ def _parsed(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
 
 
 def _tree(arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays by the levels of their names; by their whole names, if one of them were below another."""
+    """The arrays as nested dicts, by the levels of their names. If one array would be below another, they are one dict by whole names."""
     levels = {name: tuple(name.split("/")) for name in arrays}
     if any(not all(each) or len(each) > _DEEPEST for each in levels.values()):
         return arrays

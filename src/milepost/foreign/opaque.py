@@ -1,7 +1,7 @@
-"""Classes, functions and objects that a pickled stream names, and that could be made only by running code.
+"""Classes, functions and objects that a pickled stream names, and that only running code could make.
 
 milepost neither looks them up nor makes them. An object is described by the name of its class and by the data in the stream: its
-arguments, its state, and its members if it is a kind of list or dict. So its contents can be read, and the object itself cannot.
+arguments, its state, and its members if it is a kind of list or dict. So its contents can be read although the object is not made.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Opaque:
         state: The state that is set after the call; None if none is.
         items: Members that are appended or added to it.
         entries: Keys and values that are set in it.
-        sealed: Whether its contents mean nothing by themselves, such as the storage of a quantised tensor.
+        sealed: Whether its contents have no meaning by themselves, such as the storage of a quantised tensor.
     """
 
     __slots__ = ("arguments", "entries", "items", "name", "sealed", "state")
@@ -79,7 +79,7 @@ class Opaque:
         return _is_module(self)
 
     def parts(self) -> Iterator[Any]:
-        """Everything that it holds, without names."""
+        """Its contents, without names."""
         if not self.sealed:
             yield self.arguments
             yield self.state
@@ -88,7 +88,7 @@ class Opaque:
                 yield from pair
 
     def members(self, spend: Spend) -> Iterator[tuple[Any, Any]]:
-        """Everything that it holds, by name.
+        """Its contents, by name.
 
         A module of PyTorch holds the entries of its ``state_dict()``, under the same names. Any other object holds its attributes
         or entries by name, and its items and arguments by position.
@@ -113,7 +113,7 @@ class Opaque:
 
 
 def needs_code(opaque: Opaque | Name) -> UnsupportedError:
-    """The error for an object that could be made only by running code that the file names."""
+    """The error for an object that only code named by the file could make."""
     return UnsupportedError(
         "this object cannot be read without running code that the file names, which milepost never does",
         expected="tensors, numbers, text, and lists, tuples, dicts and sets of them",
@@ -126,7 +126,7 @@ def needs_code(opaque: Opaque | Name) -> UnsupportedError:
 
 
 def holding(root: Any, kinds: tuple[type, ...]) -> set[int]:
-    """The identities of the containers and objects that hold something of some classes, directly or further down.
+    """The identities of the containers and objects that hold an object of given classes, directly or at a lower level.
 
     Args:
         root: The container to search, which may be among the results.

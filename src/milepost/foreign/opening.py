@@ -17,7 +17,7 @@ _IN_DIRECTORIES: Final = ("model.safetensors", "pytorch_model.bin")
 """The names that Hugging Face's libraries have for the file of a model. The name of its index ends in `_INDEX` too."""
 _MOST_SHARED: Final = 1 << 30
 _MOST_TIMES: Final = 16
-"""All tensors together may take `_MOST_SHARED` bytes, plus so many times the size of the file."""
+"""All tensors together may take `_MOST_SHARED` bytes, plus this many times the size of the file."""
 _INDEX: Final = ".index.json"
 
 
@@ -44,13 +44,13 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
     if opened is None:
         return None
     reader = ForeignReader(opened)
-    if not isinstance(opened, orbax.OrbaxDirectory):  # in which tensors share nothing, and are compressed
+    if not isinstance(opened, orbax.OrbaxDirectory):  # their tensors share no storage, and may be compressed
         _check_sharing(storage, reader)
     return reader
 
 
 def _check_sharing(storage: Storage, reader: ForeignReader) -> None:
-    """Checks that tensors do not take far more memory than the file has bytes, as they can if they share their storage."""
+    """Checks that tensors do not take far more memory than the file has bytes. That is possible if they share their storage."""
     wanted = reader.stored_bytes
     if wanted <= _MOST_SHARED:
         return

@@ -12,8 +12,8 @@ must be made with the same parameters in the same order, as for PyTorch's own ``
 A name is that of the parameter in the ``state_dict()`` of the module, so order and groups may be others.
 
 Files of older versions of PyTorch lack hyperparameters that were added later. ``load_state_dict`` sets these to defaults that
-``__setstate__`` of the optimizer's class adds, whatever the live optimizer has. milepost calls ``__setstate__`` of a new object to
-know them.
+``__setstate__`` of the optimizer's class adds, whatever the live optimizer has. milepost finds these defaults by calling
+``__setstate__`` of a new object.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def is_optimizer_state(item: Item) -> bool:
 
 
 class OptimizerState:
-    """The saved state of one optimizer, by the live one's parameters.
+    """The saved state of one optimizer, by the parameters of the live optimizer.
 
     Args:
-        item: What the file holds.
+        item: The saved state.
         optimizer: The live optimizer.
         find: Finds parameters by name.
 
@@ -245,7 +245,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _at(item: Item, name: str) -> Item | None:
-    """The item below another whose name is that of a parameter, in as many levels as that stands for."""
+    """The item with the name of a parameter below another item. The name may stand for several levels."""
     for part in levels(name, dotted=True):
         child = item.children.get(part)
         if child is None:

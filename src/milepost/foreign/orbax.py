@@ -1,4 +1,4 @@
-"""Reads directories of Orbax by means of `orbax.checkpoint`, which is imported when the first is read.
+"""Reads directories of Orbax with `orbax.checkpoint`, which is imported when the first one is read.
 
 ::
 
@@ -12,8 +12,8 @@
     <directory>/orbax.checkpoint            marks a directory of version 1 of Orbax' functions: one item, called "state"
     <item>/array_metadatas/process_<n>      the generators of keys of random numbers
 
-Arrays are read in batches of neighbours in the tree, so that at most one batch, or one array, is in memory beside the requested
-one. Aggregated arrays, and items without _METADATA, are read as a whole when the item is opened.
+Arrays are read in batches of neighbours in the tree, so that at most one batch, or one array, is in memory in addition to the
+requested one. Aggregated arrays, and items without _METADATA, are read as a whole when the item is opened.
 Source: Orbax 0.1.8, 0.4.8, 0.5.3 and 0.12, observed.
 """
 
@@ -223,7 +223,7 @@ class _TreeItem:
             array = np.asarray(_at(values, place))
             if TensorSpec(DType.of(array), array.shape) != stored.spec:
                 raise CorruptCheckpointError(
-                    "Orbax returned another array than it had described",
+                    "Orbax returned an array that differs from its description",
                     expected=stored.spec,
                     found=f"{array.dtype}, shape {array.shape}",
                 )
@@ -234,7 +234,7 @@ class _TreeItem:
         self._loaded.clear()
 
     def _outline(self, described: Any, place: tuple[Any, ...], texts: list[tuple[Any, ...]]) -> Any:
-        """The tree, with `Stored` in the place of arrays. Adds the places of arrays to the leaves, and of all others to ``texts``."""
+        """The tree, with `Stored` instead of arrays. Adds the places of arrays to the leaves, and the places of others to ``texts``."""
         if isinstance(described, Mapping):
             return {name: self._outline(each, (*place, name), texts) for name, each in described.items()}
         if isinstance(described, (list, tuple)):
@@ -354,7 +354,7 @@ def _import_orbax() -> Any:
         raise UnsupportedError(
             "milepost needs Orbax to read this directory",
             found=f"{type(error).__name__}: {error}",
-            remedy="pip install orbax-checkpoint",
+            remedy="run: pip install orbax-checkpoint",
         ) from error
 
 

@@ -27,7 +27,7 @@ def packed(value: Any, key: str, kind: str) -> dict[str, Array | Stored]:
         kind: The registered kind of its tensors in plain state, for example ``torch``; empty for arrays.
 
     Returns:
-        What `pack` returns, with `Stored` in the place of tensors.
+        The result of `milepost.plain_state.encoding.pack`, with `Stored` instead of tensors.
 
     Raises:
         UnsupportedError: Something in it is not plain state.

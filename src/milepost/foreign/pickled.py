@@ -1,7 +1,7 @@
 """Reads pickled data without unpickling it. Nothing that the stream names is imported or called.
 
 The stream is a program for a small stack machine. Its instructions build plain data. A name in the stream stays a name. A call of a
-name makes one of the few objects that `rebuilt` knows, or an `Opaque` object, which keeps the arguments.
+name makes one of the few objects that `rebuilt` knows, or an `Opaque` object that keeps the arguments.
 
 Limits: a stream may have one million lists, tuples, dicts, sets, names and calls, and one more for each 16 bytes; two million
 places in which it remembers values, and in a longer stream one for each 8 bytes; and integers of 1024 bytes, since Python refuses to
@@ -30,7 +30,7 @@ _MOST_DIGITS: Final = 1 << 12
 _MOST_MEMO: Final = 1 << 21
 _MOST_MADE: Final = 1_000_000
 BYTES_EACH: Final = 16
-"""For so many bytes of the stream, one more list, tuple, dict, set, name or call is allowed."""
+"""For each run of this many bytes in the stream, one more list, tuple, dict, set, name or call is allowed."""
 _LONGEST_KEY: Final = 100
 """The most members of a tuple or frozen set that is a key. Its hash is computed at each use."""
 _FIRST_LINE: Final = 1 << 12
@@ -48,7 +48,7 @@ Resolve = Callable[[Any], Any]
 
 
 class Unbuilt(Opaque):
-    """Stands for a value until its state is set. Then the value takes its place, also where the stream has remembered it."""
+    """Stands for a value until its state is set. Then the value replaces it, also in the stream's memo."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class PickledData:
         call: Returns the result of a call of a name.
         build: Returns an object after its state is set.
         resolve: Returns an object that is elsewhere in the file.
-        bytes_each: For so many bytes, one more list, tuple, dict, set, name or call is allowed.
+        bytes_each: For each run of this many bytes, one more list, tuple, dict, set, name or call is allowed.
 
     Attributes:
         position: Where the next value begins.
@@ -193,7 +193,7 @@ class _Machine:
             handler = _HANDLERS.get(code)
             if handler is None:
                 raise CorruptCheckpointError(
-                    f"byte {self._in.position - 1} is no instruction of pickled data",
+                    f"byte {self._in.position - 1} is not an instruction of pickled data",
                     found=f"{code:#04x}",
                 )
             handler(self)
@@ -250,7 +250,7 @@ class _Machine:
     def _stack_global(self) -> None:
         name, module = self._pop(), self._pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise TypeError("a name that is no text")
+            raise TypeError("a name that is not text")
         self._push_new(self._in.name(Name(module, name)))
 
     def _reduce(self) -> None:
@@ -259,7 +259,7 @@ class _Machine:
 
     def _call(self, function: Any, arguments: Any) -> None:
         if not isinstance(arguments, tuple):
-            raise TypeError("arguments that are no tuple")
+            raise TypeError("arguments that are not a tuple")
         if isinstance(function, Name):
             value = self._in.call(function, arguments)
             if not isinstance(value, Opaque):
@@ -273,7 +273,7 @@ class _Machine:
     def _new_with_keywords(self) -> None:
         keywords, arguments, kind = self._pop(), self._pop(), self._pop()
         if not isinstance(kind, Name):
-            raise TypeError("an object of no class")
+            raise TypeError("an object without a class")
         self._push_new(Opaque(kind, (arguments, keywords)))
 
     def _instance(self) -> None:
@@ -299,7 +299,7 @@ class _Machine:
     def _count(self, copied: tuple[Any, ...]) -> None:
         self._may_copy -= sum(len(each) for each in copied if isinstance(each, _SIZED))
         if self._may_copy < 0:
-            raise ValueError("calls that copy far more than there is")
+            raise ValueError("calls that copy far more than the stream holds")
 
     def _persistent(self) -> None:
         self._push_new(self._in.resolve(self._pop()))
@@ -324,12 +324,12 @@ class _Machine:
     def _long(self, form: str) -> None:
         size = self._number(form)
         if size > _LONGEST_NUMBER:
-            raise ValueError("an integer of too many digits")
+            raise ValueError("an integer with too many digits")
         self._push(int.from_bytes(self._in.take(size), "little", signed=True))
 
     def _put(self, number: int) -> None:
         if number < 0 or len(self._memo) > self._most_memo:
-            raise ValueError("a place that there is not")
+            raise ValueError("a place in the memo that does not exist")
         value = self._memo[number] = self._stack[-1]
         if isinstance(value, Unbuilt):
             self._unbuilt.setdefault(id(value), []).append(number)
@@ -356,7 +356,7 @@ class _Machine:
         elif type(target) is list:
             target.extend(values)
         else:
-            raise TypeError("no list to append to")
+            raise TypeError("an append to something that is not a list")
 
     def _set_item(self) -> None:
         value, key = self._pop(), self._pop()
@@ -373,7 +373,7 @@ class _Machine:
         elif isinstance(target, dict):
             target.update(self._pairs(values))
         else:
-            raise TypeError("no dict to put into")
+            raise TypeError("an item set in something that is not a dict")
 
     def _pairs(self, values: list[Any]) -> Iterable[tuple[Any, Any]]:
         return zip(as_keys(values[::2], self._keys), values[1::2], strict=True)
@@ -390,7 +390,7 @@ class _Machine:
         elif type(target) is set:
             target.update(as_keys(values, self._keys))
         else:
-            raise TypeError("no set to add to")
+            raise TypeError("an addition to something that is not a set")
 
     def _frozen_set(self) -> None:
         self._push_new(frozenset(as_keys(self._pop_to_mark(), self._keys)))
@@ -398,12 +398,12 @@ class _Machine:
     def _decimal(self) -> None:
         text = self._in.line()
         if len(text) > _MOST_DIGITS:
-            raise ValueError("an integer of too many digits")
+            raise ValueError("an integer with too many digits")
         self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text.removesuffix("L")))
 
 
 def _text_of(data: bytes) -> str | bytes:
-    """A string of Python 2 as text, or as bytes if it is not UTF-8: Python 2 has one class for both."""
+    """A string of Python 2, which has one class for text and bytes: as text if it is UTF-8, and otherwise as bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:

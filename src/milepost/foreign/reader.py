@@ -34,7 +34,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 _BLOCK: Final = 16 << 20
 """Bytes of two tensors that are compared at once."""
 _ONLY_AS_TEXT: Final = (int, set, frozenset, bytearray)
-"""Plain values that no array expresses. They are listed as the JSON text of plain state."""
+"""Plain values that no array can represent. They are listed as the JSON text of plain state."""
 
 
 class ForeignReader:
@@ -72,7 +72,7 @@ class ForeignReader:
             elif is_value(item.value):
                 self._plain[item.key] = item.value
             elif isinstance(item.value, _ONLY_AS_TEXT):
-                with suppress(UnsupportedError):  # a set may hold an object of a class
+                with suppress(UnsupportedError):  # a set may hold an object that plain state refuses
                     described = packed(item.value, item.key, file.kind)
                     if len(described) == 1:
                         self._plain[item.key] = described[TEXT]
@@ -96,7 +96,7 @@ class ForeignReader:
 
     @property
     def stored_bytes(self) -> int:
-        """How many bytes all tensors take in memory if they share none."""
+        """How many bytes all tensors take if none of them share memory."""
         return sum(stored.spec.nbytes for stored in self._stored.values())
 
     def checksums(self) -> tuple[int, int]:
@@ -109,7 +109,7 @@ class ForeignReader:
 
     @property
     def objects(self) -> dict[str, str]:
-        """The objects that could be made only by running code, with their classes, by key. Their contents may be readable."""
+        """The objects that only running code could make, with their classes, by key. Their contents may be readable."""
         return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
 
     def rename(self, rename: Rename) -> list[str]:
@@ -129,7 +129,7 @@ class ForeignReader:
         for item in walked(self.root):
             known = self._stored.get(item.key) if isinstance(item.value, Stored) else self._plain.get(item.key)
             if (isinstance(item.value, Stored) or is_value(item.value)) and known is not item.value:
-                while item.key in self:  # so that no key leads to another value than that of its item
+                while item.key in self:  # so that each key still leads to the value of its item
                     item.key += "_"
                 self.add(item.key, item.value)
         return left_out
@@ -271,7 +271,7 @@ class ForeignReader:
             raise self._of_value(error, key) from None
 
     def _of_value(self, error: MilepostError, key: str) -> MilepostError:
-        """An error with what it is about."""
+        """An error with its key and its file filled in."""
         if isinstance(error, CorruptCheckpointError):
             error.with_context(remedy="use an intact copy of the file")
         return error.with_context(key=key, file=self.prefix)
@@ -341,7 +341,7 @@ def _count(array: Array) -> None:
 
 
 def _blocks(spec: TensorSpec) -> Iterator[Box]:
-    """Boxes of some rows of a tensor, which together are the tensor."""
+    """Boxes that cover a tensor, each of some of its rows."""
     if not spec.shape:
         yield ()
         return

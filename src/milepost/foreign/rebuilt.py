@@ -8,104 +8,27 @@ Source: PyTorch 2.13, ``torch/_weights_only_unpickler.py``, ``torch/_utils.py``.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
-from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.errors import UnsupportedError
 from milepost.foreign import rebuilt_numpy
 from milepost.foreign.opaque import Name, Opaque, needs_code
 from milepost.foreign.pickled import Unbuilt, as_keys
-from milepost.foreign.stored import Stored, raw_bytes
-from milepost.graph.keys import VARIABLE_VALUE
+from milepost.foreign.stored import Stored
+from milepost.foreign.torch_tensors import (
+    BYTES,
+    DTYPES,
+    TorchStorage,
+    tensor,
+    unknown_storage,
+)
 from milepost.plain_state.keys import KeyCheck
-from milepost.tensor import DType, TensorSpec
 
-_MOST_REPEATED: Final = 64 << 20
-"""How many bytes more than its storage a tensor may take, if one stored element is many elements of the tensor."""
-_MOST_DIMENSIONS: Final = 64
 METADATA: Final = "_metadata"
 """The attribute of a state dict that holds the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
-
-UNTYPED: Final = "UntypedStorage"
-"""The class of storages without an element type."""
-STORAGES: Final = {
-    "DoubleStorage": "float64",
-    "FloatStorage": "float32",
-    "HalfStorage": "float16",
-    "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64",
-    "IntStorage": "int32",
-    "ShortStorage": "int16",
-    "CharStorage": "int8",
-    "ByteStorage": "uint8",
-    "BoolStorage": "bool",
-    "ComplexDoubleStorage": "complex128",
-    "ComplexFloatStorage": "complex64",
-    UNTYPED: "uint8",
-    "QInt8Storage": "int8",
-    "QUInt8Storage": "uint8",
-    "QInt32Storage": "int32",
-    "QUInt4x2Storage": "uint8",
-    "QUInt2x4Storage": "uint8",
-}
-DTYPES: Final = {
-    **{name: name for name in STORAGES.values()},
-    **{name: name for name in ("uint16", "uint32", "uint64")},
-    **{name: name for name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")},
-    **dict.fromkeys(("double",), "float64"),
-    **dict.fromkeys(("float",), "float32"),
-    **dict.fromkeys(("half",), "float16"),
-    **dict.fromkeys(("long",), "int64"),
-    **dict.fromkeys(("int",), "int32"),
-    **dict.fromkeys(("short",), "int16"),
-    **dict.fromkeys(("cfloat",), "complex64"),
-    **dict.fromkeys(("cdouble",), "complex128"),
-}
-_BYTES: Final = {"float8_e8m0fnu": 1, "complex32": 4, "bits8": 1, "bits16": 2}
-"""Element types that TensorFlow has no number for, with the bytes of an element."""
-
-
-@dataclass(frozen=True, slots=True)
-class TorchStorage:
-    """A storage of PyTorch: a run of bytes in a file that holds the elements of tensors.
-
-    Attributes:
-        key: Its name in the file.
-        dtype: PyTorch's name of the element type.
-        nbytes: Its length.
-        start: Its first byte, if it is part of a longer storage.
-    """
-
-    key: str
-    dtype: str
-    nbytes: int
-    start: int = 0
-
-    def part(self, first: Any, length: Any) -> TorchStorage:
-        """A storage of some of its elements."""
-        width = element_size(self.dtype)
-        if not is_count(first) or not is_count(length) or (first + length) * width > self.nbytes:
-            raise ValueError("a storage that is not within the one it is part of")
-        return TorchStorage(self.key, self.dtype, length * width, self.start + first * width)
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The elements of a storage that a tensor has.
-
-    Attributes:
-        storage: The storage.
-        offset: The position of the first element, in bytes.
-        strides: Bytes from one element to the next in each dimension; None if the elements follow each other.
-    """
-
-    storage: TorchStorage
-    offset: int
-    strides: tuple[int, ...] | None
 
 
 class Symbol(str):
@@ -114,79 +37,15 @@ class Symbol(str):
     __slots__ = ()
 
 
-def element_size(dtype: str) -> int:
-    """The bytes of an element of a type.
-
-    Args:
-        dtype: PyTorch's name of the type.
-
-    Raises:
-        UnsupportedError: milepost cannot read tensors of this type.
-    """
-    if dtype in _BYTES:
-        return _BYTES[dtype]
-    if dtype in DTYPES:
-        return DType.of(DTYPES[dtype]).itemsize
-    raise UnsupportedError(
-        "milepost cannot read PyTorch tensors of this element type",
-        found=f"torch.{dtype:.80}",
-        expected="one of " + ", ".join(sorted({*DTYPES, *_BYTES})),
-        remedy="load the file with torch.load, convert the tensor, and save it again",
-    )
-
-
-def spec_of(dtype: str, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
-    """The spec and the local name of a tensor.
-
-    Args:
-        dtype: PyTorch's name of the element type.
-        shape: The tensor's shape.
-
-    Raises:
-        UnsupportedError: milepost cannot read tensors of this type.
-    """
-    width = element_size(dtype)
-    if dtype in _BYTES:
-        return raw_bytes(dtype, width, shape)
-    return TensorSpec(DType.of(DTYPES[dtype]), shape), VARIABLE_VALUE
-
-
 def unreadable(dtype: str) -> Opaque:
-    """What stands for a tensor of an element type that milepost cannot read. `refusal` of it names the type."""
+    """A placeholder for a tensor of an element type that milepost cannot read. `refusal` of it names the type."""
     arguments = (TorchStorage("", "uint8", 0), 0, (0,), (1,), None, None, Symbol(f"torch.{dtype}"))
     return Opaque(Name("torch._utils", "_rebuild_tensor_v3"), arguments, sealed=True)
 
 
-def storage_of(kind: Any, key: Any, count: Any) -> TorchStorage:
-    """The storage that a persistent id names.
-
-    Args:
-        kind: The class of the storage, or its element type.
-        key: Its name in the file.
-        count: How many elements it has.
-
-    Raises:
-        UnsupportedError: milepost cannot read storages of this kind.
-    """
-    name = kind.name if isinstance(kind, Name) and kind.module in ("torch", "torch.storage", "torch.cuda") else None
-    if name not in STORAGES or not isinstance(key, str) or not is_count(count):
-        raise _unknown_storage(kind if isinstance(kind, Name) else Name("builtins", type(kind).__name__))
-    dtype = STORAGES[name]
-    return TorchStorage(key, dtype, count * element_size(dtype))
-
-
-def _unknown_storage(kind: Name) -> UnsupportedError:
-    return UnsupportedError(
-        "milepost cannot read PyTorch storages of this kind",
-        found=f"{kind!s:.200}",
-        expected=", ".join(STORAGES),
-        remedy="load the file with torch.load, convert the tensor, and save it again",
-    )
-
-
 def meaning(name: Name) -> Any:
     """What represents a name in a file: a `Symbol` for an element type, and for all others the name itself."""
-    if name.module == "torch" and (name.name in DTYPES or name.name in _BYTES):
+    if name.module == "torch" and (name.name in DTYPES or name.name in BYTES):
         return Symbol(f"torch.{name.name}")
     return name
 
@@ -250,7 +109,7 @@ def refusal(value: Opaque | Name) -> UnsupportedError:
         except (TypeError, ValueError, AttributeError):
             pass  # the arguments are not the reason
         if value.name.module.startswith("torch") and value.name.name.endswith("Storage"):
-            return _unknown_storage(value.name)
+            return unknown_storage(value.name)
     return needs_code(value)
 
 
@@ -258,17 +117,11 @@ def _refused(name: Name) -> str | None:
     return _REFUSED.get(name.name) if name.module in ("torch._utils", "torch._tensor") else None
 
 
-def whole(storage: TorchStorage) -> Stored:
-    """A storage as a tensor of one dimension."""
-    width = element_size(storage.dtype)
-    return _tensor(storage, storage.dtype, 0, (storage.nbytes // width,), (1,))
-
-
 def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Any:
     if not isinstance(storage, TorchStorage):
         raise TypeError("a tensor without a storage")
     _check_flags(rest[2] if len(rest) > 2 else None)
-    return _tensor(storage, storage.dtype, offset, size, stride)
+    return tensor(storage, storage.dtype, offset, size, stride)
 
 
 def _tensor_v3(
@@ -277,7 +130,7 @@ def _tensor_v3(
     if not isinstance(storage, TorchStorage) or not isinstance(dtype, Symbol):
         raise TypeError("a tensor without a storage, or without an element type")
     _check_flags(rest[0] if rest else None)
-    return _tensor(storage, dtype.removeprefix("torch."), offset, size, stride)
+    return tensor(storage, dtype.removeprefix("torch."), offset, size, stride)
 
 
 def _check_flags(flags: Any) -> None:
@@ -285,67 +138,22 @@ def _check_flags(flags: Any) -> None:
         raise UnsupportedError(
             "the values of this tensor are the conjugates or negatives of those in the file",
             found=", ".join(f"{name!s:.40}" for name, value in flags.items() if value),
-            remedy="save it after resolve_conj() and resolve_neg()",
+            remedy="call resolve_conj() and resolve_neg() on it, and save the result",
         )
-
-
-def _tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: Any) -> Stored:
-    width = element_size(dtype)
-    if not are_counts(size) or not are_counts(stride) or len(size) != len(stride) or not is_count(offset):
-        raise ValueError("a tensor with an impossible shape")
-    count = math.prod(size)
-    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if count else offset
-    if count and (last + 1) * width > storage.nbytes:
-        raise CorruptCheckpointError(
-            "a tensor reaches beyond its storage",
-            expected=f"at least {(last + 1) * width} bytes for a tensor of shape {tuple(size)}",
-            found=f"{storage.nbytes} bytes",
-        )
-    if count * width > storage.nbytes + _MOST_REPEATED:
-        raise UnsupportedError(
-            "this tensor has far more elements than are stored, because it repeats them",
-            expected=f"at most {_MOST_REPEATED >> 20} MiB more than is stored",
-            found=f"shape {tuple(size)}, of {storage.nbytes} stored bytes",
-            remedy="save its contiguous() copy",
-        )
-    shape = tuple(size)
-    spec, local = spec_of(dtype, shape)
-    in_order = count == 0 or _is_in_order(shape, stride)
-    strides = None if in_order else tuple(step * width for step in stride)
-    return Stored(spec, View(storage, storage.start + offset * width, strides), local)
-
-
-def _is_in_order(size: tuple[int, ...], stride: Any) -> bool:
-    expected = 1
-    for length, step in zip(reversed(size), reversed(stride), strict=True):
-        if length != 1 and step != expected:
-            return False
-        expected *= length
-    return True
-
-
-def is_count(value: Any) -> TypeGuard[int]:
-    """Whether a value can be a length or a position."""
-    return type(value) is int and 0 <= value < 1 << 62
-
-
-def are_counts(value: Any) -> TypeGuard[tuple[int, ...]]:
-    """Whether a value can be a shape: a tuple of lengths, and not too many."""
-    return isinstance(value, tuple) and len(value) <= _MOST_DIMENSIONS and all(map(is_count, value))
 
 
 def _parameter(data: Any, *rest: Any) -> Any:
     if isinstance(data, Opaque):
         return data
     if not isinstance(data, Stored):
-        raise TypeError("a parameter that is no tensor")
+        raise TypeError("a parameter that is not a tensor")
     return data
 
 
 def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     """A tensor of a class with attributes. The attributes of PyTorch's own classes do not change the value."""
     if not isinstance(function, Name) or not isinstance(arguments, tuple):
-        raise TypeError("no tensor of a class")
+        raise TypeError("not the arguments of a tensor with a class")
     data = call(function, arguments)
     if isinstance(kind, Name) and kind.module.partition(".")[0] != "torch":
         attributes = state if isinstance(state, dict) else {}
@@ -356,7 +164,7 @@ def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
 def _reconstructor(kind: Any, base: Any, content: Any) -> Opaque:
     """An object as the first two protocols write it: its class, and its contents as a list, a dict or a number."""
     if not isinstance(kind, Name):
-        raise TypeError("an object of no class")
+        raise TypeError("an object without a class")
     made = Opaque(kind)
     if isinstance(content, dict):
         made.entries = list(content.items())
@@ -376,7 +184,7 @@ def _attribute(holder: Any, name: Any) -> Any:
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1", "utf-8"):
-        raise ValueError("no byte string")
+        raise ValueError("not a byte string")
     return text.encode(encoding)
 
 
@@ -427,7 +235,7 @@ def _defaultdict(factory: Any = None, *arguments: Any) -> defaultdict[Any, Any] 
 
 def _complex(real: Any, imaginary: Any = 0.0) -> complex:
     if type(real) not in (int, float) or type(imaginary) not in (int, float):
-        raise TypeError("no complex number")
+        raise TypeError("not a complex number")
     return complex(real, imaginary)
 
 

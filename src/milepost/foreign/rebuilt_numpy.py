@@ -58,7 +58,7 @@ class ElementType(Unbuilt):
         try:
             dtype = np.dtype(self.text)
             if dtype.kind not in "biufc":
-                raise UnsupportedError("values of this type of NumPy's are not read", found=dtype)
+                raise UnsupportedError("values of this NumPy type are not read", found=dtype)
             DType.of(dtype)
         except MilepostError:
             raise UnsupportedError(
@@ -111,7 +111,7 @@ def refusal(opaque: Opaque) -> UnsupportedError | None:
 
 def _with_order(dtype: ElementType, state: Any) -> ElementType:
     if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "|", "="):
-        raise TypeError("no element type of NumPy")
+        raise TypeError("not an element type of NumPy")
     return ElementType(f"{state[1].replace('=', '')}{dtype.text.lstrip('<>|=')}")
 
 
@@ -126,7 +126,7 @@ def _numbers(data: Any, dtype: Any, shape: Any, fortran: Any) -> Any:
     if isinstance(data, str):
         data = data.encode()  # a byte string of Python 2 that was read as text
     if not isinstance(dtype, ElementType) or not isinstance(data, (bytes, bytearray)) or not _is_shape(shape):
-        raise TypeError("no array of NumPy")
+        raise TypeError("not an array of NumPy")
     array = np.frombuffer(data, dtype.numpy()).reshape(shape, order="F" if fortran else "C")
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).reshape(shape)
 
@@ -152,10 +152,10 @@ def _scalar(dtype: Any, data: Any) -> Any:
     if isinstance(data, str):
         data = data.encode()
     if not isinstance(dtype, ElementType):
-        raise TypeError("no number of NumPy")
+        raise TypeError("not a number of NumPy")
     found = dtype.numpy()
     if not isinstance(data, bytes):
-        raise TypeError("no number of NumPy")
+        raise TypeError("not a number of NumPy")
     return np.frombuffer(data, found, 1).astype(found.newbyteorder("="))[0]
 
 
@@ -165,7 +165,7 @@ def _reconstruct(*_: Any) -> Unbuilt:
 
 def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any = "C", *rest: Any) -> Any:
     if order not in ("C", "F"):
-        raise ValueError("no order of elements")
+        raise ValueError("not an order of elements")
     return _array(data, dtype, shape, fortran=order == "F")
 
 

@@ -22,7 +22,7 @@ def renamed(tree: Any, rename: Rename, *, dotted: bool = False) -> tuple[Any, di
         dotted: Whether ``.`` in a name separates levels, as ``/`` does.
 
     Returns:
-        The contents; the old names of what has new ones, by new name; and the names of what is left out.
+        The contents under their new names; the old name of each renamed value, by new name; and the names of the values left out.
 
     Raises:
         UnsupportedError: Two values would have the same name.
@@ -49,7 +49,7 @@ def renamed(tree: Any, rename: Rename, *, dotted: bool = False) -> tuple[Any, di
 
 
 def _refuse_same_names(targets: Mapping[Path, Path | None]) -> None:
-    """Refuses two values whose new names differ only in what separates levels."""
+    """Refuses two values whose new names differ only in the character that separates levels."""
     taken: dict[str, Path] = {}
     for path, target in targets.items():
         if target is not None:
@@ -94,7 +94,7 @@ class _Dict(dict[Any, Any]):
 
 
 def _copied(tree: Any) -> _Dict:
-    """A container as a dict, with the keys that it has."""
+    """A container as a dict with the container's own keys."""
     copy = _Dict(tree.items() if isinstance(tree, Mapping) else ((name, each) for name, each in members(tree)))
     if hasattr(tree, METADATA):
         setattr(copy, METADATA, getattr(tree, METADATA))
@@ -117,7 +117,7 @@ def _without(tree: Any, paths: Collection[Path]) -> _Dict:
 
 
 def _drop_empty(tree: _Dict, path: Path) -> None:
-    """Removes a dict that has lost all its members, and those above it that have no others."""
+    """Removes a dict that has lost all its members, and the dicts above it that hold nothing else."""
     holders = [tree]
     for name in path:
         below = holders[-1].get(_key(holders[-1], name))

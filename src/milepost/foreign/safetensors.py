@@ -8,7 +8,7 @@
     index   := JSON: {"weight_map": {name: file name}, ...}
 
 Offsets count from the beginning of the data. There the tensors follow each other without gaps or overlaps, row-major and
-little-endian. If two names had one tensor, Hugging Face's ``save_model`` leaves one name out and notes ``{left out: kept}`` in the
+little-endian. If two names had one tensor, Hugging Face's ``save_model`` leaves out one name and records ``{left out: kept}`` in the
 metadata. The format has no checksums. Limits: a header may have 100 MB, by the format's own rule, within the limits of `json_data`;
 a tensor may have 254 dimensions. `shards` reads the index of a model in several files. Source: the safetensors 0.5 format
 description.
@@ -101,7 +101,7 @@ class SafetensorsFile:
         return self._file, tensor.place
 
     def check(self, tensor: Stored) -> None:
-        """Does nothing: the header was checked when the file was opened, and there are no checksums."""
+        """Does nothing: the header was checked when the file was opened, and the format has no checksums."""
 
     def has_checksum(self, tensor: Stored) -> bool:
         return False

@@ -20,7 +20,7 @@ class Stored:
         spec: The element type and shape of its value in milepost.
         local: The local name of that value. Tensors of element types that TensorFlow has no number for are bytes; their local name
             is the name of the type.
-        place: Where it is in the file. Only the format that made this object interprets it.
+        place: The place in the file. Only the reader of the format interprets it.
         generator: The generator, if the tensor is a key of JAX's random numbers.
     """
 

@@ -1,8 +1,8 @@
 """Checks that the boxes in which a tensor was saved cover it, each element once.
 
-The number of elements must be that of the tensor, and no two boxes may overlap. To find that out, the boxes are divided again and
-again by planes that cut none of them. What processes hold of a tensor can always be divided so. The time for n boxes is in
-proportion to n * log(n). Boxes in a layout that would take far longer are refused.
+The boxes must have as many elements as the tensor, and no two of them may overlap. To check this, the boxes are divided repeatedly by
+planes that cut none of them. The parts that processes hold of a tensor can always be divided in this way. The time for n boxes is in
+proportion to n * log(n). A layout of boxes that would take far longer is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.tensor.spec import format_shape
 
 _FEW: Final = 32
-"""So many boxes are compared with each other if no plane divides them."""
+"""The most boxes that are compared with each other if no plane divides them."""
 _VISITS: Final = 200
 """How often each box is looked at, on average, before the layout counts as too irregular."""
 
@@ -31,7 +31,7 @@ def check_tiling(boxes: Sequence[Box], shape: Sequence[int]) -> None:
 
     Raises:
         CorruptCheckpointError: They do not cover it, reach outside it, or overlap.
-        UnsupportedError: Their layout is too irregular to find out.
+        UnsupportedError: Their layout is too irregular to be checked.
 
     Example:
         >>> check_tiling([((0, 2), (0, 3)), ((2, 5), (0, 3))], (5, 3))
@@ -80,7 +80,7 @@ def _check_apart(boxes: Sequence[Box]) -> None:
 
 
 def _divided(boxes: list[Box], axis: int) -> list[list[Box]]:
-    """Boxes in groups. Planes across an axis, which cut no box, are between the groups."""
+    """Divides boxes into groups by planes across an axis that cut no box."""
     boxes.sort(key=lambda box: box[axis])
     groups: list[list[Box]] = []
     end = -1
@@ -108,8 +108,8 @@ def _compare(boxes: Sequence[Box]) -> None:
 
 def _irregular(count: int) -> UnsupportedError:
     return UnsupportedError(
-        "the pieces of a tensor lie too irregularly to check that they cover it",
-        expected="pieces that planes divide, as processes save them",
+        "the layout of the pieces of a tensor is too irregular to check that they cover it",
+        expected="pieces that planes divide, like those that processes save",
         found=f"{count} pieces",
         remedy="load the tensor with the library that saved it, and save it as a whole",
     )

@@ -24,6 +24,7 @@ from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
+from milepost.foreign.torch_tensors import storage_of
 from milepost.foreign.zip_directory import LOCAL_HEADER, read_directory
 from milepost.storage import ReadableFile
 
@@ -84,7 +85,7 @@ class TorchArchive:
 
     @property
     def has_tensors(self) -> bool:
-        """Whether there are tensors in it, or parts of objects that may be some."""
+        """Whether the file holds tensors, or parts of objects that may be tensors."""
         return bool(self._storages.records)
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
@@ -107,7 +108,7 @@ class TorchArchive:
         if kind != "storage":
             raise ValueError("no storage")
         try:
-            storage = rebuilt.storage_of(cls, f"{self._label}{key}" if isinstance(key, str) else key, count)
+            storage = storage_of(cls, f"{self._label}{key}" if isinstance(key, str) else key, count)
         except UnsupportedError:
             if isinstance(cls, Name):
                 return Opaque(cls, sealed=True)
@@ -125,7 +126,7 @@ class TorchArchive:
                 "a record of this archive is compressed or encrypted, which PyTorch never does",
                 expected="a plain record",
                 found=f"{name!r:.80}",
-                remedy="use the file that torch.save wrote, and not a copy that was packed again",
+                remedy="use the file that torch.save wrote, not a repacked copy",
             )
         lengths = self._file.read(info.offset, LOCAL_HEADER)[-4:]
         return Record(info.offset + LOCAL_HEADER + sum(struct.unpack("<HH", lengths)), info.size, info.crc)

@@ -6,8 +6,8 @@
     <directory>/__<process>_<number>.distcp    items, each a file of `torch.save`, one after the other
     <directory>/__<process>.metadata           instead of .metadata, if the processes saved without telling each other
 
-An item is a box of a tensor, or an object that is no tensor. Objects are read when the directory is opened, tensors when they are
-asked for: only the items that hold a part of what is wanted. Source: PyTorch 2.13, ``torch/distributed/checkpoint/filesystem.py``.
+An item is a box of a tensor, or an object that is not a tensor. Objects are read when the directory is opened. Tensors are read on
+demand, and only from the items that hold a requested part. Source: PyTorch 2.13, ``torch/distributed/checkpoint/filesystem.py``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from milepost.bundle.slices import Box, index_of
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.nested import nested
 from milepost.foreign.opaque import Opaque
-from milepost.foreign.rebuilt import View, refusal, spec_of, unreadable
+from milepost.foreign.rebuilt import refusal, unreadable
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_archive import TorchArchive
 from milepost.foreign.torch_distributed_metadata import Place, SavedPiece, SavedTensor, read_metadata
+from milepost.foreign.torch_tensors import View, spec_of
 from milepost.foreign.windows import Window
 from milepost.storage import ReadableFile, Storage, anchored
 from milepost.tensor import TensorSpec
@@ -46,11 +47,13 @@ _MOST_KEPT: Final = 1024
 """How many archives are remembered, so that they need not be opened again."""
 _BUFFER: Final = 16 << 20
 """Bytes of a part of a piece that is read before it is copied to where it belongs."""
-_PYTORCH: Final = "load it with torch.distributed.checkpoint as it was saved, and save the state with milepost"
+_PYTORCH: Final = (
+    "load the directory with torch.distributed.checkpoint, as it was saved, and save the state with milepost"
+)
 
 
 def looks_like(storage: Storage, path: str) -> bool:
-    """Whether a directory is one of DCP, or was to become one."""
+    """Whether a directory is one of DCP, complete or not."""
     metadata = os.path.join(path, METADATA)
     if storage.is_file(metadata) and _begins_pickled(storage, metadata):
         return True
@@ -60,10 +63,10 @@ def looks_like(storage: Storage, path: str) -> bool:
 
 
 def refuse(path: str) -> None:
-    """Refuses a file out of a directory of DCP.
+    """Refuses a single file of a directory of DCP.
 
     Raises:
-        UnsupportedError: The name is that of such a file.
+        UnsupportedError: The file has a name of DCP.
     """
     directory, name = os.path.split(path)
     if name.endswith(SUFFIX) or name == METADATA or _OF_ONE_PROCESS.match(name):
@@ -191,7 +194,7 @@ class DistributedDirectory:
         return Stored(spec, _Pieces(pieces, name), local)
 
     def _object(self, name: str, place: Place) -> Any:
-        """What an item holds that is no tensor. Tensors in it, as in a tuple, stay in the file."""
+        """Reads an object that is not a tensor. Tensors inside it, for example in a tuple, stay in the file."""
         label = f"{len(self._objects)}/"
         try:
             archive = TorchArchive(self._item(place), label)
@@ -325,7 +328,7 @@ def _check_kind(storage: Storage, path: str) -> None:
         file=path,
         expected=f"the file {METADATA}, which it writes last",
         found=f"{count} files *{SUFFIX}",
-        remedy=f"use another checkpoint; if this is a copy, copy {METADATA} too, which many tools leave out as a hidden file",
+        remedy=f"use another checkpoint; if this is a copy, copy {METADATA} too: many tools leave it out because it is hidden",
     )
 
 

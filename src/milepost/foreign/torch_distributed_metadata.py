@@ -3,7 +3,7 @@
 ::
 
     Metadata              state_dict_metadata  by name, a TensorStorageMetadata or a BytesStorageMetadata
-                          planner_data         by name, the way to the value in the nested state dict; None if it was not flattened
+                          planner_data         by name, the path of the value in the nested state dict; None if it was not flattened
                           storage_data         by MetadataIndex, a _StorageInfo
                           version              "1.0.0"; none in files of older versions of PyTorch
     TensorStorageMetadata properties, of which the first is the element type; size; chunks
@@ -11,7 +11,7 @@
     MetadataIndex         fqn (the name), offset (of a box; None for an object)
     _StorageInfo          relative_path, offset, length, transform_descriptors    the last one names a compression
 
-Limits: 1 GiB; and those of `pickled`, with one list, tuple, dict, set, name or call more for each 8 bytes. That is room for any
+Limits: 1 GiB, and those of `pickled`, but with one more list, tuple, dict, set, name or call for each 8 bytes. That is enough for any
 number of pieces. Source: PyTorch 2.13, ``torch/distributed/checkpoint/metadata.py``, ``filesystem.py``.
 """
 
@@ -30,6 +30,7 @@ from milepost.foreign import rebuilt
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.tiling import check_tiling
+from milepost.foreign.torch_tensors import are_counts, element_size, is_count
 from milepost.storage import ReadableFile
 
 _LONGEST: Final = 1 << 30
@@ -83,11 +84,11 @@ class SavedTensor(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a directory holds.
+    """The contents of a directory.
 
     Attributes:
         values: By name, a tensor, or the place of an object.
-        paths: By name, the way to the value through dicts (text) and lists (numbers).
+        paths: By name, the path to the value through dicts (text) and lists (numbers).
     """
 
     values: dict[str, SavedTensor | Place]
@@ -109,7 +110,7 @@ def read_metadata(file: ReadableFile) -> Contents:
 
     Raises:
         CorruptCheckpointError: It is damaged, or the pieces that it names do not make up their tensors.
-        UnsupportedError: It exceeds a limit, or what it describes was not written to plain files by PyTorch.
+        UnsupportedError: It exceeds a limit, or it describes values that PyTorch did not write to plain files.
     """
     try:
         if file.size > _LONGEST:
@@ -156,21 +157,21 @@ def _value(name: str, value: Any, places: Mapping[tuple[str, str], Place]) -> Sa
     tensor = _state(value, "TensorStorageMetadata")
     dtype, is_readable = _dtype(tensor.get("properties"))
     shape, chunks = tensor.get("size"), tensor.get("chunks")
-    if not rebuilt.are_counts(shape) or not isinstance(chunks, list):
+    if not are_counts(shape) or not isinstance(chunks, list):
         raise _damaged("a shape and a list of pieces", tensor)
     pieces = []
     for chunk in chunks:
         piece = _state(chunk, "ChunkStorageMetadata")
         start, size = piece.get("offsets"), piece.get("sizes")
-        if not rebuilt.are_counts(start) or not rebuilt.are_counts(size) or not len(start) == len(size) == len(shape):
+        if not are_counts(start) or not are_counts(size) or not len(start) == len(size) == len(shape):
             raise _damaged(f"a box of {len(shape)} dimensions", piece)
         if 0 in size:
-            continue  # of a process that holds nothing of the tensor
+            continue  # from a process that holds no part of the tensor
         box = tuple((first, first + length) for first, length in zip(start, size, strict=True))
         pieces.append(SavedPiece(box, _place(places, name, start)))
     check_tiling([piece.box for piece in pieces], shape)
     for box, place in pieces:
-        nbytes = math.prod(stop - first for first, stop in box) * (rebuilt.element_size(dtype) if is_readable else 0)
+        nbytes = math.prod(stop - first for first, stop in box) * (element_size(dtype) if is_readable else 0)
         if nbytes > place.length:
             raise CorruptCheckpointError(
                 "a piece of a tensor is longer than the bytes that were saved for it",
@@ -197,7 +198,7 @@ def _places(stored: Mapping[Any, Any]) -> dict[tuple[str, str], Place]:
     for key, value in stored.items():
         index = _state(key, "MetadataIndex")
         name, start = index.get("fqn"), index.get("offset")
-        if not isinstance(name, str) or not (start is None or rebuilt.are_counts(start)):
+        if not isinstance(name, str) or not (start is None or are_counts(start)):
             raise _damaged("a name, and the start of a box", index)
         try:
             found[name, str(start)] = _stored_place(value)
@@ -216,7 +217,7 @@ def _stored_place(value: Any) -> Place:
         )
     info = _state(value, "_StorageInfo")
     file, offset, length = info.get("relative_path"), info.get("offset"), info.get("length")
-    if not rebuilt.is_count(offset) or not rebuilt.is_count(length):
+    if not is_count(offset) or not is_count(length):
         raise _damaged("the position and the length of an item", info)
     # Metadata from elsewhere must not lead to other files of this machine.
     if not isinstance(file, str) or os.path.basename(file) != file or "\\" in file or file in ("", ".", ".."):
@@ -224,7 +225,7 @@ def _stored_place(value: Any) -> Place:
     transforms = info.get("transform_descriptors")
     if transforms:
         raise UnsupportedError(
-            "the values in this directory are compressed or encrypted, which milepost does not undo",
+            "the values in this directory are compressed or encrypted, and milepost cannot read them",
             expected="values that were saved without extensions",
             found=reprlib.repr(transforms),
             remedy=_AGAIN,
@@ -252,7 +253,7 @@ def _paths(planned: Any, names: Mapping[str, Any]) -> dict[str, tuple[str | int,
         if (
             not isinstance(path, (tuple, list))
             or not 0 < len(path) <= _DEEPEST
-            or not all(isinstance(step, str) or rebuilt.is_count(step) for step in path)
+            or not all(isinstance(step, str) or is_count(step) for step in path)
             or not isinstance(path[0], str)
         ):
             raise _damaged(f"a path of {_DEEPEST} steps or less", path).with_context(key=name)

@@ -18,9 +18,9 @@ from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign import rebuilt
 from milepost.foreign.pickled import PickledData
-from milepost.foreign.rebuilt import TorchStorage
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import Record, TorchStorages
+from milepost.foreign.torch_tensors import TorchStorage, element_size, storage_of
 from milepost.storage import ReadableFile
 
 _MAGIC: Final = (b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", f"{0x1950A86A20F9469CFC6C}L\n.".encode())
@@ -65,7 +65,7 @@ class LegacyTorchFile:
         return self._storages.extent(tensor)
 
     def check(self, tensor: Stored) -> None:
-        """Does nothing: positions were checked when the file was opened, and there are no checksums."""
+        """Does nothing: the positions were checked when the file was opened, and the format has no checksums."""
 
     def has_checksum(self, tensor: Stored) -> bool:
         return False
@@ -111,10 +111,10 @@ class LegacyTorchFile:
                 )
             position += _COUNT
             count = int.from_bytes(self._file.read(position - _COUNT, _COUNT), order, signed=True)
-            nbytes = count * rebuilt.element_size(storage.dtype)
+            nbytes = count * element_size(storage.dtype)
             if count < 0 or nbytes != storage.nbytes:
                 raise CorruptCheckpointError(
-                    f"the storage {reprlib.repr(key)} has another length than its tensors need",
+                    f"the storage {reprlib.repr(key)} has a different length than its tensors need",
                     expected=f"{storage.nbytes} bytes",
                     found=f"{count} elements",
                 )
@@ -131,7 +131,7 @@ class LegacyTorchFile:
         _, count, view = rest
         if kind != "storage":
             raise ValueError("no storage")
-        storage = rebuilt.storage_of(cls, key, count)
+        storage = storage_of(cls, key, count)
         self._seen[key] = storage
         if view is not None:
             _, first, length = view

@@ -10,8 +10,8 @@ import numpy as np
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
-from milepost.foreign.rebuilt import TorchStorage, View
 from milepost.foreign.stored import Stored
+from milepost.foreign.torch_tensors import TorchStorage, View
 from milepost.storage import ReadableFile
 
 UNKNOWN: Final = 0
@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
 
 def wrong_checksum(record: Record, found: int) -> CorruptCheckpointError:
-    """The error for a record with another checksum than the file states."""
+    """The error for a record whose checksum differs from the one in the file."""
     return CorruptCheckpointError(
         f"the PyTorch file is damaged at byte {record.offset}: wrong checksum",
         expected=f"{record.crc:#010x}",

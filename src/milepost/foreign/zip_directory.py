@@ -11,8 +11,8 @@
     locator  := "PK\\6\\7"  disk u32  place of the zip64 end u64  disks u32
     zip64 end:= "PK\\6\\6"  length u64  versions u16 u16  disks u32 u32  entries u64 u64  size u64  offset u64
 
-Integers are little-endian. Limits: a directory may name 500,000 records, each once, and they must not overlap. So the time and
-memory for an archive are in proportion to its size. Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.
+Integers are little-endian. Limits: a directory may name 500,000 records, each once, and the records must not overlap. So time and
+memory are in proportion to the size of the archive. Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.
 """
 
 from __future__ import annotations

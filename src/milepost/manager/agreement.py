@@ -1,4 +1,4 @@
-"""What several processes find out together: whether a save is due, and whether one of them is about to be ended."""
+"""Agreement of several processes on whether a save is due, and on whether one of them has received SIGTERM."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from milepost.engine.together import Message, rounds_of
 
 
 class Agreed(NamedTuple):
-    """What all processes know of a step.
+    """The facts about a step on which all processes agree.
 
     Attributes:
-        preempted: Whether one of them has received the signal.
+        preempted: Whether one of the processes has received SIGTERM.
         by_clock: Whether a save is due by the clock of process 0.
     """
 
@@ -22,16 +22,16 @@ class Agreed(NamedTuple):
 
 
 def agree(options: CheckpointOptions, what: str, preempted: bool, by_clock: Callable[[], bool]) -> Agreed:
-    """Has all processes know the same. A process that is alone knows it by itself.
+    """Returns the same facts on all processes. A single process needs no messages.
 
     Args:
         options: As for `milepost.engine.together.rounds_of`.
         what: What is asked, in words; all processes must ask the same.
-        preempted: Whether this process has received the signal.
+        preempted: Whether this process has received SIGTERM.
         by_clock: Whether a save is due by the clock; called on process 0.
 
     Raises:
-        CoordinationError: A process did not answer, or asks something else.
+        CoordinationError: A process did not answer, or asked something else.
     """
     rounds = rounds_of(options, what)
     if rounds is None:

@@ -17,7 +17,7 @@ def check_arguments(
     """Raises an error for arguments that would fail, or have a wrong effect, in a later save.
 
     Args:
-        max_to_keep: As for `CheckpointManager`, like all others.
+        max_to_keep: As for `CheckpointManager`, like all other arguments.
         keep_checkpoint_every_n_hours: Hours.
         checkpoint_name: The first part of the files' names, which may have directories before it.
         checkpoint_interval: Steps.
@@ -42,10 +42,10 @@ def check_arguments(
 
 
 def check_times(keep: Any, every_steps: Any, every_seconds: Any) -> None:
-    """Raises an error for arguments by which no policy and no interval is meant.
+    """Raises an error for arguments that are not a policy or an interval.
 
     Args:
-        keep: As for `CheckpointManager`, like all others.
+        keep: As for `CheckpointManager`, like all other arguments.
         every_steps: Steps.
         every_seconds: Seconds.
 
@@ -60,15 +60,15 @@ def check_times(keep: Any, every_steps: Any, every_seconds: Any) -> None:
 
 
 def check_interval(name: str, value: Any) -> None:
-    """Raises an error for an argument that is no interval between two saves.
+    """Raises an error for an argument that is not an interval between two saves.
 
     Args:
         name: The argument: ``every_`` and a unit. Seconds need not be a whole number.
         value: The interval, or None for none.
 
     Raises:
-        UnsupportedError: It is no number.
-        ArgumentError: It is not greater than 0. This is a ``ValueError``.
+        UnsupportedError: The value is not a number.
+        ArgumentError: The value is not greater than 0. This is a ``ValueError``.
 
     Example:
         >>> check_interval("every_epochs", 0)

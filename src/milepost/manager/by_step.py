@@ -1,17 +1,13 @@
-"""What a manager does with checkpoints that are named by their numbers, and when it says that a save is due.
-
-`ByStep` has the methods that `CheckpointManager` and `milepost.jax.TreeManager` share.
-"""
+"""The methods by which a manager lists, ranks, deletes and pins the checkpoints of its series by their numbers."""
 
 from __future__ import annotations
 
 import abc
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from milepost.bundle import index_path
-from milepost.checkpoint.checkpoint import exclusive, is_saving
+from milepost.checkpoint.checkpoint import exclusive
 from milepost.engine.arguments import wrong
 from milepost.engine.metadata import plain_metrics
 from milepost.engine.pins import pin, pinned_in, unpin
@@ -19,33 +15,25 @@ from milepost.engine.removal import finish_removals, is_left
 from milepost.engine.series import split_number
 from milepost.engine.together import first_decides
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
-from milepost.manager.agreement import Agreed, agree
-from milepost.manager.managed_series import ManagedSeries
-from milepost.manager.whole_numbers import whole_number
+from milepost.manager.when_to_save import WhenToSave
 from milepost.retention import AnyOf, Best, ManagedCheckpoint, Policy, RetentionPlan
 from milepost.retention.by_metric import By, Mode, check_known, ranked
 
 
-class ByStep(abc.ABC):
-    """Checkpoints of a series by their numbers: to list, delete, pin and rank them, and to ask whether to save."""
+class ByStep(WhenToSave):
+    """The methods that `CheckpointManager` and `milepost.jax.TreeManager` share.
 
-    @property
-    @abc.abstractmethod
-    def _series(self) -> ManagedSeries:
-        """The series."""
+    Those that tell when to save are inherited from `WhenToSave`.
+    """
 
     @property
     @abc.abstractmethod
     def latest_checkpoint(self) -> str | None:
         """The path of the newest good checkpoint, or None."""
 
-    @abc.abstractmethod
-    def sync(self) -> None:
-        """Waits for the asynchronous save in progress, if any, and raises its error."""
-
     @property
     def steps(self) -> list[int]:
-        """The numbers of the managed checkpoints, in the order of `checkpoints`: the one that was saved last is last.
+        """The numbers of the managed checkpoints, in the order in which they were saved.
 
         The number of a checkpoint is the training step if the program passes that to ``save()``.
         """
@@ -68,11 +56,12 @@ class ByStep(abc.ABC):
             mode: ``"min"`` if lower values are better, ``"max"`` if higher ones are; by default as for ``by``.
 
         Returns:
-            Its number, or None if no checkpoint has metrics, or a finite value of this one. Of equal values the one that was saved first counts.
+            The number, or None if no checkpoint has a finite value. Of equal values, the one that was saved first is the best.
 
         Raises:
-            KeyNotFoundError: ``by`` is a name, and the checkpoints have other metrics, and not this one.
-            UnsupportedError: One argument is missing, and ``keep`` has no `milepost.retention.Best`; or ``mode`` is neither.
+            KeyNotFoundError: ``by`` is a name, and the checkpoints have other metrics, but not this one.
+            UnsupportedError: Only one argument is given, or none and ``keep`` has no `milepost.retention.Best`. Or ``mode`` is
+                neither ``"min"`` nor ``"max"``.
             StorageError: A checkpoint cannot be read, and the reason is not damage.
 
         Example:
@@ -90,7 +79,7 @@ class ByStep(abc.ABC):
             rule = _first_best(series.policy.keep)
             if rule is None or by is not None or mode is not None:
                 raise UnsupportedError(
-                    "best_step() must know by which metric, and whether lower or higher is better",
+                    "best_step() needs the name of a metric, and whether lower or higher is better",
                     expected="best_step(by='loss', mode='min'), or a manager with keep=Best(...)",
                     found=f"by={by!r}, mode={mode!r}, keep={series.policy.keep!r}",
                 )
@@ -112,7 +101,7 @@ class ByStep(abc.ABC):
             step: The number of the checkpoint.
 
         Returns:
-            As passed to ``save(metrics=...)``, with numbers of Python; None if none were.
+            The metrics that were passed to ``save(metrics=...)``, as Python numbers; None if there were none.
 
         Raises:
             CheckpointNotFoundError: There is no such checkpoint.
@@ -127,8 +116,8 @@ class ByStep(abc.ABC):
             step: The number of the checkpoint.
 
         Returns:
-            As passed to ``save(metadata=...)``, after a way through JSON: tuples are lists, and keys of dicts are text. None if
-            there is none.
+            The metadata that was passed to ``save(metadata=...)``, as JSON returns it: tuples are lists, and keys of dicts are text.
+            None if there is none.
 
         Raises:
             CheckpointNotFoundError: There is no such checkpoint.
@@ -137,17 +126,17 @@ class ByStep(abc.ABC):
         return self._series.saved_with(step).metadata
 
     def delete(self, step: int) -> None:
-        """Deletes a checkpoint and its entry in the state file, also if it is the latest or no longer managed.
+        """Deletes a checkpoint and its entry in the state file, even if it is the latest or no longer managed.
 
-        If the process is killed meanwhile, the next manager of the directory completes the deletion. Of several processes all
-        call this, and process 0 deletes.
+        If the process is killed meanwhile, the next manager of the directory completes the deletion. With several processes, all of
+        them call this, and process 0 deletes.
 
         Args:
             step: The number of the checkpoint.
 
         Raises:
             CheckpointNotFoundError: There is no such checkpoint.
-            UnsupportedError: It is pinned.
+            UnsupportedError: The checkpoint is pinned.
             StateFileError: The state file is malformed. Nothing was deleted.
             StorageError: A file cannot be removed. The next manager of the directory tries again.
 
@@ -178,7 +167,7 @@ class ByStep(abc.ABC):
 
     @property
     def pinned(self) -> list[int]:
-        """The numbers of the checkpoints that are pinned, in ascending order, as the directory has them now."""
+        """The numbers of the checkpoints that are pinned now, in ascending order. The directory is read each time."""
         listing = self._series.listing
         found = pinned_in(self._series.storage, listing.home)
         return sorted((split_number(each) or ("", 0))[1] for each in found if listing.is_own(each))
@@ -187,8 +176,8 @@ class ByStep(abc.ABC):
         """Keeps a checkpoint from being deleted, until `unpin`.
 
         No manager of milepost deletes it, in any process, and neither does `milepost.remove_checkpoint`. A pin is an empty file
-        beside the checkpoint, ``<path>.pinned``, which is durable when this returns. TensorFlow's manager does not know it. Of
-        several processes all call this, and process 0 pins.
+        next to the checkpoint, ``<path>.pinned``, which is durable when this returns. TensorFlow's manager ignores it. With several
+        processes, all of them call this, and process 0 pins.
 
         Args:
             step: The number of the checkpoint. It need not be managed.
@@ -222,7 +211,7 @@ class ByStep(abc.ABC):
     def unpin(self, step: int) -> None:
         """Lets a checkpoint be deleted again. The next save deletes it if nothing else keeps it.
 
-        Of several processes all call this.
+        With several processes, all of them call this.
 
         Args:
             step: The number of the checkpoint. If it is not pinned, nothing happens.
@@ -235,14 +224,14 @@ class ByStep(abc.ABC):
         first_decides(series.with_options(None), f"unpin {prefix}", lambda: unpin(series.storage, prefix))
 
     def dry_run(self, next_step: int | None = None, metrics: Any = None) -> RetentionPlan:
-        """What would be deleted, and why. Nothing is.
+        """Tells what would be deleted, and why. It deletes nothing.
 
         Args:
             next_step: Decide as if a checkpoint with this number had just been saved; by default, as things are now.
             metrics: The metrics of that checkpoint.
 
         Returns:
-            One verdict for each managed checkpoint, oldest first. If it is printed, it has one line for each.
+            One verdict for each managed checkpoint, oldest first. Printing the plan gives one line for each.
 
         Raises:
             StorageError: A checkpoint cannot be read, and the reason is not damage.
@@ -269,87 +258,8 @@ class ByStep(abc.ABC):
             managed = (*(each for each in managed if each.prefix != prefix), new)
         return series.policy.plan(managed, series.listing.last_preserved)
 
-    def should_save(self, step: Any = None) -> bool:
-        """Whether a save is due.
-
-        It is, if ``every_steps`` has a multiple at this step or was passed since the last save, if ``every_seconds`` have passed
-        since the last save, or if SIGTERM was received and ``on_sigterm`` is set. If neither ``every_steps`` nor ``every_seconds``
-        is given, every step is due. A step that is saved already is not.
-
-        Of several processes all call this with the same step. They exchange a message if ``every_seconds`` or ``on_sigterm`` is
-        given: process 0 has the clock, and a signal to one is one to all.
-
-        Args:
-            step: The training step: an integer, or a variable that holds one; by default that of ``step_counter``.
-
-        Raises:
-            UnsupportedError: There is no step.
-            CoordinationError: Of several processes one did not answer, or asks about another step.
-
-        Example:
-            >>> import milepost, tempfile
-            >>> checkpoint = milepost.Checkpoint(step=milepost.Variable(0))
-            >>> with milepost.CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=2, every_steps=10) as manager:
-            ...     for step in range(1, 35):
-            ...         if manager.should_save(step):
-            ...             path = manager.save(step, metrics={"loss": 1 / step})
-            >>> manager.steps
-            [20, 30]
-        """
-        series = self._series
-        if step is None:
-            step = series.step_counter
-            if step is None:
-                raise UnsupportedError(
-                    "should_save() needs a training step",
-                    expected="should_save(step), or a manager with step_counter=",
-                    found="neither",
-                )
-        number = whole_number(step)
-        triggers, agreed = series.triggers, self._agreed(number)
-        series.asked = number
-        if number == series.saved_step:
-            return False
-        if agreed.preempted or (triggers.every_steps is None and triggers.every_seconds is None):
-            return True
-        return triggers.by_step(number) or agreed.by_clock
-
-    def reached_preemption(self, step: int | None = None) -> bool:
-        """Whether SIGTERM was received, so that the program should save and end. Always false without ``on_sigterm``.
-
-        Of several processes all call this with the same step, and a signal to one is one to all.
-
-        Args:
-            step: The training step. The answer is that on which `should_save` based its own for the same step, so a loop that ends
-                here has saved. By default, the answer is as of now.
-
-        Raises:
-            CoordinationError: As for `should_save`.
-
-        Example:
-            >>> import milepost, os, signal, tempfile
-            >>> checkpoint = milepost.Checkpoint(step=milepost.Variable(0))
-            >>> directory = tempfile.mkdtemp()
-            >>> with milepost.CheckpointManager(checkpoint, directory, 2, every_steps=100, on_sigterm=True) as manager:
-            ...     for step in range(1, 1000):
-            ...         if step == 7:
-            ...             os.kill(os.getpid(), signal.SIGTERM)
-            ...         if manager.should_save(step):
-            ...             path = manager.save(step)
-            ...         if manager.reached_preemption(step):
-            ...             break
-            >>> manager.steps
-            [7]
-        """
-        return self._series.signal is not None and self._agreed(None if step is None else whole_number(step)).preempted
-
-    @property
-    def is_saving(self) -> bool:
-        """Whether an asynchronous save is in progress in this process."""
-        return is_saving(self._series.checkpoint)
-
     def reload(self) -> None:
-        """Reads the state file again, for a program that follows what another one saves.
+        """Reads the state file again, for a program that uses the checkpoints that another program saves.
 
         Raises:
             StateFileError: The state file is malformed.
@@ -360,52 +270,6 @@ class ByStep(abc.ABC):
             series.listing.reload()
             series.metadata.forget()
             series.must_look = True
-
-    def close(self) -> None:
-        """Waits for the asynchronous save in progress, raises its error, and stops catching SIGTERM.
-
-        If SIGTERM was received, a handler that the program had installed before is called now. The manager can still be used.
-        """
-        try:
-            self.sync()
-        finally:
-            self._stop_catching(pass_on=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Does what `close` does. If the body has failed, its error is raised, and that of a save becomes a note of it."""
-        if error is None:
-            self.close()
-            return
-        try:
-            self.sync()
-        except Exception as other:
-            error.add_note(f"Beside that, an asynchronous save failed: {type(other).__name__}: {other}")
-        finally:
-            self._stop_catching(pass_on=False)
-
-    def _stop_catching(self, *, pass_on: bool) -> None:
-        if self._series.signal is not None:
-            self._series.signal.remove(pass_on=pass_on)
-
-    def _agreed(self, step: int | None) -> Agreed:
-        """What all processes know at a step. It is found out once for each step."""
-        series = self._series
-        if step is None or series.agreed_at is None or series.agreed_at[0] != step:
-            received = series.signal is not None and series.signal.received
-            triggers = series.triggers
-            if series.signal is None and triggers.every_seconds is None:
-                return Agreed(preempted=False, by_clock=False)
-            what = f"ask whether to save at step {step} in {series.directory}"
-            agreed = agree(series.with_options(None), what, received, triggers.by_clock)
-            if step is None:
-                return agreed
-            series.agreed_at = step, agreed
-        return series.agreed_at[1]
 
 
 def _first_best(policy: Policy | None) -> Best | None:

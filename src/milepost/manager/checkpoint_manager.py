@@ -1,10 +1,21 @@
 """`CheckpointManager`: numbers checkpoints, records them in the state file, and removes old ones.
 
-The order of a save: the new checkpoint becomes durable; the state file that lists it becomes durable; old checkpoints
-are removed, index before data; the state file no longer lists them. So after a crash at any point, the state file lists
-a good checkpoint, and every checkpoint that should have been removed. A process may be killed when a checkpoint is
-saved but not listed yet. Each save is announced beforehand (`milepost.engine.announcement`), so the next manager lists
-that checkpoint. A pin is a file of its own (`milepost.engine.pins`), which every removal looks for.
+A save has four steps: the new checkpoint becomes durable; the state file that lists it becomes durable; old checkpoints
+are removed, index before data; a state file without them becomes durable. So after a crash at any point, the state file
+lists a good checkpoint, and every checkpoint that should have been removed. A process may be killed after a checkpoint is
+saved and before it is listed. Each save is announced beforehand (`milepost.engine.announcement`), so the next manager lists
+that checkpoint. A pin is a separate file (`milepost.engine.pins`), which every removal looks for.
+
+===================  ===============================================================================
+`managed_series`     the state that all parts of a manager share
+`listing`            the checkpoints that the state file lists, by series
+`earlier_runs`       what a new manager completes, removes and warns of
+`newest`             the newest good checkpoint: how it is found, and why others are skipped
+`publishing`         what follows a save: the checkpoint is listed, and old ones are deleted
+`by_step`            the methods for checkpoints by number: rank, pin, delete
+`when_to_save`       the methods that tell when to save, with `triggers`, `agreement`, `termination`
+`step_interval`      TensorFlow's ``checkpoint_interval``
+===================  ===============================================================================
 """
 
 from __future__ import annotations
@@ -18,33 +29,24 @@ from milepost.bundle import index_path
 from milepost.checkpoint import Checkpoint
 from milepost.checkpoint.checkpoint import exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
-from milepost.engine.directory import Verification, newest_good, skipped_message
-from milepost.engine.leftovers import sweep_leftovers
+from milepost.engine.directory import Verification
 from milepost.engine.metadata import encode
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.pins import removal
-from milepost.engine.removal import finish_removals, is_left, remove_bundles
 from milepost.engine.run_save import ListedSave
-from milepost.engine.saved_model import is_saved_model
-from milepost.engine.series import list_announced, numbered, split_number
-from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
+from milepost.engine.series import split_number
+from milepost.engine.state_file import PathLike
 from milepost.engine.status import LoadStatus
-from milepost.engine.together import error_of, facts_of, first_decides, is_first
-from milepost.errors import (
-    CheckpointNotFoundError,
-    CorruptCheckpointError,
-    MilepostError,
-    SkippedCheckpointWarning,
-    StorageError,
-    UnsupportedError,
-    UntrackableError,
-    warn,
-)
+from milepost.engine.together import first_decides, is_first
+from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError, UntrackableError
 from milepost.graph.description import counted, of_file, shortened
 from milepost.graph.remedies import forgotten_init
 from milepost.manager.arguments import check_arguments, check_times
 from milepost.manager.by_step import ByStep
+from milepost.manager.earlier_runs import complete_earlier_runs, warn_of_unlisted
 from milepost.manager.managed_series import ManagedSeries
+from milepost.manager.newest import NewestCheckpoint
+from milepost.manager.publishing import follow, publish
+from milepost.manager.step_interval import StepInterval
 from milepost.manager.termination import TerminationSignal
 from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
@@ -55,7 +57,7 @@ from milepost.storage.paths import check_local, plain_path
 if TYPE_CHECKING:
     from typing_extensions import (
         TypeVar,
-    )  # for type checkers; a `CheckpointManager` without brackets has any Checkpoint
+    )  # Type checkers only: without brackets, a `CheckpointManager` has a plain `Checkpoint`.
 
     CheckpointT = TypeVar("CheckpointT", bound=Checkpoint, default=Checkpoint, covariant=True)
 else:
@@ -67,9 +69,9 @@ else:
 class CheckpointManager(ByStep, Generic[CheckpointT]):
     """Keeps a series of checkpoints in a directory: numbers them, lists them in a state file, and deletes old ones.
 
-    Arguments, files and rules are those of ``tf.train.CheckpointManager``, and each of the two can continue the other's
-    series. In addition, this manager skips damaged and missing checkpoints and restores the newest good one. When it is
-    made, it removes the temporary files of crashed saves and lists checkpoints that a killed process had saved.
+    Arguments, files and rules are those of ``tf.train.CheckpointManager``, and either can continue the other's series. In
+    addition, this manager skips damaged and missing checkpoints and restores the newest good one. When it is made, it
+    removes the temporary files of crashed saves and lists checkpoints that a killed process had saved.
 
     The manager restores, keeps and removes only checkpoints ``<directory>/<checkpoint_name>-<number>`` that the state
     file lists. Several managers with different names can share a directory. A listed checkpoint elsewhere, or with
@@ -91,16 +93,16 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         init_fn: A function that `restore_or_initialize` calls if there is no checkpoint.
         last_checkpoint_step: The step of the last save. It has no effect without ``checkpoint_interval``.
         options: Options for all saves and restores for which no others are given. They also say where the directory is.
-        keep: Which checkpoints to keep beside the newest ``max_to_keep``: policies of `milepost.retention`, such as
+        keep: Which checkpoints to keep in addition to the newest ``max_to_keep``: policies of `milepost.retention`, such as
             ``Best(3, by="loss", mode="min") | EverySteps(10_000)``. With ``max_to_keep=None`` it decides alone. The newest and all
             pinned checkpoints are always kept.
         every_steps: Steps. `should_save` is true at each multiple.
-        every_seconds: Seconds. `should_save` is true when so many have passed since the last save.
-        on_sigterm: Whether to catch SIGTERM, from now until `close` or the end of the ``with`` block. `should_save` and
-            `reached_preemption` are true then. A second signal gets the previous handler, which by default ends the process.
-            Works only in the main thread.
+        every_seconds: Seconds. `should_save` is true when this time has passed since the last save.
+        on_sigterm: Whether to catch SIGTERM, from now until `close` or the end of the ``with`` block. After the signal,
+            `should_save` and `reached_preemption` are true. A second signal goes to the previous handler, which by default ends the
+            process. This works only in the main thread.
         verify: How to verify a checkpoint of an earlier run before it is used. ``"checksums"`` reads all data,
-            ``"files"`` reads the index and the sizes of the data files, ``"none"`` only looks whether the checkpoint
+            ``"files"`` reads the index and the sizes of the data files, ``"none"`` only checks that the checkpoint
             exists.
 
     Raises:
@@ -123,7 +125,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         >>> manager.latest_checkpoint == directory + "/ckpt-3"
         True
 
-        The best checkpoints are kept beside the newest:
+        The best checkpoints are kept in addition to the newest:
 
         >>> from milepost.retention import Best
         >>> manager = CheckpointManager(checkpoint, tempfile.mkdtemp(), 1, keep=Best(2, by="loss", mode="min"))
@@ -179,18 +181,14 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             options,
         )
         self._checkpoint = checkpoint
-        self._checkpoint_interval = checkpoint_interval
-        self._last_checkpoint_step = last_checkpoint_step
+        self._interval = StepInterval(step_counter, checkpoint_interval, last_checkpoint_step)
         self._init_fn = init_fn
-        self._verify = verify
+        self._newest = NewestCheckpoint(self._state, verify)
         self._status: LoadStatus | None = None
-        self._latest: str | None = None
-        self._restored: str | None = None
-        self._skipped: dict[str, MilepostError] = {}
         if is_first(self._state.with_options(None)):
-            self._recover()
+            complete_earlier_runs(self._state)
         self._state.listing.load()
-        self._warn_of_unlisted()
+        warn_of_unlisted(self._state)
         if on_sigterm:
             alive = weakref.ref(self)
             self._state.signal = TerminationSignal()
@@ -218,14 +216,15 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             facts.append(f"the last {shortened(os.path.basename(managed[-1].prefix))}")
         kept = [str(each) for each in (policy.max_to_keep, policy.keep) if each is not None]
         facts.append(f"keeps {' and '.join(kept) or 'all'}")
-        if self._skipped:
-            restored = f"restored {shortened(os.path.basename(self._restored))}, " if self._restored else ""
-            facts.append(f"{restored}skipped {len(self._skipped)}")
+        newest: NewestCheckpoint | None = self.__dict__.get("_newest")
+        if newest is not None and newest.skipped:
+            restored = f"restored {shortened(os.path.basename(newest.restored))}, " if newest.restored else ""
+            facts.append(f"{restored}skipped {len(newest.skipped)}")
         return of_file(self, self._state.directory, *facts)
 
     @property
     def checkpoint(self) -> CheckpointT:
-        """The `Checkpoint` that is managed, of the class that was given."""
+        """The `Checkpoint` that the manager saves and restores."""
         return self._checkpoint
 
     @property
@@ -236,16 +235,16 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     @property
     def checkpoint_interval(self) -> int | None:
         """The smallest number of steps between two saves, or None."""
-        return self._checkpoint_interval
+        return self._interval.steps
 
     @property
     def checkpoints(self) -> list[str]:
-        """The paths of the managed checkpoints, oldest first. Preserved checkpoints are not among them."""
+        """The paths of the managed checkpoints, oldest first. Preserved checkpoints are not managed."""
         return [each.prefix for each in self._state.listing.managed]
 
     @property
     def status(self) -> LoadStatus | None:
-        """The status of the restore by `restore_or_initialize`, with assertions and a report; None if nothing was restored."""
+        """The status of the last restore, with assertions and a report; None if nothing was restored."""
         return self._status
 
     @property
@@ -254,7 +253,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
 
         `restore_or_initialize` and `latest_checkpoint` set this anew. It is empty if none was skipped.
         """
-        return dict(self._skipped)
+        return dict(self._newest.skipped)
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -263,14 +262,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         Checkpoints of an earlier run are verified when this is first read. Those that are damaged or missing are
         skipped with a `SkippedCheckpointWarning`.
         """
-        if self._state.must_look:
-            self._skipped = {}
-            found = newest_good(self._state.storage, self._state.listing.refresh, self._verify, self._skip)
-            with self._state.lock:
-                # a save in the background may have ended meanwhile
-                if self._state.must_look:
-                    self._latest, self._state.must_look = found, False
-        return self._latest
+        return self._newest.find()
 
     @as_written
     def save(
@@ -284,7 +276,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     ) -> str | None:
         """Saves a checkpoint, lists it in the state file, and deletes old checkpoints.
 
-        A save increments the ``save_counter`` of the checkpoint, also if another number is given.
+        A save increments the ``save_counter`` of the checkpoint, even if another number is given.
 
         Args:
             checkpoint_number: The number of the checkpoint: an integer, or a variable that holds one; by default
@@ -293,8 +285,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
                 without one. A manager with an interval never saves twice at the same step.
             options: How to save; by default the manager's options.
             metrics: Numbers by name, or dicts of them, for `milepost.retention.Best`, `best_step` and `metrics`. Arrays and tensors
-                of one element are accepted. Of several processes, those of process 0 are saved.
-            metadata: Anything that JSON can hold, for `metadata`. Of several processes, that of process 0 is saved.
+                of one element are accepted. With several processes, those of process 0 are saved.
+            metadata: Anything that JSON can hold, for `metadata`. With several processes, that of process 0 is saved.
 
         Returns:
             The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved. An
@@ -304,16 +296,14 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of
                 them.
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: Metrics are no numbers, or JSON cannot hold the metadata.
-            CoordinationError: Of several processes one failed, did not answer, or holds other objects or values. Nothing was
-                saved on any of them.
+            UnsupportedError: A metric is not a number, or JSON cannot hold the metadata.
+            CoordinationError: One of several processes failed, did not answer, or holds other objects or values. No process has
+                saved anything.
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
         refuse_if_traced("a save")
-        if self._checkpoint_interval is not None and self._is_too_early(
-            whole_number(self._state.step_counter), check_interval
-        ):
+        if self._interval.is_too_early(self._interval.now(), check_interval):
             return None
         with exclusive(self._checkpoint):
             return self._save(checkpoint_number, check_interval, options, lambda: encode(metrics, metadata))
@@ -325,11 +315,9 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         options: CheckpointOptions | None,
         encoded: Callable[[], bytes | None],
     ) -> str | None:
-        step = None
-        if self._checkpoint_interval is not None:
-            step = whole_number(self._state.step_counter)
-            if self._is_too_early(step, check_interval):
-                return None  # another thread has just saved
+        step = self._interval.now()
+        if self._interval.is_too_early(step, check_interval):
+            return None  # another thread has just saved
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
         save: ListedSave | None = None
@@ -346,19 +334,19 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             save = new = ListedSave(
                 prefix,
                 self._state.with_options(options),
-                lambda _, prefix, durable: self._publish(prefix, durable, new.metadata),
+                lambda _, prefix, durable: publish(self._state, prefix, durable, new.metadata),
             )
-            save.listed_elsewhere = lambda: self._follow(prefix)
+            save.listed_elsewhere = lambda: follow(self._state, prefix)
             with save.together():
                 save.metadata = encoded() if save.leads else None
             write_numbered(self._checkpoint, save)
         except BaseException:
             if save is not None and save.is_committed:
-                self._last_checkpoint_step = step
+                self._interval.last = step
             else:
                 counter.assign_sub(1)
             raise
-        self._last_checkpoint_step = step
+        self._interval.last = step
         self._state.note_saved(
             number if checkpoint_number is not None or self._state.asked is None else self._state.asked
         )
@@ -376,7 +364,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             A status with assertions and a full report.
 
         Raises:
-            CheckpointNotFoundError: There is no such checkpoint. Without a step: no checkpoint at all.
+            CheckpointNotFoundError: There is no such checkpoint; without a step, there is no checkpoint at all.
             CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
             MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
 
@@ -392,14 +380,13 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             20
         """
         if step is None:
-            if self._restore_newest() is None:
+            if self._restore_newest() is None or self._status is None:
                 raise CheckpointNotFoundError(
                     "there is no checkpoint to restore",
                     file=self._state.directory,
                     expected=f"a state file that lists checkpoints named {os.path.basename(self._state.prefix)}-<number>",
                     remedy="call restore_or_initialize() if the first run begins without one",
                 )
-            assert self._status is not None, "a checkpoint was restored"
             return self._status
         prefix = self._state.path_of(step)
         self._checkpoint.sync()
@@ -409,7 +396,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             if self._state.storage.is_file(index_path(prefix)):
                 raise  # a data file is missing
             raise self._state.no_such(prefix) from error
-        self._restored, self._skipped = prefix, {}
+        self._newest.restored, self._newest.skipped = prefix, {}
         self._note_restored(prefix)
         return status
 
@@ -418,7 +405,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         """Restores the newest good checkpoint, or calls ``init_fn`` if there are no checkpoints.
 
         A damaged or missing checkpoint is skipped with a `SkippedCheckpointWarning`, and the next older one is tried. A
-        skipped checkpoint changes nothing. Of several processes process 0 chooses and warns, and all restore the same.
+        skipped checkpoint changes nothing. With several processes, process 0 chooses the checkpoint and warns, and all restore it.
 
         Returns:
             The path of the checkpoint that was restored, or None.
@@ -434,62 +421,19 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         return prefix
 
     def _restore_newest(self) -> str | None:
-        """Restores the newest good checkpoint, and returns its path. None if there are no checkpoints."""
-        self._checkpoint.sync()
-        problems: dict[str, MilepostError] = {}
-        refused: set[str] = set()
-        self._skipped = {}
-
-        def choose() -> dict[str, Any]:
-            found = newest_good(
-                self._state.storage,
-                lambda: _without(refused, self._state.listing.refresh()),
-                self._verify,
-                problems.__setitem__,
-            )
-            return {"prefix": found, "problems": {each: facts_of(problem) for each, problem in problems.items()}}
-
-        while True:
-            chosen = first_decides(
-                self._state.with_options(None), f"choose a checkpoint of {self._state.directory}", choose
-            )
-            prefix: str | None = chosen["prefix"]
-            for each, facts in chosen["problems"].items():
-                problems.setdefault(each, error_of(facts))
-            if prefix is None:
-                if not problems:
-                    break
-                self._restored = None
-                for each, problem in problems.items():
-                    self._skip(each, problem)
-                raise self._none_is_good(list(problems.values()))
-            try:
-                self._status = self._checkpoint.restore(prefix, self._state.with_options(None))
-            except (CheckpointNotFoundError, CorruptCheckpointError) as error:
-                problems[prefix] = error
-                refused.add(prefix)
-                continue
-            break
-        state = self._state.listing.refresh() if problems else None
-        listed = [] if state is None else state.newest_first()
-        for each, problem in problems.items():
-            # another process may have removed it after it was verified
-            is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
-            if not is_pruned:
-                self._skip(each, problem, prefix)
-        self._restored = prefix
-        if prefix is not None:
-            with self._state.lock:
-                self._latest, self._state.must_look = prefix, False
-            self._note_restored(prefix)
+        found = self._newest.restore()
+        if found is None:
+            return None
+        prefix, self._status = found
+        self._note_restored(prefix)
         return prefix
 
     def adopt_checkpoints(self) -> list[str]:
-        """Adds to the state file all checkpoints of this series in the directory, for example those that were copied there.
+        """Adds all checkpoints of this series in the directory to the state file, for example those that were copied there.
 
-        From then on they are restored, kept and removed like all others. The time of each is that of its index file. If
-        no checkpoint was listed before, the one with the highest number becomes the latest. Of several processes all call
-        this, and process 0 writes the state file.
+        From then on they are restored, kept and removed like all others. The time of each is that of its index file. If no
+        checkpoint was listed before, the one with the highest number becomes the latest. With several processes, all of them
+        call this, and process 0 writes the state file.
 
         Returns:
             The paths of the checkpoints that were added, in the order of their numbers.
@@ -530,118 +474,15 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             remedy="pass the directory instead, and make the CheckpointManager in the one process that saves",
         )
 
-    def _skip(self, prefix: str, problem: MilepostError, instead: str | None = None) -> None:
-        """Remembers why a checkpoint is skipped, without the traceback, and warns of it, once for all processes."""
-        self._skipped[prefix] = problem
-        each: BaseException | None = problem
-        while each is not None:
-            each.__traceback__ = None
-            each = each.__cause__ or each.__context__
-        if is_first(self._state.with_options(None)):
-            warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
-
-    def _recover(self) -> None:
-        """Completes or removes what killed and crashed saves left behind."""
-        try:
-            list_announced(self._state.storage, self._state.directory)
-            finish_removals(self._state.storage, self._state.listing.home, self._state.directory)
-            for directory in dict.fromkeys((self._state.directory, self._state.listing.home)):
-                sweep_leftovers(self._state.storage, directory)
-        except StorageError as error:
-            warn(f"leftovers of crashed saves could not be removed: {error}")
-
-    def _warn_of_unlisted(self) -> None:
-        if self._state.listing.restorable() is not None:
-            return
-        unlisted = numbered(self._state.storage, self._state.prefix)
-        if unlisted:
-            warn(
-                f"no state file lists the checkpoints in {self._state.directory}, so restore_or_initialize() will not "
-                f"restore them; the newest is {unlisted[-1]}: call adopt_checkpoints() first to continue from them, or use "
-                "another directory"
-            )
-        if is_saved_model(self._state.storage, self._state.directory):
-            warn(
-                f"{self._state.directory} is a SavedModel, which a CheckpointManager does not restore: to start from its weights, call "
-                "milepost.load_weights(model, directory) before restore_or_initialize()"
-            )
-
-    def _is_too_early(self, step: int, check_interval: bool) -> bool:
-        last, interval = self._last_checkpoint_step, self._checkpoint_interval
-        if last is None or interval is None:
-            return False
-        return step == last or (check_interval and step < last + interval)
-
     def _note_restored(self, prefix: str) -> None:
-        """Counts intervals from the checkpoint that was restored."""
-        if self._checkpoint_interval is not None:
-            self._last_checkpoint_step = whole_number(self._state.step_counter)
+        """Counts the steps until the next save from the checkpoint that was restored."""
+        self._interval.last = self._interval.now()
         if self._state.step_counter is not None:
             self._state.note_saved(whole_number(self._state.step_counter))
         elif self._state.listing.is_own(prefix):
             self._state.note_saved((split_number(prefix) or ("", 0))[1])
 
-    def _publish(self, prefix: str, durable: bool, metadata: bytes | None) -> None:
-        """Lists a checkpoint that has been saved, and deletes old ones."""
-        with self._state.lock:
-            self._state.metadata.remember(prefix, metadata)
-            self._state.listing.add(prefix)
-            self._latest, self._state.must_look = prefix, False
-            self._state.listing.record(prefix)
-            if not durable:
-                return  # after a power cut, only the older ones may be left
-            try:
-                self._delete_old(prefix)
-            except Exception as error:  # a policy of the program may raise anything
-                warn(f"{prefix} is saved, but older checkpoints could not be removed: {error}")
-
-    def _follow(self, path: str) -> None:
-        """Takes over what process 0 has listed and deleted."""
-        with self._state.lock:
-            self._state.metadata.forget(path)
-            self._state.listing.load()
-            self._latest, self._state.must_look = path, False
-
-    def _delete_old(self, latest: str) -> None:
-        policy, listing = self._state.policy, self._state.listing
-        if policy.keeps_all or (policy.max_to_keep is not None and len(listing.managed) <= policy.max_to_keep):
-            return
-        decision = policy.apply(self._state.facts(metrics=policy.uses_metrics), listing.last_preserved)
-        if len(decision.keep) == len(listing.managed):
-            return
-        listing.last_preserved = decision.last_preserved
-        listing.drop({each.prefix for each in decision.preserve})
-        doomed = [each.prefix for each in decision.delete if listing.is_own(each.prefix)]
-        with removal(self._state.storage, doomed) as free:
-            try:
-                remove_bundles(self._state.storage, free)
-            finally:
-                gone = {prefix for prefix in free if not is_left(self._state.storage, prefix)}
-                listing.drop(gone)
-                for prefix in gone:
-                    self._state.metadata.forget(prefix)
-            pinned = set(doomed).difference(free)
-            listing.drop({each.prefix for each in decision.delete}.difference(pinned))
-            listing.record(latest)
-
-    def _none_is_good(self, problems: list[MilepostError]) -> MilepostError:
-        all_missing = all(isinstance(problem, CheckpointNotFoundError) for problem in problems)
-        kind = CheckpointNotFoundError if all_missing else CorruptCheckpointError
-        return kind(
-            "none of the checkpoints that the state file lists can be restored",
-            file=os.path.join(self._state.directory, STATE_FILE),
-            found="; ".join(f"{problem.problem} ({problem.file})" for problem in problems),
-            remedy="copy a good checkpoint back; to start over, move or delete the damaged checkpoints together with the state "
-            "file, or use another directory",
-        )
-
 
 def series_of(manager: CheckpointManager[Any]) -> ManagedSeries:
-    """The series of a manager, for another manager that is made of it."""
+    """The series of a manager, for a class that wraps the manager."""
     return manager._state
-
-
-def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:
-    """A state without some of its checkpoints."""
-    left = [] if state is None else [prefix for prefix in state.newest_first() if prefix not in paths]
-    return CheckpointState(left[0], tuple(reversed(left))) if left else None

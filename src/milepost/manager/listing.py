@@ -1,9 +1,8 @@
-"""The checkpoints of one manager in the state file of a directory, which may list those of other managers too.
+"""The checkpoints that the state file of a directory lists for one manager, and those that it lists for others.
 
 A directory has one state file and may have several series of checkpoints, each with its own manager. A manager
-restores, keeps and removes the checkpoints of its own series, and leaves those of other series in the state file
-unchanged. A listed checkpoint outside the directory belongs to no manager: it can be restored, and is dropped from the
-state file when that is written next.
+restores, keeps and removes the checkpoints of its own series, and leaves the entries of other series unchanged. A listed
+checkpoint outside the directory belongs to no manager: it can be restored, and the next write of the state file drops it.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class Listing:
         storage: Where the directory is.
         directory: The directory.
         stem: The prefix of the checkpoints of the series, without number.
-        holds_old: Whether a checkpoint stays managed that is older than the last preserved one, because a policy may keep it.
+        holds_old: Whether checkpoints older than the last preserved one stay managed, because a policy may keep them.
 
     Attributes:
-        managed: The checkpoints that this manager has listed, oldest first.
+        managed: The checkpoints that this manager keeps or deletes, oldest first.
         last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
     """
 
@@ -66,7 +65,7 @@ class Listing:
         now = time.time()
         state = known_checkpoints(self._storage, self._directory)
         if state is None:
-            # a checkpoint that is saved at this very moment must count as newer
+            # a checkpoint that is saved right now must count as newer
             self.last_preserved = now - 1.0
             return
         outside = self._sort_out(state)
@@ -90,7 +89,7 @@ class Listing:
             )
 
     def reload(self) -> None:
-        """Forgets what was read and reads it again; errors are those of `load`."""
+        """Reads the state file again, whatever was read before. Errors are those of `load`."""
         self.managed, self._written = (), None
         self._candidates = self._others_listed = ()
         self.load()
@@ -98,7 +97,7 @@ class Listing:
     def restorable(self) -> CheckpointState | None:
         """The checkpoints to restore from: those of this series or, if there are none, other listed ones.
 
-        Checkpoints that another manager in this process manages are not among them.
+        Checkpoints that another manager in this process manages are left out.
         """
         paths = self._candidates
         if not paths:
@@ -220,7 +219,7 @@ class Listing:
 
     def _timed(self, state: CheckpointState) -> list[ManagedCheckpoint]:
         times = state.all_model_checkpoint_timestamps
-        # one listing of the directory shows for most checkpoints whether they exist
+        # one listing of the directory shows whether most of the checkpoints exist
         start = os.path.join(self._directory, "")
         names = (
             set() if len(times) == len(state.all_model_checkpoint_paths) else set(self._storage.list(self._directory))

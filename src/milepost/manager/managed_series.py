@@ -1,4 +1,4 @@
-"""The series of checkpoints that a manager manages: where it is, what is known of its checkpoints, and what was asked about it."""
+"""The state of a manager: its series of checkpoints, the listing and metadata of these, and when the last save was."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MOST_LISTED: Final = 10
 
 
 class ManagedSeries:
-    """One series.
+    """The series of checkpoints of one manager. All parts of the manager share this object.
 
     Args:
-        checkpoint: What is saved.
-        directory: The directory.
+        checkpoint: The `Checkpoint` that is saved and restored.
+        directory: The directory of the state file.
         name: The first part of the files' names.
         policy: Which checkpoints to keep.
         triggers: When a save is due.
@@ -39,16 +39,17 @@ class ManagedSeries:
         options: How to save and restore, or None.
 
     Attributes:
-        prefix: The directory and the name.
+        prefix: The path of the checkpoints without ``-<number>``.
         storage: Where the files are.
         listing: The checkpoints that the state file lists.
-        lock: Is held while the listing or what is known of it changes.
-        metadata: What was saved with checkpoints.
-        must_look: Whether it is not known which checkpoint is the newest good one.
-        asked: The step of the last question whether to save.
+        lock: Held while ``listing``, ``metadata``, ``latest`` or ``must_look`` changes.
+        metadata: The metrics and metadata that were saved with the checkpoints.
+        latest: The newest good checkpoint, or None. It is out of date while ``must_look`` is true.
+        must_look: Whether the newest good checkpoint must be searched for again.
+        asked: The step at which `should_save` was last called.
         saved_step: The step of the last save.
-        agreed_at: A step, and what all processes know at it.
-        signal: Catches SIGTERM, if the program wants that.
+        agreed_at: A step, and the facts on which all processes agreed there.
+        signal: Catches SIGTERM; None without ``on_sigterm``.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class ManagedSeries:
         self.lock = ForkableLock()
         self.listing = Listing(self.storage, directory, self.prefix, holds_old=policy.keep is not None)
         self.metadata = SavedMetadata(self.storage)
+        self.latest: str | None = None
         self.must_look = True
         self.asked: int | None = None
         self.saved_step: int | None = None
@@ -101,7 +103,11 @@ class ManagedSeries:
             raise self.no_such(prefix) from error
 
     def facts(self, *, metrics: bool) -> tuple[ManagedCheckpoint, ...]:
-        """The managed checkpoints, with what policies must know of them."""
+        """The managed checkpoints, with the facts that policies decide by.
+
+        Args:
+            metrics: Whether to read the metrics of each.
+        """
         pinned = pinned_in(self.storage, self.listing.home)
         return tuple(
             dataclasses.replace(
@@ -112,8 +118,12 @@ class ManagedSeries:
             for each in self.listing.managed
         )
 
+    def set_latest(self, prefix: str | None) -> None:
+        """Records which checkpoint is the newest good one. The caller holds ``lock``."""
+        self.latest, self.must_look = prefix, False
+
     def note_saved(self, step: int) -> None:
-        """Notes that a step is saved."""
+        """Records that a training step is saved, from which the next save is counted."""
         self.saved_step = step
         self.triggers.saved(step)
 

@@ -9,10 +9,10 @@ from milepost.storage import Storage
 
 
 class SavedMetadata:
-    """Reads what was saved with checkpoints, and remembers it.
+    """Reads the metrics and metadata of checkpoints, and remembers them.
 
     Args:
-        storage: Where they are.
+        storage: Where the checkpoints are.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -20,11 +20,11 @@ class SavedMetadata:
         self._known: dict[str, Metadata] = {}
 
     def of(self, prefix: str) -> Metadata:
-        """What was saved with a checkpoint.
+        """The metrics and metadata that were saved with a checkpoint.
 
         Raises:
             CheckpointNotFoundError: There is no such checkpoint.
-            CorruptCheckpointError: It is damaged.
+            CorruptCheckpointError: The checkpoint is damaged.
         """
         found = self._known.get(prefix)
         if found is None:
@@ -40,11 +40,11 @@ class SavedMetadata:
             return None
 
     def remember(self, prefix: str, metadata: bytes | None) -> None:
-        """Notes what was saved with a new checkpoint, as `milepost.engine.metadata.encode` gave it."""
+        """Records the metadata of a new checkpoint, as `milepost.engine.metadata.encode` returned it."""
         self._known[prefix] = Metadata() if metadata is None else decode(metadata)
 
     def forget(self, prefix: str | None = None) -> None:
-        """Reads a checkpoint again when it is asked for next; by default all."""
+        """Forgets the metadata of a checkpoint, or of all checkpoints. The next call of `of` reads it again."""
         if prefix is None:
             self._known.clear()
         else:

@@ -1,4 +1,4 @@
-"""SIGTERM, by which schedulers announce that they are about to end a process."""
+"""Catches SIGTERM, the signal by which schedulers announce that they will end a process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TerminationSignal:
         """Begins to catch the signal. Python allows this only in the main thread.
 
         Args:
-            is_running: Whether the one who waits for the signal still does. If not, the previous handler gets the signal.
+            is_running: Returns whether the signal is still wanted. If not, the previous handler gets it.
             who: What must run in the main thread, for a warning.
         """
         self.received = False
@@ -57,20 +57,22 @@ class TerminationSignal:
             self._previous(signal.SIGTERM, None)
 
     def _another(self) -> TerminationSignal | None:
-        """The one that was installed before, if the previous handler is of this kind; it gets the signal at once."""
+        """The previous handler, if it is a `TerminationSignal`. It gets the signal at the same time."""
         owner = getattr(self._previous, "__self__", None)
         return owner if isinstance(owner, TerminationSignal) else None
 
     def _put_back(self) -> None:
         another = self._another()
-        if another is not None and not another._installed:  # one that was removed when this one was on top of it
+        if (
+            another is not None and not another._installed
+        ):  # the previous one was removed while this one was installed over it
             another._put_back()
             return
         # None stands for a handler that was not installed from Python, and cannot be put back.
         signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
 
     def _handle(self, number: int, frame: Any) -> None:
-        # a second signal, or one after the end: also where a later handler has put this one back
+        # A second signal, or one after `remove`, which can get here if a later handler has restored this one.
         if self.received or not self._installed or not self._is_running():
             self._installed = False
             self._put_back()

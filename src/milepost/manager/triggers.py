@@ -18,7 +18,7 @@ class Triggers:
         every_seconds: Seconds, or None.
 
     Raises:
-        UnsupportedError: One of them is no number.
+        UnsupportedError: One of them is not a number.
         ArgumentError: A ``ValueError``: one of them is not greater than 0.
 
     Example:
@@ -36,7 +36,7 @@ class Triggers:
         self._last_time = time.monotonic()
 
     def saved(self, step: int | None) -> None:
-        """Records that everything up to a step is saved, or only that a save was made."""
+        """Records a save: of everything up to a step, or with None at a step that is not known."""
         if step is not None:
             self.last_step = step
         self._last_time = time.monotonic()
@@ -46,7 +46,7 @@ class Triggers:
         if self.every_steps is None:
             return False
         if self.last_step is None:
-            # nothing is saved, so steps are counted from the first that is asked about
+            # nothing is saved yet, so steps are counted from the first call
             self.last_step = step if step % self.every_steps else step - 1
         return step // self.every_steps > self.last_step // self.every_steps
 

@@ -9,7 +9,7 @@ from milepost.graph.frameworks import import_adapters, imported
 
 
 def whole_number(value: Any) -> int:
-    """The integer in a variable, tensor, array or number. Of a graph of TensorFlow 1, the value in the default session.
+    """The integer in a variable, tensor, array or number. For a graph of TensorFlow 1, it is the value in the default session.
 
     Raises:
         UnsupportedError: The value is not a whole number, or belongs to a graph and there is no session.

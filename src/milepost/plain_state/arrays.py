@@ -1,7 +1,7 @@
 """Converts NumPy arrays of any type to arrays that files can hold, and back, for `milepost.plain_state.encoding`.
 
 Text and byte strings of fixed length become byte strings. Dates and durations become int64. Numbers in the other byte order are
-swapped. The original type is saved beside the array, by NumPy's name: ``<U3``, ``<M8[ns]``, ``>f4``.
+swapped. The original type is saved with the array, by NumPy's name: ``<U3``, ``<M8[ns]``, ``>f4``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from milepost.graph.adapter import Array
 from milepost.tensor import DType
 
 _MOST_PADDING: Final = 64 << 20
-"""An array of text may take a thousand times the memory of its content, and so many bytes more."""
+"""An array of text may take a thousand times the memory of its content, plus this many bytes."""
 _NAMED: Final = re.compile(r"[<>|=]?[biufcSUmM]\d{0,12}(\[\w{1,12}\])?")
 
 
@@ -67,7 +67,7 @@ def from_stored(stored: Array, name: str) -> Array:
 
 
 def dtype_of(name: Any) -> np.dtype[Any]:
-    """The type with a name of TensorFlow or NumPy.
+    """The element type that has this name in TensorFlow or NumPy.
 
     Raises:
         CorruptCheckpointError: Arrays of plain state cannot have a type of this name.

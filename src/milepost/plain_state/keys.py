@@ -1,7 +1,7 @@
 """Checks the keys of dicts and members of sets that a file contains.
 
-A dict compares a new key with all keys of the same hash, so n keys of one hash take n * n steps. The hashes of text and byte strings
-differ between processes, and small integers have different hashes. For other keys, the author of a file can choose the hashes.
+A dict compares a new key with all keys of the same hash, so n keys with one hash take n * n steps. The hashes of text and byte strings
+differ between processes, and small integers have different hashes. Of other keys, the author of a file can choose the hashes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class KeyCheck:
         >>> check.add(number * ((1 << 61) - 1) for number in range(1000))
         Traceback (most recent call last):
         ...
-        ValueError: more than 100 different keys of one hash
+        ValueError: more than 100 different keys with one hash
     """
 
     def __init__(self) -> None:
@@ -49,4 +49,4 @@ class KeyCheck:
             if key not in others:
                 others.append(key)
                 if len(others) >= _MOST_ALIKE:
-                    raise ValueError(f"more than {_MOST_ALIKE} different keys of one hash")
+                    raise ValueError(f"more than {_MOST_ALIKE} different keys with one hash")

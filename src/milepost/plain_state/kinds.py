@@ -22,8 +22,8 @@ kinds: Final[dict[str, Kind]] = registry({})
 overlaps: Final[dict[str, Callable[[Sequence[Any]], Mapping[int, Any]]]] = registry({})
 """Functions that find values which share the memory of others.
 
-Each gets all mutable values of registered kinds in a state. It returns, by identity, the values to write in the place of those that
-share memory. These are of a registered kind too, and their method ``owners()`` returns the values whose memory they share."""
+Each gets all mutable values of registered kinds in a state. It returns, by identity, the values to write instead of those that share
+memory. The returned values are of a registered kind too, and their method ``owners()`` returns the values whose memory they share."""
 
 
 def register_kind(
@@ -44,7 +44,8 @@ def register_kind(
         mutable: Whether values can change in place, so that a value in several places is one object after a restore.
 
     Example:
-        >>> from milepost.plain_state.encoding import pack, unpack
+        >>> from milepost.plain_state.decoding import unpack
+        >>> from milepost.plain_state.encoding import pack
         >>> register_kind(
         ...     "slice",
         ...     handles=lambda value: type(value) is slice,

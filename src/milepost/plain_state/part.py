@@ -10,7 +10,7 @@ from milepost.plain_state.encoding import pack
 from milepost.tensor import DType, TensorSpec
 
 PLAIN_PART: Final = "milepost.plain_state"
-"""The name of the type in the object graph. So a list or dict with such a part is still one of which all members are known."""
+"""The name of the type in the object graph. With it, all members of a list or dict are known even if one of them is such a part."""
 
 
 class PlainPart:

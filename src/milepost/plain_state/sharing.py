@@ -18,7 +18,7 @@ from milepost.plain_state.kinds import kinds, overlaps
 
 FORM: Final = "shared"
 _MOST: Final = 1 << 22
-"""The most shared objects that one meets on a walk through a whole state, in which each counts as often as it is met.
+"""The most shared objects on a walk through a whole state. An object counts each time the walk reaches it.
 
 Without this limit, a few objects that each hold the next one twice would take too long to walk through."""
 _LEAVES: Final = frozenset({int, float, str, bool, complex, bytes, type(None), slice})

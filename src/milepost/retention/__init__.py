@@ -1,4 +1,4 @@
-"""Which checkpoints to keep: pure functions of lists, without files or clocks.
+"""Policies that decide which checkpoints to keep. They are pure functions of lists, and use no files and no clock.
 
 =============  ======================================================================================
 `policy`       what a policy is, and how policies are joined by ``|``

@@ -1,4 +1,4 @@
-"""Policies that keep checkpoints by when they were saved."""
+"""Policies that keep checkpoints by the time of their save."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Newest(Policy):
 
 @dataclass(frozen=True)
 class EveryHours(Policy):
-    """Keeps one checkpoint for each period: the first one, and then each that was saved long enough after the last one kept.
+    """Keeps the first checkpoint, and then each one that was saved at least a period after the last one that is kept.
 
-    Where the clock was set back, the first checkpoint after that is kept.
+    If the clock was set back, the first checkpoint after that is kept too.
 
     Args:
         hours: The period, in hours.

@@ -20,8 +20,8 @@ By = str | Callable[[Mapping[str, Any]], Any]
 class Best(Policy):
     """Keeps the checkpoints with the best values of a metric.
 
-    A checkpoint without the metric, or whose value is not a finite number, is never among the best. Of equal values, the one that
-    was saved first is better.
+    A checkpoint without the metric is never among the best, nor is one whose value is not a finite number. Of equal values, the one
+    that was saved first is better.
 
     Args:
         n: How many.
@@ -81,7 +81,7 @@ class Unmeasured(Policy):
 
 
 def check_ranking(policy: Policy, by: Any, mode: Any) -> None:
-    """Raises an error unless these say by what to rank."""
+    """Raises an error unless ``by`` and ``mode`` have accepted values."""
     if not isinstance(by, str) and not callable(by):
         raise wrong_argument(policy, "by", by, "the name of a metric, or a function of the metrics")
     if mode not in ("min", "max"):
@@ -117,7 +117,7 @@ def ranked(checkpoints: Sequence[ManagedCheckpoint], by: By, mode: Mode) -> list
 
 
 def _value(checkpoint: ManagedCheckpoint, by: By) -> float | None:
-    """The value of a metric, or None if there is none, or none that can be compared."""
+    """The value of a metric, or None if there is no value that can be compared."""
     if checkpoint.metrics is None:
         return None
     try:

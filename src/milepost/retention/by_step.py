@@ -1,4 +1,4 @@
-"""Policies that keep checkpoints by their numbers, which are training steps if the program saves with them."""
+"""Policies that keep checkpoints by number. The numbers are training steps if the program passes steps to ``save()``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from milepost.retention.policy import Policy, check_count, wrong_argument
 class EverySteps(Policy):
     """Keeps the checkpoints whose number is a multiple of ``n``.
 
-    A checkpoint's number is the training step if the program passes that to ``save()``. Otherwise saves are counted, and this
-    keeps every n-th.
+    A checkpoint's number is the training step if the program passes that to ``save()``. Otherwise it is the number of the save, and
+    this keeps every n-th save.
 
     Args:
         n: Steps between two checkpoints that are kept.
-        exact: Whether only multiples of ``n`` are kept. If not, the checkpoint with the lowest number from each multiple on is
-            kept, so that one is kept for each ``n`` steps whatever the steps are at which the program saves.
+        exact: Whether only multiples of ``n`` are kept. If not, the first checkpoint at or after each multiple is kept, so one is kept
+            for each ``n`` steps, whatever the steps of the saves are.
 
     Raises:
         UnsupportedError: ``n`` is not a whole number from 1 on.

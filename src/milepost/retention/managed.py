@@ -12,7 +12,7 @@ class ManagedCheckpoint:
     """A checkpoint that a manager keeps or deletes.
 
     Attributes:
-        prefix: Its prefix.
+        prefix: The path without the endings of the files.
         timestamp: When it was saved, in seconds since the epoch.
         metrics: The metrics that were saved with it, or None if there are none or if no policy needs them.
         pinned: Whether it is pinned.
@@ -29,6 +29,6 @@ class ManagedCheckpoint:
 
     @property
     def step(self) -> int:
-        """Its number; -1 if its prefix ends with none."""
+        """The number at the end of the prefix; -1 if there is none."""
         number = self.prefix.rpartition("-")[2]
         return int(number) if number.isascii() and number.isdigit() else -1

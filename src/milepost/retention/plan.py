@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one checkpoint.
+    """Whether one checkpoint is kept or deleted, and why.
 
     Attributes:
-        step: Its number.
-        path: Its path.
-        kept: Whether its files stay.
-        reasons: Why it is kept, or why it is deleted.
+        step: The number of the checkpoint.
+        path: The path of the checkpoint.
+        kept: Whether the files stay.
+        reasons: Why the checkpoint is kept, or why it is deleted.
     """
 
     step: int
@@ -29,7 +29,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What becomes of the checkpoints of a manager, oldest first. If it is printed, it has one line for each.
+    """The verdicts on the checkpoints of a manager, oldest first. Printing it gives one line for each.
 
     Attributes:
         verdicts: One for each checkpoint.
@@ -39,7 +39,7 @@ class RetentionPlan:
 
     @property
     def kept(self) -> list[int]:
-        """The numbers of the checkpoints that stay."""
+        """The numbers of the checkpoints that would be kept."""
         return [each.step for each in self.verdicts if each.kept]
 
     @property

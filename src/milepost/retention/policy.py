@@ -1,4 +1,4 @@
-"""What a policy is. A checkpoint is kept if a policy says so; policies never ask for a deletion."""
+"""The base class of policies. A policy names checkpoints to keep, and never checkpoints to delete."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from milepost.retention.managed import ManagedCheckpoint
 
 
 class Policy(abc.ABC):
-    """Which checkpoints of a list to keep. Join policies by ``|``: a checkpoint is kept if one of them keeps it.
+    """Decides which checkpoints of a list to keep. Policies are joined by ``|``: a checkpoint is kept if any of them keeps it.
 
-    A policy is a pure function: it reads no file and no clock, and it decides about the same list in the same way. To write your
-    own, derive from this class.
+    A policy is a pure function: it reads no file and no clock, and it decides about equal lists in the same way. To write your
+    own, derive a class from this one and override `kept`.
 
     Attributes:
-        uses_metrics: Whether `kept` looks at the metrics. If not, they are not read.
+        uses_metrics: Whether `kept` uses the metrics. If not, they are not read.
 
     Example:
         >>> class Primes(Policy):
@@ -44,7 +44,7 @@ class Policy(abc.ABC):
             checkpoints: All of them, in the order in which they were saved, oldest first.
 
         Returns:
-            The position of each checkpoint that is kept, and the reason, as a part of a sentence.
+            The position in ``checkpoints`` of each checkpoint to keep, and the reason in a few words.
         """
 
     def __or__(self, other: Policy) -> Policy:
@@ -52,7 +52,7 @@ class Policy(abc.ABC):
 
 
 class AnyOf(Policy):
-    """Keeps what any of several policies keeps; the same as joining them by ``|``.
+    """Keeps the checkpoints that any of several policies keeps. It is the same as joining them by ``|``.
 
     Args:
         *policies: The policies.
@@ -72,8 +72,8 @@ class AnyOf(Policy):
         )
 
     @property
-    def uses_metrics(self) -> bool:  # type: ignore[override]  # of a class it is a constant, here it follows from the parts
-        """Whether one of them looks at the metrics."""
+    def uses_metrics(self) -> bool:  # type: ignore[override]  # a constant in other policies; here it depends on the parts
+        """Whether one of the policies uses the metrics."""
         return any(each.uses_metrics for each in self.policies)
 
     def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:

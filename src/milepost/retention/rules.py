@@ -1,8 +1,9 @@
-"""The rules of a manager: those of TensorFlow's ``CheckpointManager``, and what else is kept.
+"""The rules by which a manager keeps, preserves and deletes checkpoints.
 
-The newest ``max_to_keep`` of the managed checkpoints stay, and so do those that are pinned or that a policy keeps. Of the
-others, oldest first, one is preserved if it was saved at least ``keep_checkpoint_every_n_hours`` after the last preserved one.
-The others are deleted. A preserved checkpoint is kept and no longer managed, so that the list does not grow.
+They are those of TensorFlow's ``CheckpointManager``, with pins and policies added. The newest ``max_to_keep`` of the managed
+checkpoints stay, and so do those that are pinned or that a policy keeps. Of the others, oldest first, one is preserved if it was
+saved at least ``keep_checkpoint_every_n_hours`` after the last preserved one. The rest is deleted. A preserved checkpoint is kept and
+no longer managed, so the list does not grow.
 
 Invariant: the newest checkpoint is always kept.
 """
@@ -40,13 +41,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How many checkpoints to keep, which else to keep, and which to preserve.
+    """Decides which managed checkpoints to keep, to preserve and to delete.
 
     Args:
-        max_to_keep: How many of the newest to keep, or None to keep all, unless ``keep`` is given, which then decides.
+        max_to_keep: How many of the newest to keep. With None, ``keep`` decides alone; without ``keep``, all are kept.
         keep_checkpoint_every_n_hours: Hours. One of the others is preserved for each such period; None or 0 preserves
             none.
-        keep: Which to keep beside the newest.
+        keep: Which others to keep.
 
     Raises:
         ValueError: ``max_to_keep`` is not positive.
@@ -140,7 +141,7 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The state with which a manager starts.
+    """The list of managed checkpoints with which a manager starts.
 
     Attributes:
         managed: The list, oldest first.
@@ -161,14 +162,14 @@ def recover(
 ) -> Recovered:
     """Continues a list that an earlier run recorded.
 
-    Checkpoints that are not newer than the last preserved one are no longer managed, unless they are there for another
-    reason. If the clock was set back, later times count as the present time, so that no checkpoint is deleted because it seems older than it is.
+    Checkpoints that are not newer than the last preserved one are no longer managed, unless ``is_held`` says otherwise. If the clock
+    was set back, times later than the present count as the present, so that no checkpoint is deleted only because it seems old.
 
     Args:
         recorded: The list, oldest first.
         last_preserved: When the last preserved checkpoint was saved, in seconds since the epoch.
         now: The time, in seconds since the epoch.
-        is_held: Whether a checkpoint stays managed however old it is, by its prefix.
+        is_held: Returns whether the checkpoint with a prefix stays managed, however old it is.
 
     Example:
         >>> recorded = [ManagedCheckpoint("ckpt-1", 50.0), ManagedCheckpoint("ckpt-2", 60.0)]

@@ -32,7 +32,7 @@ from milepost.testing.specimen import Objects, Specimen, differences
 
 _PATH: Final = "run/ckpt"
 _FUSE: Final = "zz_fuse"
-"""Comes after all other names in the order of a restore, so that the fuse fails when everything else has been restored."""
+"""The last name in the order of a restore, so that the fuse fails after everything else has been restored."""
 
 
 def _save(storage: MemoryStorage, objects: Objects, **options: Any) -> str:
@@ -100,7 +100,7 @@ class AdapterSuite:
         assert differences(specimen.values(held), specimen.values(saved)) == []
 
     def test_objects_stay_the_same(self, specimen: Specimen) -> None:
-        """A restore changes the program's objects, and does not replace them."""
+        """A restore changes the program's objects instead of replacing them."""
         if specimen.functional:
             pytest.skip("the specimen's values cannot change")
         storage, live = MemoryStorage(), specimen.make(2)

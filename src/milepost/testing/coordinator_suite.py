@@ -29,7 +29,7 @@ _PATIENCE: Final = 60.0
 """Seconds in which a message must arrive. It is long, so that a busy machine fails no test."""
 _BRIEF: Final = 0.3
 _LATE: Final = 20.0
-"""Seconds by which a wait may return too late on a busy machine."""
+"""How many seconds late a wait may return on a busy machine."""
 _MANY: Final = 200
 _LARGE: Final = 8 << 20
 
@@ -46,15 +46,13 @@ def _check(function: Check) -> Check:
 
 
 def _arrived(coordinator: Coordinator, topic: str, rank: int, message: bytes | None) -> None:
-    """Waits until a message, or that there is none any more, has got here."""
+    """Waits until a message, or its removal, has arrived here."""
     end, pause = time.monotonic() + _PATIENCE, 0.001
     while True:
         found = coordinator.wait(topic, rank, 0 if message is None else 0.5)
         if found == message:
             return
-        assert time.monotonic() < end, (
-            f"process {coordinator.rank} has {_short(found)} in the place of {_short(message)}"
-        )
+        assert time.monotonic() < end, f"process {coordinator.rank} has {_short(found)} instead of {_short(message)}"
         time.sleep(pause)
         pause = min(2 * pause, 0.1)
 
@@ -64,7 +62,7 @@ def _short(message: bytes | None) -> str:
 
 
 def _meet(coordinator: Coordinator, topic: str) -> None:
-    """Returns when all processes have come this far."""
+    """Returns when all processes have called it."""
     if coordinator.rank:
         coordinator.post(topic, b"here")
     else:
@@ -138,7 +136,7 @@ def a_message_stays(coordinator: Coordinator, topic: str) -> None:
 
 @_check
 def a_later_post_takes_the_place(coordinator: Coordinator, topic: str) -> None:
-    """Of several posts under one topic the last one counts, whether the earlier ones were seen or not."""
+    """Of several posts under one topic the last one is delivered, whether the earlier ones were seen or not."""
     coordinator.post(f"{topic}/unseen", b"a longer message, which is replaced")
     coordinator.post(f"{topic}/unseen", b"last")
     coordinator.post(topic, b"first")
@@ -186,7 +184,7 @@ def clearing_what_is_not_there(coordinator: Coordinator, topic: str) -> None:
 
 @_check
 def a_wait_ends_in_time(coordinator: Coordinator, topic: str) -> None:
-    """Where there is no message, a wait returns None when its time has passed; one without time looks once."""
+    """If there is no message, a wait returns None when its time has passed. A wait of 0 seconds looks once."""
     for timeout in (0, _BRIEF, 2 * _BRIEF):
         begun = time.monotonic()
         assert coordinator.wait(topic, 0, timeout) is None
@@ -196,7 +194,7 @@ def a_wait_ends_in_time(coordinator: Coordinator, topic: str) -> None:
 
 @_check
 def a_wait_ends_when_the_message_comes(coordinator: Coordinator, topic: str) -> None:
-    """A message that is posted while somebody waits for it ends the wait."""
+    """Posting a message ends a wait for it."""
     _meet(coordinator, f"{topic}/ready")
     begun = time.monotonic()
     if coordinator.rank == coordinator.size - 1:
@@ -242,7 +240,7 @@ def many_topics(coordinator: Coordinator, topic: str) -> None:
 
 @_check
 def large_messages(coordinator: Coordinator, topic: str) -> None:
-    """8 MiB get through in both directions. A post does not wait until somebody reads it."""
+    """A message of 8 MiB arrives in both directions. A post does not wait for a reader."""
     message = bytes([coordinator.rank]) + os.urandom(1 << 16) * (_LARGE >> 16)
     coordinator.post(topic, message)
     coordinator.post(f"{topic}/end", message[-100:])
@@ -272,11 +270,11 @@ def check_here(coordinator: Coordinator, name: str = "check") -> dict[str, str]:
     """Runs all checks in this process. All processes of the program must call it.
 
     Args:
-        coordinator: That of this process.
-        name: With what the topics begin. Calls with one coordinator have different names.
+        coordinator: The coordinator of this process.
+        name: The beginning of all topics. Each call with the same coordinator needs another name.
 
     Returns:
-        What has failed: the traceback, by the name of the check.
+        The traceback of each check that failed, by the name of the check.
     """
     failed = {}
     for check, function in CHECKS.items():
@@ -297,7 +295,7 @@ class CoordinatorSuite:
 
     @pytest.mark.parametrize("name", CHECKS)
     def test_coordinator(self, coordinators: Sequence[Coordinator], name: str) -> None:
-        """One fact, as the function of this name says, on all processes."""
+        """Runs the check of this name on all processes."""
         assert [each.rank for each in coordinators] == list(range(len(coordinators)))
         assert all(each.size == len(coordinators) for each in coordinators)
         with ThreadPoolExecutor(len(coordinators)) as threads:

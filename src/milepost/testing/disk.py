@@ -1,6 +1,6 @@
 """Computes what a power cut can leave on a disk. This is the model behind `FaultyStorage`.
 
-A disk consists of directories, which map names to nodes, and files, which hold bytes. Programs see every step at once. The disk
+A disk consists of directories, which map names to nodes, and files, which hold bytes. Programs see every step immediately. The disk
 performs the steps later, in groups and in any order, unless a sync forces it. After a power cut:
 
 - Steps in the **names** of a directory (create, make, rename, remove) that were not followed by a sync of the directory may have
@@ -8,8 +8,8 @@ performs the steps later, in groups and in any order, unless a sync forces it. A
   the same name keep their order: if `a` and then `b` was renamed to `x`, the second step cannot survive alone.
 - A file that has several names is one file: a sync, and a write that is lost, concern the bytes under each of them.
 - **Writes** to a file that were not followed by a sync of the file may be there, be missing, or be there in part. The file may
-  already have its new length, with zeros or old contents of the disk in the place of the bytes. Bytes that were synced before do
-  not change.
+  already have its new length, with zeros or old contents of the disk instead of the bytes. Bytes that were synced before do not
+  change.
 - The two are independent. A name may survive whose bytes do not. So renaming an unsynced file can lose both the old content and
   the new.
 - A sync that failed promises nothing. For a file, a later sync that succeeds does not repair this, because the system may have
@@ -34,7 +34,7 @@ ROOTS: Final = {".": 0, "/": 1}
 """The nodes of the directories that always exist."""
 
 _MOST_NAME_STEPS: Final = 10
-"""All combinations are tried of up to so many unsynced steps in names, and random combinations of more."""
+"""All combinations of up to this many unsynced steps in names are tried. Of more steps, random combinations are tried."""
 _MOST_WRITES: Final = 3
 
 
@@ -167,7 +167,7 @@ class _Table(Generic[_S]):
 
 
 def _settle(pending: list[_Table[_S]]) -> list[_S]:
-    """Notes a sync that succeeded. Returns the steps that are durable now and that follow no step that is not."""
+    """Records a sync that succeeded. Returns the steps that are durable now and that follow no step that is not durable."""
     for each in pending:
         if each.fate == "open":
             each.fate = "sure"
@@ -261,7 +261,7 @@ class _Crash:
         return [node for node in self._variants if node in reachable]
 
     def _needed_by(self, n: int) -> int:
-        """The steps, as bits, that must have happened if the n-th has."""
+        """The steps, as bits, that must have happened if the n-th step has happened."""
         step = self._pending[n].step
         needed = 0
         for m in range(n):

@@ -56,5 +56,5 @@ class GatedStorage(MemoryStorage):
         self.gate = threading.Event()
 
     def create(self, path: str) -> MemoryWriter:
-        assert self.gate.wait(60), "nobody opened the gate"
+        assert self.gate.wait(60), "the gate was not opened within 60 seconds"
         return super().create(path)

@@ -78,7 +78,7 @@ class FaultyStorage:
     the disk could be at that moment (`milepost.testing.disk`). Each such state is a `FaultyStorage` too, so recovery can be tested
     in the same way.
 
-    Renames between directories fail, as they do between devices, because two syncs would decide whether one survives.
+    A rename to another directory fails, as it does between devices, because it would need two syncs to be durable.
 
     Args:
         contents: The files at the beginning, which are durable, by their paths. None makes a directory.
@@ -173,7 +173,7 @@ class FaultyStorage:
             seed: The seed of the random choice.
 
         Yields:
-            Storages that hold durably what is left, without writers. Their ``story`` says what was lost.
+            Storages whose files, all of them durable, are those that are left. Their ``story`` says what was lost.
         """
         steps = [step for operation in self.operations[:point] for step in operation.steps]
         for aftermath in aftermaths(self._before, steps, limit=limit, seed=seed):

@@ -1,7 +1,7 @@
 """A storage in memory with the rules of Windows, for tests on any system.
 
-- A file that is open for reading cannot be removed, replaced or renamed, under any of its names. Windows treats files in this way that another program has
-  open, or that are mapped. `LocalStorage` opens its files so that they can be removed; this storage is stricter.
+- A file that is open for reading cannot be removed, replaced or renamed, under any of its names. Windows treats a file in this way if
+  another program has it open, or if it is mapped. `LocalStorage` opens its files so that they can be removed; this storage is stricter.
 - A file that is open for writing can be renamed and removed, like those of `LocalStorage`. A removed file keeps its name until it
   is closed. Until then it can be neither opened nor created again.
 - Case does not matter in a search for a name, and is kept. Names of devices, and names with characters such as ``:``, cannot be
@@ -35,7 +35,7 @@ CURRENT_DIRECTORY: Final = "C:\\work"
 
 
 class _Content:
-    """The bytes of a file, which may have several names, and who has it open under any of them."""
+    """The bytes of a file, which may have several names, and how often it is open under any of them."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -130,7 +130,7 @@ class WindowsStorage:
     """Files in memory, with the rules of Windows.
 
     Args:
-        patience: For how many seconds an operation that is refused because a file is open is tried again.
+        patience: How many seconds to retry an operation that is refused because a file is open.
 
     Example:
         >>> storage = WindowsStorage(patience=0)

@@ -1,9 +1,9 @@
-"""What the runs of trainers have in common: `milepost.lightning`, `transformers`, `accelerate` and `ignite` are made of it.
+"""The parts that the runs of all trainers share. `milepost.lightning`, `transformers`, `accelerate` and `ignite` use them.
 
 ==============  ===================================================================================
 `whole_state`   the state of a run as one object of plain data, and how it is written and read
 `runs`          the manager of a run: when to save, what to keep, what to resume
-`loaders`       where a ``DataLoader`` of PyTorch is in its pass, and how another one gets there
+`loaders`       the position of a ``DataLoader`` of PyTorch in its pass, and how another loader returns to it
 `gradients`     gradients that were accumulated and are not used yet
 ==============  ===================================================================================
 """

@@ -1,10 +1,10 @@
-"""Where a ``DataLoader`` of PyTorch is in its pass, and how another one gets there.
+"""The position of a ``DataLoader`` of PyTorch in its pass, and how another loader returns to it.
 
-A loader without a state of its own is read again from the start of the pass: with the random state that the program had when
-the iterator was made, and when the first batch was asked for, and with what the data set and the samplers held then. Loaders with
-a state (torchdata's ``StatefulDataLoader``) get that instead.
+A loader without a state of its own is read again from the start of the pass. It gets the random states that the program had when the
+iterator was made and when the first batch was requested, and the values that the data set and the samplers held at these times.
+Loaders with a state (torchdata's ``StatefulDataLoader``) get their state instead.
 
-Trainers may read some batches ahead. A batch that was read and not trained is read again in the random state of the first time.
+Trainers may read some batches ahead. A batch that was read and not trained is read again with the random state of the first reading.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _MOST_AHEAD: Final = 8
 
 
 class LoaderPosition:
-    """The position of a loader. It notices every iterator that the loader makes.
+    """Records and restores the position of a loader. It observes every iterator that the loader makes.
 
     Args:
         loader: A ``DataLoader``, also one that Accelerate has prepared, or another iterable with a state.
 
     Raises:
-        UnsupportedError: The data cannot be read twice, as it holds an iterator.
+        UnsupportedError: The data holds an iterator, so it cannot be read twice.
     """
 
     def __init__(self, loader: Any) -> None:
@@ -79,14 +79,14 @@ class LoaderPosition:
         return {**state, "whole": self._own.now() if is_whole else None}
 
     def load(self, state: dict[str, Any], random: dict[str, Any]) -> None:
-        """Makes the next iterator of the loader go on where the saved one was.
+        """Makes the next iterator of the loader continue at the saved position.
 
         Args:
             state: What `state` returned.
             random: The random state of the program at that time.
 
         Raises:
-            MismatchError: The loader has another number of batches than the saved one, or another kind of state.
+            MismatchError: The loader has a different number of batches than the saved one, or a different kind of state.
         """
         kind = "state" if self._stateful is not None else "watched" if self._is_watched else "none"
         saved = {"within": "watched", "between": "watched"}.get(state["kind"], state["kind"])
@@ -115,22 +115,22 @@ class LoaderPosition:
         return self._is_over
 
     def arrived(self) -> dict[str, Any] | None:
-        """The random state with which training goes on; None if it is the saved one. Call it once the iterator is made."""
+        """The random state with which training continues; None if it is the saved one. Call this after the iterator is made."""
         found, self._random = self._random, None
         return found
 
     def forget(self) -> None:
-        """Lets the loader go on as if it were new."""
+        """Makes the loader forget the saved position."""
         if self._is_watched:
             vars(self._loader).pop(_METHOD, None)
 
     def new_iterator(self) -> Iterator[Any]:
-        """What the loader's own method does, which makes an iterator."""
+        """Calls the loader's own method that makes an iterator."""
         loader = self._loader
         make = getattr(type(loader), _METHOD)
         saved, self._next = self._next, None
         if saved is None:
-            if self._random is not None:  # a trainer that makes this iterator too early
+            if self._random is not None:  # the trainer makes this iterator too early
                 now = global_state()
                 set_global_state(self._random)
             self._begin()
@@ -190,7 +190,7 @@ class LoaderPosition:
 
 
 def is_watched(loader: Any) -> bool:
-    """Whether a loader goes to its position by itself, because there is a `LoaderPosition` of it."""
+    """Whether a `LoaderPosition` returns the loader to its position."""
     method = getattr(getattr(loader, "base_dataloader", loader), "__dict__", {}).get(_METHOD)
     return isinstance(method, _Stand)
 
@@ -206,7 +206,7 @@ class _Stand:
 
 
 class _Watched:
-    """An iterator of a loader that says when it is asked for a batch."""
+    """An iterator of a loader that reports each request for a batch."""
 
     def __init__(self, position: LoaderPosition, iterator: Any) -> None:
         self._position = position
@@ -251,7 +251,7 @@ class _Nothing:
 
 
 class _Again:
-    """An iterator whose next batches are read in the random states in which they were read before."""
+    """An iterator that reads its next batches with the random states with which they were read before."""
 
     def __init__(self, iterator: Any, states: list[dict[str, Any]]) -> None:
         self._iterator = iterator

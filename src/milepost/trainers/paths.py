@@ -23,10 +23,10 @@ from milepost.trainers.whole_state import WholeState
 
 
 def write_path(state: Any, path: str) -> None:
-    """Saves a state under a path, in the place of what is there. When it returns, the checkpoint is durable.
+    """Saves a state under a path, and replaces what is there. When it returns, the checkpoint is durable.
 
     Raises:
-        UnsupportedError: The state has a part that is no plain data.
+        UnsupportedError: The state has a part that is not plain data.
         StorageError: The files cannot be written. What was there is unchanged.
     """
     path = plain_path(path).rstrip("/")
@@ -85,7 +85,7 @@ def remove_path(path: str) -> None:
     elif os.path.isdir(path):
         gone = _unfinished(path)
         shutil.rmtree(gone, ignore_errors=True)
-        os.rename(path, gone)  # so that a kill meanwhile leaves no part of it under its name
+        os.rename(path, gone)  # so that no part of it is left under its name if the process is killed
         shutil.rmtree(gone)
 
 

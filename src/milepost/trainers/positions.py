@@ -1,4 +1,4 @@
-"""`DataPosition`: the position of a loader, as an object with a state, for loops of a program's own."""
+"""`DataPosition`: the position of a loader as an object with a state, for training loops without a trainer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class DataPosition:
 
     Make it before the loader is read. It has ``state_dict`` and ``load_state_dict``, so it can be an attribute of a
     `milepost.Checkpoint`, or be passed to ``accelerator.register_for_checkpointing()``. After a restore, the next ``iter(loader)``
-    goes on with the batch after the last one that the loop has seen, at the end of a pass with none.
+    continues with the batch after the last one that the loop has seen. At the end of a pass there is none.
 
-    The batches before that are read again, unless the pass has ended. Save a `milepost.RandomState` beside it: batches that are
+    The batches before that are read again, unless the pass has ended. Save a `milepost.RandomState` too: batches that are
     made with random numbers, and the order of later passes, depend on it.
 
     Args:
         loader: A ``DataLoader`` of PyTorch, also one that ``accelerator.prepare()`` has returned.
 
     Raises:
-        UnsupportedError: The data cannot be read twice, as it holds an iterator.
+        UnsupportedError: The data holds an iterator, so it cannot be read twice.
     """
 
     def __init__(self, loader: Any) -> None:

@@ -19,12 +19,12 @@ PathLike = str | os.PathLike[str]
 class TrainerRun:
     """Saves the whole state of a run in a series of checkpoints.
 
-    The manager is made when the run begins, so that SIGTERM is caught only while it lasts.
+    The manager is made when the run begins, so that SIGTERM is caught only during the run.
 
     Args:
         directory: The directory of the checkpoints.
-        names: The members that every saved state has. Of several processes, the first one saves them.
-        own_names: Further members, which each process has for itself.
+        names: The members that every saved state has. With several processes, process 0 saves them.
+        own_names: Further members, which each process saves for itself.
         every_epochs: Epochs between two saves, or None.
         on_sigterm: Whether SIGTERM saves and ends the run.
         options: Options of all saves and restores.
@@ -71,7 +71,7 @@ class TrainerRun:
         return self._manager
 
     def begin(self, *, catch: bool = True) -> dict[str, Any] | None:
-        """Begins a run, or goes on with it. Returns the state of the newest good checkpoint; None without one.
+        """Begins or continues a run. Returns the state of the newest good checkpoint, or None if there is none.
 
         Args:
             catch: Whether to catch SIGTERM from now on, if the run does; otherwise `catch` does so.
@@ -94,7 +94,7 @@ class TrainerRun:
             self._held.state = self._own.state = None  # the trainer has its own copies from now on
 
     def catch(self) -> None:
-        """Begins to catch SIGTERM, if the run does: after a trainer has installed a handler of its own."""
+        """Begins to catch SIGTERM, if ``on_sigterm`` is set. Call it after the trainer has installed its own handler."""
         if self._sigterm:
             self.end()
             self._manager = self._make(on_sigterm=True)
@@ -128,7 +128,7 @@ class TrainerRun:
             self._held.state = self._own.state = None
 
     def end(self) -> None:
-        """Waits for an asynchronous save, and no longer catches SIGTERM."""
+        """Waits for an asynchronous save, and stops catching SIGTERM."""
         if self._manager is not None:
             self._manager.close()
 

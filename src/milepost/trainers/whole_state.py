@@ -1,4 +1,4 @@
-"""The state of a run as one object of plain data, as trainers hand it over."""
+"""The whole state of a trainer's run as one object of plain data."""
 
 from __future__ import annotations
 

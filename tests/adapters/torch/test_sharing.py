@@ -5,7 +5,8 @@ import json
 import pytest
 
 import milepost
-from milepost.plain_state.encoding import TEXT, pack, unpack
+from milepost.plain_state.decoding import unpack
+from milepost.plain_state.encoding import TEXT, pack
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")

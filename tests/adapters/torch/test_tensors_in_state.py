@@ -6,7 +6,8 @@ import milepost
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")
-plain_state = pytest.importorskip("milepost.plain_state.encoding")
+encoding = pytest.importorskip("milepost.plain_state.encoding")
+decoding = pytest.importorskip("milepost.plain_state.decoding")
 
 
 class Holder(nn.Module):  # type: ignore[name-defined]
@@ -161,7 +162,7 @@ def test_the_state_of_an_optimizer_has_them_before_its_first_step(tmp_path, name
 @pytest.mark.parametrize("required", [True, False])
 def test_parameters_come_back_as_parameters(tmp_path, required):
     state = {"held": [nn.Parameter(torch.ones(2), requires_grad=required)]}
-    (back,) = plain_state.unpack(plain_state.pack(state))["held"]
+    (back,) = decoding.unpack(encoding.pack(state))["held"]
     assert type(back) is nn.Parameter
     assert back.requires_grad == required
 
@@ -174,7 +175,7 @@ def test_leaves_that_require_a_gradient_come_back_as_such(tmp_path):
 
 def test_a_parameter_and_a_view_of_it_stay_one_memory():
     parameter = nn.Parameter(torch.arange(4.0))
-    back, view = plain_state.unpack(plain_state.pack([parameter, parameter.detach()[1:3]]))
+    back, view = decoding.unpack(encoding.pack([parameter, parameter.detach()[1:3]]))
     assert type(back) is nn.Parameter
     assert view.data_ptr() == back[1:].data_ptr()
 

@@ -1,1 +1,1 @@
-"""Accelerate: what `milepost.accelerate` needs of it beyond its documented interface."""
+"""The private names of Accelerate that `milepost.accelerate` uses."""

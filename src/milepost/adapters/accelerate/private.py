@@ -1,4 +1,4 @@
-"""Every private name of Accelerate that milepost uses, with its purpose. Tried with Accelerate 1.15."""
+"""Every private name of Accelerate that milepost uses, with its purpose. Tested with Accelerate 1.15."""
 
 from __future__ import annotations
 

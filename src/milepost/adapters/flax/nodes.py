@@ -37,7 +37,7 @@ class NodeAdapter(Adapter):
             for name, child in vars(obj).items()
             if not name.startswith(_BOOKKEEPING)
         ]
-        if isinstance(obj, nnx.List):  # inserting leaves them in another order
+        if isinstance(obj, nnx.List):  # insertions change the order of the attributes
             pairs = sorted((pair for pair in pairs if pair[0].isdecimal()), key=lambda pair: int(pair[0]))
         return pairs
 

@@ -21,7 +21,7 @@ from milepost.graph.omissions import Omission
 from milepost.graph.trees.places import CheckedLeaf, Leaf, kind_of_place
 from milepost.tensor import PiecewiseArray, ShardedArray
 
-_STORABLE: Final = "hold numbers, text or arrays in it, or trees of such"
+_STORABLE: Final = "hold numbers, text, arrays, or trees of them in it"
 
 
 class VariableAdapter(Adapter):

@@ -1,4 +1,4 @@
-"""Objects of any library that have a state of plain data: iterators, loaders, schedulers.
+"""Objects of any library whose state is plain data: iterators, loaders, schedulers.
 
 An object is one of these if its class has ``state_dict`` and ``load_state_dict``, or ``get_state`` and ``set_state``, and no other
 adapter handles it. No library is imported to find out.

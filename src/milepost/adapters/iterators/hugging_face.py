@@ -33,7 +33,7 @@ class HuggingFaceAdapter(StatefulAdapter):
         super().load(obj, state)
         if _STARTING in vars(obj):
             _loaded[obj] = (state, vars(obj).get("_state_dict"))
-            # A data set ignores a state of another epoch than its own.
+            # A data set ignores a state of a different epoch.
             if isinstance(state, dict) and "epoch" in state and state["epoch"] != obj.epoch:
                 obj.set_epoch(state["epoch"])
 

@@ -16,7 +16,7 @@ from milepost.errors import MismatchError
 from milepost.graph.adapter import register
 
 _GENERATOR: Final = "generator"
-"""The name of the generator's state in a saved state, beside the loader's own names."""
+"""The name of the generator's state in a saved state, in addition to the loader's own names."""
 _NEXT: Final = ("next_iter_state", "_next_iter_state_dict")
 """The attributes in which loaders keep a loaded state until the next iterator takes it."""
 

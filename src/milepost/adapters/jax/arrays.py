@@ -137,13 +137,13 @@ def _that_fits(sharding: Any, abstract: Any) -> Any:
     except ValueError as error:
         raise UnsupportedError(
             f"an array of this shape cannot be sharded as the live abstract array says: {error}",
-            expected="dimensions that the devices along them divide",
+            expected="each dimension a multiple of the number of devices along it",
             found=f"{abstract}; nothing was changed",
             remedy="give the jax.ShapeDtypeStruct another sharding, or none",
         ) from None
     if not sharding.addressable_devices and jax.process_count() == 1:
         raise UnsupportedError(
-            "an abstract array is to lie on devices of which this process has none",
+            "no device in the sharding of an abstract array belongs to this process",
             found=f"{abstract}; nothing was changed",
             remedy="give the jax.ShapeDtypeStruct a sharding over a mesh that has devices of this process",
         )

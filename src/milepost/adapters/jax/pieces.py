@@ -1,11 +1,11 @@
 """The elements of JAX's arrays, device by device: how a save reads them, and how a restore places them.
 
-Nothing is gathered. An array that is spread over devices is written from the memory of each device. A restore gives each device
+No array is gathered. An array that is spread over devices is written from the memory of each device. A restore gives each device
 its own box of the saved tensor. `numpy.asarray` would keep the copy that it makes of an array on a device; the functions here keep
-none.
+no copy.
 
-An array that is spread over processes is read by each of them as far as its own devices hold it. A sharding tells where all
-boxes are, so no process asks another one.
+Each process reads the part of an array that its own devices hold. The sharding tells where all boxes are, so processes exchange no
+messages about them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _BITS: Final = 8
 _FETCHED: Final = 16 << 20
 """How many bytes are fetched from a device at once; a row that is longer is fetched whole."""
 _COPIED: Final = 64 << 10
-"""Bytes up to which a copy of an array takes no time that matters."""
+"""The most bytes of an array that is copied without a noticeable delay."""
 _REMEMBERED: Final = 1024
-"""For how many pairs of a sharding and a shape it is remembered where the boxes are."""
+"""How many pairs of a sharding and a shape have their boxes remembered."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Where a box begins and ends, in each dimension."""
 
 
 def elements(array: Any) -> Array | PiecewiseArray | ShardedArray:
-    """The elements of a `jax.Array`; of one that is spread over processes, those that this process holds.
+    """The elements of a `jax.Array` that this process holds.
 
     On a CPU they are the array's own memory, which cannot change. Elements on other devices are fetched when they are written.
     """
@@ -161,7 +161,7 @@ def _holders(sharding: Any, shape: tuple[int, ...]) -> Mapping[Ranges, tuple[int
 
 
 def _layout(sharding: Any, shape: tuple[int, ...]) -> str:
-    """How the arrays of a sharding are spread, in words; on all processes the same."""
+    """Describes a sharding in words that are the same on all processes."""
     parts = f"in {len(_holders(sharding, shape))} parts of {sharding.shard_shape(shape)}"
     if isinstance(sharding, jax.sharding.NamedSharding):
         mesh = ", ".join(f"{name}={length}" for name, length in sharding.mesh.shape.items())

@@ -116,7 +116,7 @@ def _register_wrappers() -> None:
         (DictWrapper, _flatten_dict, lambda keys, items: DictWrapper(zip(keys, items, strict=True))),
         (OrderedDictWrapper, _flatten_dict, lambda keys, items: OrderedDictWrapper(zip(keys, items, strict=True))),
     ):
-        # JAX refuses a class that is registered already, as after an import of this package that failed further down.
+        # JAX refuses a class that is already registered. That happens if an earlier import of this package failed after this line.
         if kind not in PYTREE_TYPES:
             jax.tree_util.register_pytree_with_keys(kind, flatten, make)
 

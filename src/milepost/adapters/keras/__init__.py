@@ -2,14 +2,14 @@
 
 ===============================  ==============================================================================
 `backends`                       how a variable's value is read and assigned on each backend
-`variables`                      in which states a variable can be
+`variables`                      adapter of variables, and their states
 `attributes`                     which attributes of an object are its children
 `layers`, `models`, `lookups`    adapters of layers and models
 `torch_modules`                  adapter of PyTorch modules in Keras layers
 `optimizers`, `collections`      adapters of optimizers, and of lists and dicts
 `hooks`                          how deferred values are restored
-`own_state`                      what users' classes save by methods of their own
-`own_files`                      under which names Keras' own files hold the variables of live objects
+`own_state`                      state that users' classes save by ``save_own_variables``
+`own_files`                      the names of variables in Keras' own files
 `random_state`                   the global seed generator
 `private`                        the private names of Keras that the other files use
 ===============================  ==============================================================================

@@ -104,7 +104,7 @@ def is_state(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _is_array(kind: type) -> bool:
-    """Whether objects of a class are arrays or tensors of another framework than TensorFlow, whose variables are state."""
+    """Whether objects of a class are arrays or tensors of a framework other than TensorFlow, whose variables are state."""
     return issubclass(kind, (np.ndarray, np.generic)) or any(
         (base.__module__.partition(".")[0], base.__name__) in _ARRAYS for base in kind.__mro__
     )

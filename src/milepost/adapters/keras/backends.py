@@ -25,7 +25,7 @@ class Backend:
         return np.asarray(value)
 
     def in_boxes(self, value: Any) -> tuple[bool, Sequence[TensorSlice] | None]:
-        """Whether a restore reads a value in boxes, and which, as `milepost.graph.adapter.Value` takes it."""
+        """What a `milepost.graph.adapter.Value` takes as ``in_boxes`` and ``boxes``: whether boxes of the value are read, and which."""
         return False, None
 
     def write(self, variable: Any, array: Array | StoredTensor) -> None:

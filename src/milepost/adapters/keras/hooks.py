@@ -34,7 +34,7 @@ class _Wrapped(NamedTuple):
 
     Attributes:
         before: What its own dict held under the names of these methods.
-        models: Models that hold it, and of whose layers it is not known which have weights before it is built.
+        models: Models that hold the object, and whose layers with weights are known only after it is built.
     """
 
     before: dict[str, Any]

@@ -108,7 +108,7 @@ class NormalizationAdapter(LayerAdapter):
 
 
 def account_of_variables(obj: Any) -> list[Accounted]:
-    """Everything in an object's ``variables``, wherever the object holds it."""
+    """The variables in an object's ``variables``, in whatever attribute the object holds them."""
     try:
         variables = list(getattr(obj, "variables", ()))
     except Exception:

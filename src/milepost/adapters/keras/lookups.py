@@ -24,7 +24,7 @@ class VocabularyAdapter(LayerAdapter):
         return issubclass(kind, IndexLookup)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        # Setting a vocabulary makes a new variable for the weights, so they are saved as a value beside the vocabulary.
+        # Setting a vocabulary makes a new variable for the weights, so they are saved as a value of their own.
         return [pair for pair in super().children(obj) if pair[0] != "idf_weights"]
 
     def values(self, obj: Any) -> Sequence[Value]:

@@ -5,7 +5,7 @@
     Keras 2   layer_with_weights-<k>, layer-<i>        k counts layers that have weights, i all of them
     Keras 3   Sequential: _functional/_operations/<i+1>    functional: _operations/<i>, operations counted too
 
-Both are written, and either is matched.
+A save writes both names, and a restore matches either.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Under which names Keras' own files hold the variables of live objects.
+"""The names that Keras' own files give to the variables of live objects.
 
 ::
 
     .weights.h5   :=  layers/dense/vars/0 ...      attributes and positions on the way to an object, "vars", and its own name of a variable
     .h5           :=  layer names and weight names in the order of the model's layers, and of the weights of each
 
-What an object calls its variables is what it gives to Keras in ``save_own_variables``.
+An object names its variables in ``save_own_variables``.
 """
 
 from __future__ import annotations

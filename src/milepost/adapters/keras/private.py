@@ -76,7 +76,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_initial_epoch": "the epoch that fit() begins with",
     },
     "reader of fit()": {
-        "_current_iterator": "the iterator that it reads, which goes on in the next epoch",
+        "_current_iterator": "the iterator that it reads, which continues in the next epoch",
         "_get_iterator": "makes one",
         "_num_batches": "the length of a pass, or what it has found out to be one",
         "_steps_seen": "how much of the iterator it has read",

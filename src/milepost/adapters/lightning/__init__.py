@@ -1,1 +1,1 @@
-"""Lightning: what `milepost.lightning` needs of it beyond its documented interface."""
+"""The private names of Lightning that `milepost.lightning` uses."""

@@ -1,4 +1,4 @@
-"""Every private name of Lightning that milepost uses, with its purpose. Tried with Lightning 2.6.
+"""Every private name of Lightning that milepost uses, with its purpose. Tested with Lightning 2.6.
 
 Lightning is the package ``lightning``, or ``pytorch_lightning``: the one that the program has imported.
 """
@@ -35,7 +35,7 @@ def dumped(trainer: Any) -> dict[str, Any]:
 
 
 def give(trainer: Any, checkpoint: dict[str, Any]) -> None:
-    """Makes the run that begins take this dict, as if ``ckpt_path`` had been read. A ``ckpt_path`` replaces it."""
+    """Makes the run that begins use this dict, as if it had been read from ``ckpt_path``. A given ``ckpt_path`` takes precedence."""
     trainer._checkpoint_connector._loaded_checkpoint = checkpoint
 
 
@@ -70,7 +70,7 @@ def when_loaders_are_made(trainer: Any, function: Callable[[list[Any]], None]) -
 
 
 def batches_ahead(trainer: Any) -> int:
-    """How many batches were read and not trained yet."""
+    """How many batches were read and are not trained yet."""
     return len(getattr(trainer.fit_loop._data_fetcher, "batches", ()))
 
 
@@ -81,7 +81,7 @@ def is_accumulating(trainer: Any) -> bool:
 
 
 def has_gone_on(trainer: Any) -> None:
-    """Makes the first epoch end as every other. Lightning would leave out the schedulers that depend on a metric."""
+    """Makes the first epoch end like every other one. Lightning would not step the schedulers that depend on a metric."""
     trainer.fit_loop._restarting = False
 
 

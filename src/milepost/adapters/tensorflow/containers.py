@@ -1,8 +1,8 @@
 """The lists, dicts and tuples into which TensorFlow turns those that are assigned to its objects.
 
-TensorFlow notes what is added to one, and refuses to save it after members were replaced, moved or deleted. milepost saves what
-it holds now. It also saves members of other libraries, which TensorFlow ignores, in a field of the object graph that TensorFlow
-skips.
+TensorFlow records the members that are added to a container, and refuses to save the container after members were replaced, moved or
+deleted. milepost saves the members that it holds now. It also saves members of other libraries, which TensorFlow ignores, in a field
+of the object graph that TensorFlow skips.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def hook_build(optimizer: Any) -> None:
 
 
 def _installed(obj: Any, kinds: Mapping[str, type[_Hook]] = _KINDS) -> Iterator[_Hook]:
-    """Installs hooks in the place of an object's methods, if there are none yet, and returns them."""
+    """Replaces an object's methods by hooks, if there are none yet, and returns the hooks."""
     owner = tracked_for(obj)
     for name, kind in kinds.items():
         if not hasattr(type(owner), name):
@@ -169,8 +169,8 @@ def _unhook(owner: Any, holders: list[weakref.ref[Any]]) -> None:
 
 def _set(obj: Any, name: str, value: Any) -> None:
     try:
-        object.__setattr__(obj, name, value)  # the object's own way would track it
-    except TypeError:  # a proxy, whose attributes cannot be set so
+        object.__setattr__(obj, name, value)  # the object's own __setattr__ would track it
+    except TypeError:  # a proxy, whose attributes cannot be set in this way
         setattr(obj, name, value)
 
 
@@ -186,7 +186,7 @@ def _method(owner: Any, name: str) -> Any:
 
 
 def _forget_child(owner: Any, name: str) -> None:
-    """Removes what TensorFlow has noted about a child that its owner will not hold."""
+    """Removes TensorFlow's record of a child that its owner will not hold."""
     if name not in owner._self_unconditional_dependency_names:
         references = owner._self_unconditional_checkpoint_dependencies
         references[:] = [reference for reference in references if reference.name != name]

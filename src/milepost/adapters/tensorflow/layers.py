@@ -98,7 +98,7 @@ def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
         if getattr(obj, "built", True):
             raise
         return []  # models that are not built raise
-    # The parts of a sharded variable are saved as one. The list of a layer with a vocabulary has a member that is no variable.
+    # The parts of a sharded variable are saved as one. The list of a layer with a vocabulary has a member that is not a variable.
     return [
         Accounted((each.name,), each, remedy=_REMEDY, anywhere=True)
         for each in variables

@@ -85,7 +85,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_v": "the variable inside one that aggregates",
     },
     "tf.Graph": {
-        "_variable_creator_stack": "whether variables are being made in somebody's scope",
+        "_variable_creator_stack": "whether variables are being made in a scope that changes how they are made",
     },
     "eager context": {
         "_seed": "the seed of all operations",
@@ -98,8 +98,8 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_create_or_restore_slot_variable": "whether an optimizer has slot variables",
     },
     "tf.lookup.experimental.MutableHashTable": {
-        "_serialize_to_tensors": "the values of objects that are no variables",
-        "_restore_from_tensors": "gives such values back",
+        "_serialize_to_tensors": "the values of objects that are not variables",
+        "_restore_from_tensors": "restores such values",
     },
     "tf.data.Dataset": {
         "_inputs": "the datasets that a dataset is made of",
@@ -108,7 +108,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_seed2": "its other seed",
     },
     "iterator over a tf.data.Dataset": {
-        "_iterator_resource": "the resource, in which another pass is begun",
+        "_iterator_resource": "the resource, in which another pass can begin",
     },
 }
 """Private attributes of objects, by class and name, each with its purpose."""
@@ -127,7 +127,7 @@ KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_variables": "all its variables",
         "_create_or_restore_slot_variable": "whether it may have slot variables",
         "_index_dict": "the position of each variable in its lists, once it is built",
-        "_var_key": "under what a variable has its position",
+        "_var_key": "the key under which a variable has its position",
     },
     "optimizers.Nadam": {
         "_u_product_counter": "the steps that are in its product",

@@ -40,7 +40,7 @@ _STATELESS: Final = (
 
 
 def registered_saver(obj: Any) -> str:
-    """The name of the saver that is registered for an object in the place of these protocols; empty if none is."""
+    """The name of the saver that is registered for an object instead of these protocols; empty if there is none."""
     name: str | None = registration.get_registered_saver_name(obj)
     return name or ""
 

@@ -1,11 +1,10 @@
 """Variables of TensorFlow 1's graphs, whose values are in a session.
 
 The graph of a session may be frozen, so no operation is added to it. A value is read through the tensor that the variable has
-already. It is assigned by running the variable's initializer with the saved value fed in the place of the initial value. All
+already. It is assigned by running the variable's initializer with the saved value fed instead of the initial value. All
 variables are read in one run of the session, and all are assigned in one, unless they share an initial value.
 
-A restore without a session is postponed. The value is kept beside its variable, and `restore` assigns it in a session, as often as
-it is called.
+A restore without a session is postponed. The value is kept with its variable, and each call of `restore` assigns it in a session.
 
 Other objects that have tensors of a graph as values (`milepost.adapters.tensorflow.serialization`) are read by running these
 tensors. They are restored by running operations that are made for it.
@@ -103,7 +102,7 @@ def read(variable: Any) -> Array:
     if scope is None:
         return _values(_default_session(variable), [variable])[0]
     if id(variable) not in scope.values:
-        # A restore asks for present values too, and does without them: in a session it assigns only after everything was checked.
+        # A restore asks for the present values too, and does not need them: in a session it assigns only after everything was checked.
         raise UnsupportedError(
             "this variable of a graph is not among those that are saved with the session",
             key=variable.op.name,

@@ -9,7 +9,7 @@
 `hooks`, `steps`                                 how deferred values are restored: in calls of modules, before steps
 `gradients`                                      whether a step has used the gradients
 `views`                                          parts of objects that are not objects of their own
-`data_parallel`                                  what modules of data-parallel training hold at some moments only
+`data_parallel`                                  state that modules of data-parallel training hold only temporarily
 `unsaved`, `refused`, `shared_parts`             what cannot be saved, or only as a whole
 `plain_kinds`, `plain_tensors`, `plain_parts`    values of PyTorch in the plain state of other objects
 `coordinator`                                    the processes that run one program

@@ -1,4 +1,4 @@
-"""What modules of data-parallel training hold at some moments only: gathered parameters, and buffers that are about to be replaced.
+"""State that modules of data-parallel training hold only temporarily: gathered parameters, and buffers that will be replaced.
 
 - `fully_shard` replaces the parameters of a module by gathered copies, from its forward pass to its backward pass. The optimizer
   does not know these copies. They may have another element type, and they are thrown away. So a save or a restore puts the shards
@@ -23,18 +23,18 @@ _DDP: Final = "torch.nn.parallel.distributed.DistributedDataParallel"
 
 
 def put_shards_back(module: Any) -> None:
-    """Has a module hold its shards again, if `fully_shard` has gathered its parameters. No other process is needed for that.
+    """Puts the shards of a module back, if `fully_shard` has gathered its parameters. No other process takes part.
 
     Raises:
-        UntrackableError: They are needed at this moment.
+        UntrackableError: The gathered parameters are in use.
     """
     if not has_gathered_parameters(module):
         return
     module.reshard()
     if has_gathered_parameters(module):
         raise UntrackableError(
-            "the forward pass of this module runs at this moment, with gathered parameters, which are not the shards that the "
-            "optimizer knows; nothing was changed",
+            "the forward pass of this module is running with gathered parameters, which are not the shards that the "
+            "optimizer updates; nothing was changed",
             expected="a module of fully_shard() that can hold its shards",
             found=f"{type(module).__name__} with gathered parameters",
             remedy="save and restore after the forward pass",

@@ -1,8 +1,8 @@
 """`DTensor`: tensors of which every process holds a shard, as FSDP2 (`fully_shard`) and tensor parallelism make them.
 
 Each process saves and restores the memory of its own shard. Nothing is gathered, and no collective operation is called: which boxes
-of the tensor a process holds follows from mesh and placements. A file holds the whole tensor, under the same name as a plain one,
-so any mesh and any placements can restore it, and plain tensors too.
+of the tensor a process holds follows from mesh and placements. A file holds the whole tensor, under the same name as a plain tensor.
+So it can be restored with any mesh and any placements, and into plain tensors.
 
 A DTensor on the meta device gets memory on the device of its mesh, and keeps its identity.
 """

@@ -17,7 +17,7 @@ from milepost.adapters.torch.local_shards import is_dtensor, local_of
 from milepost.adapters.torch.steps import has_hooks
 from milepost.graph.omissions import Omission
 
-_REMEDY: Final = "save after optimizer.step(), or drop them with optimizer.zero_grad(); a run that is resumed here goes on without them"
+_REMEDY: Final = "save after optimizer.step(), or drop them with optimizer.zero_grad(); a run that is resumed here continues without them"
 
 
 class _Mark(NamedTuple):
@@ -44,7 +44,7 @@ def is_watched(optimizer: Any) -> bool:
 
 
 def unused_gradients(optimizer: Any) -> Omission | None:
-    """Why a save at this moment would lose gradients; None if it would not, or if the optimizer is not watched."""
+    """Why a save now would lose gradients; None if it would not, or if the optimizer is not watched."""
     marks = _marks(optimizer)
     used = _used.get(optimizer, marks)
     if len(used) != len(marks):

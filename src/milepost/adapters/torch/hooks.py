@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _watched: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
 """Modules for whose children values are deferred, and what was installed for each."""
 _containers: Final[weakref.WeakKeyDictionary[torch.nn.Module, int]] = weakref.WeakKeyDictionary()
-"""Those of them that are never called, such as lists of modules, and how many members each had when it was last looked at."""
+"""Watched modules that are never called, such as lists of modules, and how many members each had when it was last scanned."""
 _unverified: Final[weakref.WeakKeyDictionary[torch.nn.Module, list[_Given]]] = weakref.WeakKeyDictionary()
 """Modules with tensors that were restored when they were registered, and that may be initialized after that."""
 _modes: Final[list[_KeepRestored]] = []
@@ -118,7 +118,7 @@ def _is_in_place(func: Any) -> bool:
 class _Call:
     """Calls a watched module, and ends the mode of its first call however the call ends.
 
-    It is set in the place of a module's compiled form, because that is never pickled or copied.
+    It replaces a module's compiled form, because that is never pickled or copied.
 
     Attributes:
         former: The compiled form, if there is one.
@@ -300,7 +300,7 @@ def _after_any_call(module: Any, arguments: Any, output: Any) -> None:
             lost = _overwritten(container, torch.nn.Parameter)
             _release(container)
             if lost:
-                raise _lost("in a call of the module around theirs", lost)
+                raise _lost("in a call of a module that contains theirs", lost)
 
 
 def _before_call(module: Any, arguments: Any) -> None:
@@ -354,7 +354,7 @@ def _end_call(module: Any) -> None:
 
 def _lost(where: str, names: Iterable[str]) -> UnmatchedError:
     return UnmatchedError(
-        f"parameters were initialized after they had been restored, {where}, so its result is wrong",
+        f"parameters were initialized after they had been restored, {where}, so the result of that call is wrong",
         key=", ".join(names),
         remedy="call the module again: the restored values are in place now; initialize tensors before they become attributes",
     )

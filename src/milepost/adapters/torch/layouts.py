@@ -1,7 +1,7 @@
 """Strides of tensors that are not contiguous, such as the factors of a decomposition or convolutions in ``channels_last``.
 
 Libraries of linear algebra round differently in another order, so a run that resumes bit for bit needs the strides. They are saved
-beside the value, which is contiguous in the file, in a field of the object graph that TensorFlow skips::
+with the value, which is contiguous in the file, in a field of the object graph that TensorFlow skips::
 
     net/weight/.OPTIMIZER_SLOT/optimizer/Q/.ATTRIBUTES/strides      int64, in elements, one for each dimension
 
@@ -22,7 +22,7 @@ from milepost.graph.by_identity import ByIdentity
 
 STRIDES: Final = "strides"
 _MOST_UNUSED: Final = 4
-"""A tensor with gaps may take so many times the memory of its elements. With larger gaps, it is made without any."""
+"""A tensor with gaps may take this many times the memory of its elements. If it would take more, it is made without gaps."""
 kept: Final[ByIdentity[bool]] = ByIdentity()
 """Tensors for which `keep_layout` was called."""
 
@@ -43,7 +43,7 @@ def unlike_layout(value: torch.Tensor, variable: torch.Tensor) -> bool:
 
 
 def keep_layout(tensor: torch.Tensor) -> None:
-    """From now on the strides of this tensor are saved, and restored into it."""
+    """Makes later saves and restores keep the strides of this tensor."""
     kept[tensor] = True
 
 

@@ -41,7 +41,7 @@ def local_of(tensor: Any) -> torch.Tensor:
 
 
 def unfinished_sum(tensor: Any) -> Omission | None:
-    """Why a DTensor cannot be saved whose processes hold parts of a sum; None if it is none of these."""
+    """Why a DTensor cannot be saved if its processes hold parts of a sum; None for any other object."""
     placements = [each for each in tensor.placements if each.is_partial()]
     if not placements:
         return None
@@ -52,10 +52,10 @@ def unfinished_sum(tensor: Any) -> Omission | None:
 
 
 def held_of(tensor: Any) -> Held:
-    """What this process holds of a DTensor.
+    """The part of a DTensor that this process holds.
 
     Raises:
-        UnsupportedError: A placement is of a kind that is not known, or the local shard has another shape than mesh and placements
+        UnsupportedError: A placement is of a kind that is not known, or the local shard has a different shape than mesh and placements
             say.
     """
     splits = []
@@ -78,7 +78,7 @@ def held_of(tensor: Any) -> Held:
     local = tuple(local_of(tensor).shape)
     if found.holders and local != found.shape:
         raise UnsupportedError(
-            "the local shard of a DTensor has another shape than its mesh and placements say",
+            "the local shard of a DTensor has a different shape than its mesh and placements say",
             expected=f"{found.shape} on process {rank}, of {tuple(tensor.shape)}, {layout_of(tensor)}",
             found=f"{local}",
             remedy="make the DTensor with distribute_tensor(), or give DTensor.from_local() shards as torch.chunk makes them",
@@ -109,7 +109,9 @@ def with_local(like: Any, local: torch.Tensor) -> Any:
 
 
 def new_dtensor(like: Any, shape: Sequence[int], dtype: torch.dtype) -> Any:
-    """A DTensor without values on the mesh of another one: with its placements if it has its shape, and else whole on every process."""
+    """A DTensor without values on the mesh of another one. It has the other's placements if it has the same shape; if not, it is whole
+    on every process.
+    """
     kind, device = _distributed().DTensor, home_of_shard(like)
     if tuple(shape) == tuple(like.shape):
         local = torch.empty_like(local_of(like), dtype=dtype, device=device, requires_grad=False)
@@ -126,12 +128,12 @@ def home_of_shard(tensor: Any) -> torch.device:
 
 
 def _distributed() -> Any:
-    """`torch.distributed.tensor`, or None if nobody has imported it, so that there is no DTensor."""
+    """`torch.distributed.tensor`, or None if it has not been imported. Then no DTensor exists."""
     return sys.modules.get("torch.distributed.tensor")
 
 
 def _processes(tensor: Any) -> np.ndarray[Any, Any]:
-    """The numbers of the processes that hold a DTensor. The first dimension is that of meshes that hold the same."""
+    """The numbers of the processes that hold a DTensor. Along the first dimension are the parts of the mesh that hold equal tensors."""
     mesh = tensor.device_mesh
     root = root_mesh(mesh)
     own = mesh.mesh.numpy()

@@ -47,7 +47,7 @@ from milepost.tensor import TensorSpec
 _GROUPS: Final = "param_groups"
 _COMMON: Final = "state"
 _SAVED_WHOLE: Final = "saved whole"
-"""The key of the view that holds whether the state of an optimizer could only be saved as a whole when it was last looked at."""
+"""The key of the view that records whether the state of an optimizer had to be saved as a whole when it was last examined."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _PLAIN: Final = torch.optim.Optimizer
 _CHANGING: Final = torch.optim.LBFGS

@@ -29,12 +29,13 @@ from milepost.adapters.torch.views import forget_view, view_of
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.plain_state.encoding import TEXT, pack, to_text, unpack
+from milepost.plain_state.decoding import unpack
+from milepost.plain_state.encoding import TEXT, pack, to_text
 from milepost.tensor import DType
 
 
 class _View:
-    """What stands for the parameter groups of an optimizer, for one of them, or for one hyperparameter.
+    """Represents the parameter groups of an optimizer, one of the groups, or one hyperparameter.
 
     Attributes:
         optimizer: A weak reference to the optimizer.
@@ -63,7 +64,7 @@ class ParamGroup(_View):
 
 
 class Hyperparameter(_View):
-    """One hyperparameter of a group, also if the group does not have it yet."""
+    """One hyperparameter of a group. The group need not have it yet."""
 
     __slots__ = ()
 
@@ -153,7 +154,7 @@ class HyperparameterAdapter(Adapter):
             return lambda: settings.pop(name, None)
         try:
             kept = _copy(settings[name])
-        except Exception:  # as of a tensor in a list that was computed from others
+        except Exception:  # for example of a tensor in a list that was computed from other tensors
             return lambda: None
 
         def put_back() -> None:

@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What one process holds of a tensor.
+    """The part of a tensor that one process holds.
 
     Attributes:
         shape: The shape of all of it together.
@@ -74,7 +74,7 @@ def held(
     rank: int,
     orders: Mapping[int, Sequence[int]] | None = None,
 ) -> Held:
-    """What a process holds of a tensor.
+    """Computes the part of a tensor that a process holds.
 
     Args:
         shape: The shape of the tensor.
@@ -116,14 +116,17 @@ def held(
 
 
 def with_repetitions(mesh: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """All meshes like one that is a part of a larger mesh, along a dimension before those that it has.
+    """All parts of a mesh that are like a given part, the given one included.
 
-    A tensor on a part of a mesh, as along the dimension over which data are divided and not along that of tensor parallelism, is
-    there once for each such part, and processes outside one hold it too.
+    A tensor on a part of a mesh exists once on each such part, so processes outside the given part hold it too. An example is a tensor
+    that is divided for tensor parallelism on a mesh that also has a dimension for data parallelism.
 
     Args:
-        mesh: The numbers of the processes of the part.
-        root: Those of the larger mesh.
+        mesh: The numbers of the processes of the given part.
+        root: The numbers of the processes of the whole mesh.
+
+    Returns:
+        The numbers of the processes of each part, along the first dimension. If the mesh has no parts like this one: the given part.
 
     Example:
         >>> with_repetitions(np.array([0, 2]), np.array([[0, 1], [2, 3]])).tolist()
@@ -161,7 +164,7 @@ def _parts(runs: Sequence[Sequence[Run]]) -> tuple[Part, ...]:
 def _runs(
     length: int, splits: Sequence[Split], mesh: Sequence[int], place: Sequence[int], order: Sequence[int] | None
 ) -> list[Run]:
-    """What one process holds along one dimension of a tensor, without empty runs."""
+    """The runs that one process holds along one dimension of a tensor. None of them is empty."""
     if order is None:
         order = _order(splits, mesh)
     if order is None:
@@ -174,9 +177,9 @@ def _runs(
 
 
 def _order(splits: Sequence[Split], mesh: Sequence[int]) -> list[int] | None:
-    """The order in which splits are taken one after the other, as dimensions of the mesh; None if that cannot be.
+    """The order in which splits can be applied one by one, as dimensions of the mesh; None if there is no such order.
 
-    A split of some factor comes after others along later dimensions of the mesh, which together make as many parts.
+    A split with a factor is applied after splits along later dimensions of the mesh that together make so many parts.
     """
     order: list[int] = []
     for split in reversed(splits):
@@ -188,7 +191,7 @@ def _order(splits: Sequence[Split], mesh: Sequence[int]) -> list[int] | None:
 
 
 def _by_index(length: int, splits: Sequence[Split], mesh: Sequence[int], place: Sequence[int]) -> list[Run]:
-    """The same, where splits must be taken by their definition: every part of the others is split, and the pieces are joined."""
+    """The same for splits that have no order: each split is applied to every part that the others made, and the pieces are joined."""
     index = np.arange(length)
     for split in splits:
         pieces = []

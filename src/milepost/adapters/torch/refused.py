@@ -1,7 +1,7 @@
 """Which tensors, modules and optimizers cannot be saved, with the reason and a remedy.
 
-Modules and optimizers of which each process holds a part that is no DTensor are refused. They are recognised
-by the names of their classes, because the classes take long to import.
+A module or an optimizer is refused if each process holds a part of it and the part is not a DTensor. Such classes are recognised by
+their names, because importing them takes long.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceab
 from milepost.graph.omissions import Omission
 
 _MODULE: Final = Omission(
-    "each process holds a part of this module, and a checkpoint would hold the part of one",
+    "each process holds a part of this module, and a checkpoint would hold the part of only one",
     "use torch.distributed.fsdp.fully_shard() instead; or gather the whole state with "
     "torch.distributed.checkpoint.state_dict.get_model_state_dict(), with StateDictOptions(full_state_dict=True), and save that",
 )
 _OPTIMIZER: Final = Omission(
-    "each process holds a part of this optimizer's state, and a checkpoint would hold the part of one",
+    "each process holds a part of this optimizer's state, and a checkpoint would hold the part of only one",
     "use the optimizer that it wraps, with DistributedDataParallel",
 )
 _CLASSES: Final = {

@@ -1,6 +1,6 @@
 """Restores the deferred values of an optimizer right before its next step.
 
-A hook stays installed, because PyTorch's dict of hooks must not change while they are called.
+A hook stays installed, because PyTorch's dict of hooks must not change while the hooks are called.
 """
 
 from __future__ import annotations

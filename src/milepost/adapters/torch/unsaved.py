@@ -1,4 +1,4 @@
-"""A stand-in for state that cannot be saved, by which a save reports it."""
+"""A stand-in for state that cannot be saved. A save that meets it reports the state."""
 
 from __future__ import annotations
 

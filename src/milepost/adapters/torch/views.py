@@ -22,7 +22,7 @@ _views: Final[ByIdentity[dict[Hashable, Any]]] = ByIdentity()
 
 
 def view_of(owner: Any, key: Hashable, make: Callable[..., _T], *arguments: Any) -> _T:
-    """The view of a part of an object. It is made in the first call.
+    """The view of a part of an object. The first call makes it, and later calls return the same one.
 
     Args:
         owner: The object.
@@ -88,7 +88,7 @@ class PartAdapter(PackedAdapter):
     def assign(self, obj: Part, arrays: Mapping[str, Array]) -> Part:
         array = arrays.get(VARIABLE_VALUE)
         if array is None:
-            return super().assign(obj, arrays)  # type: ignore[no-any-return]  # it is this very part
+            return super().assign(obj, arrays)  # type: ignore[no-any-return]  # it is the same part
         self.load(obj, as_tensor(array.copy()))
         return obj
 

@@ -1,1 +1,1 @@
-"""Hugging Face transformers: what `milepost.transformers` needs of it beyond its documented interface."""
+"""The private names of Hugging Face transformers that `milepost.transformers` uses."""

@@ -1,4 +1,4 @@
-"""Every private name of transformers that milepost uses, with its purpose. Tried with transformers 5.23.
+"""Every private name of transformers that milepost uses, with its purpose. Tested with transformers 5.23.
 
 The mixin in `milepost.trainers.transformers` overrides these methods of ``Trainer``: ``_maybe_log_save_evaluate``, which is called
 after each step and each epoch, and ``_load_from_checkpoint``, ``_load_optimizer_and_scheduler``, ``_load_scaler``,
@@ -17,11 +17,11 @@ STATE_FILE: str = _trainer.TRAINER_STATE_NAME
 """The name of the file of the trainer's own state, without which ``train()`` resumes nothing."""
 
 LOSSES = ("_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step", "current_flos")
-"""Attributes of a ``Trainer`` with numbers that its logs are computed from, beside ``_tr_loss``."""
+"""Attributes of a ``Trainer`` with numbers that its logs are computed from, in addition to ``_tr_loss``."""
 
 
 def skip_by(skips_itself: Callable[[Any], bool]) -> None:
-    """Keeps ``Trainer`` from making another loader that skips batches, where a loader goes to its position by itself."""
+    """Keeps ``Trainer`` from making another loader that skips batches, if the loader returns to its position by itself."""
     own = _trainer.skip_first_batches
 
     def skip(loader: Any, num_batches: int = 0) -> Any:

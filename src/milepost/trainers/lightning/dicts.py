@@ -1,4 +1,4 @@
-"""The dict that Lightning saves and loads, as milepost's checkpoints hold it."""
+"""Lightning's own dict of a run, in checkpoints of milepost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ``Trainer`` does otherwise once `milepost.transformers.attach` was called for it.
+"""The methods that `milepost.transformers.attach` changes in a ``Trainer``.
 
 A save follows all that ``Trainer`` itself does after a step: logs, evaluation and its own checkpoints. A save that is due at the last
 step of an epoch follows all that it does after the epoch. ``train()`` resumes by its own steps, which ask this class instead of files.
@@ -21,7 +21,7 @@ OWN_NAMES = ("random", "loader")
 
 
 class Attached:
-    """What is remembered for a trainer."""
+    """The run that is attached to a trainer."""
 
     def __init__(self, run: TrainerRun) -> None:
         self.run = run
@@ -31,7 +31,7 @@ class Attached:
         self.terminated = False
 
     def begin(self, saved: dict[str, Any] | None) -> None:
-        """Begins a call of ``train()`` that goes on from a saved state, if there is one."""
+        """Begins a call of ``train()`` that continues from a saved state, if there is one."""
         self.saved = saved
         self.to_go_on = saved is not None
         self.is_training = self.waits = self.terminated = False
@@ -43,7 +43,7 @@ class Resumable:
     _milepost: Attached
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains, or goes on with the run that the directory of `milepost.transformers.attach` holds.
+        """Trains, or continues the run in the directory that `milepost.transformers.attach` was given.
 
         ``resume_from_checkpoint`` and further arguments are those of ``Trainer.train()``. A path of a checkpoint of transformers has
         an effect only if the directory holds no run.
@@ -85,7 +85,7 @@ class Resumable:
         return loader
 
     def set_initial_training_values(self, *args: Any, **kwargs: Any) -> Any:
-        """The numbers of steps that ``Trainer`` computes, of which one is remembered."""
+        """Returns the numbers of steps that ``Trainer`` computes, and remembers one of them."""
         trainer: Any = super()
         values = trainer.set_initial_training_values(*args, **kwargs)
         self._milepost.steps_per_epoch = values[1]
@@ -164,7 +164,7 @@ class Resumable:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Restores what depends on nothing else, once, when the first batches are about to be read."""
+        """Restores the parts that depend on no other part. It does so once, before the first batches are read."""
         attached = self._milepost
         saved = attached.saved
         if saved is None or not attached.to_go_on:
@@ -220,7 +220,7 @@ class Resumable:
         this: Any = self
         if this.is_fsdp_enabled or this.is_deepspeed_enabled:
             raise UnsupportedError(
-                "the state of this trainer is spread over processes, and transformers hands it over in parts",
+                "the state of this trainer is spread over processes, and each process gets only its own part from transformers",
                 expected="a trainer in which each process has the whole model",
                 found="DeepSpeed" if this.is_deepspeed_enabled else "FSDP",
                 remedy="keep the checkpoints of transformers for this run",
@@ -252,5 +252,5 @@ def _text(state: Any) -> str:
 
 
 def hold(trainer: Any, attached: Attached) -> None:
-    """Has a trainer hold what was attached to it."""
+    """Attaches a run to a trainer."""
     trainer._milepost = attached

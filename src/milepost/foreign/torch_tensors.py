@@ -1,0 +1,229 @@
+"""The tensors in PyTorch files: their element types, the storages that hold their elements, and which elements are theirs.
+
+Source: PyTorch 2.13, ``torch/_utils.py``, ``torch/storage.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, TypeGuard
+
+from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.foreign.opaque import Name
+from milepost.foreign.stored import Stored, raw_bytes
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.tensor import DType, TensorSpec
+
+_MOST_REPEATED: Final = 64 << 20
+"""The most bytes by which a tensor may exceed its storage, if one stored element is several elements of the tensor."""
+_MOST_DIMENSIONS: Final = 64
+
+UNTYPED: Final = "UntypedStorage"
+"""The class of storages without an element type."""
+STORAGES: Final = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexDoubleStorage": "complex128",
+    "ComplexFloatStorage": "complex64",
+    UNTYPED: "uint8",
+    "QInt8Storage": "int8",
+    "QUInt8Storage": "uint8",
+    "QInt32Storage": "int32",
+    "QUInt4x2Storage": "uint8",
+    "QUInt2x4Storage": "uint8",
+}
+"""The classes of storages, each with the element type of its bytes."""
+DTYPES: Final = {
+    **{name: name for name in STORAGES.values()},
+    **{name: name for name in ("uint16", "uint32", "uint64")},
+    **{name: name for name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")},
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+"""PyTorch's names of element types, each with milepost's name."""
+BYTES: Final = {"float8_e8m0fnu": 1, "complex32": 4, "bits8": 1, "bits16": 2}
+"""Element types that TensorFlow has no number for, each with the bytes of one element."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchStorage:
+    """A storage of PyTorch: a run of bytes in a file that holds the elements of tensors.
+
+    Attributes:
+        key: Its name in the file.
+        dtype: PyTorch's name of the element type.
+        nbytes: Its length.
+        start: Its first byte, if it is part of a longer storage.
+    """
+
+    key: str
+    dtype: str
+    nbytes: int
+    start: int = 0
+
+    def part(self, first: Any, length: Any) -> TorchStorage:
+        """A storage of some of its elements."""
+        width = element_size(self.dtype)
+        if not is_count(first) or not is_count(length) or (first + length) * width > self.nbytes:
+            raise ValueError("a storage that reaches beyond the storage it is a part of")
+        return TorchStorage(self.key, self.dtype, length * width, self.start + first * width)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The elements of a storage that a tensor has.
+
+    Attributes:
+        storage: The storage.
+        offset: The position of the first element, in bytes.
+        strides: Bytes from one element to the next in each dimension; None if the elements follow each other.
+    """
+
+    storage: TorchStorage
+    offset: int
+    strides: tuple[int, ...] | None
+
+
+def element_size(dtype: str) -> int:
+    """The bytes of an element of a type.
+
+    Args:
+        dtype: PyTorch's name of the type.
+
+    Raises:
+        UnsupportedError: milepost cannot read tensors of this type.
+    """
+    if dtype in BYTES:
+        return BYTES[dtype]
+    if dtype in DTYPES:
+        return DType.of(DTYPES[dtype]).itemsize
+    raise UnsupportedError(
+        "milepost cannot read PyTorch tensors of this element type",
+        found=f"torch.{dtype:.80}",
+        expected="one of " + ", ".join(sorted({*DTYPES, *BYTES})),
+        remedy="load the file with torch.load, convert the tensor, and save it again",
+    )
+
+
+def spec_of(dtype: str, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
+    """The spec and the local name of a tensor.
+
+    Args:
+        dtype: PyTorch's name of the element type.
+        shape: The tensor's shape.
+
+    Raises:
+        UnsupportedError: milepost cannot read tensors of this type.
+    """
+    width = element_size(dtype)
+    if dtype in BYTES:
+        return raw_bytes(dtype, width, shape)
+    return TensorSpec(DType.of(DTYPES[dtype]), shape), VARIABLE_VALUE
+
+
+def storage_of(kind: Any, key: Any, count: Any) -> TorchStorage:
+    """The storage that a persistent id names.
+
+    Args:
+        kind: The class of the storage, or its element type.
+        key: Its name in the file.
+        count: How many elements it has.
+
+    Raises:
+        UnsupportedError: milepost cannot read storages of this kind.
+    """
+    name = kind.name if isinstance(kind, Name) and kind.module in ("torch", "torch.storage", "torch.cuda") else None
+    if name not in STORAGES or not isinstance(key, str) or not is_count(count):
+        raise unknown_storage(kind if isinstance(kind, Name) else Name("builtins", type(kind).__name__))
+    dtype = STORAGES[name]
+    return TorchStorage(key, dtype, count * element_size(dtype))
+
+
+def unknown_storage(kind: Name) -> UnsupportedError:
+    """The error for a storage of a kind that milepost cannot read."""
+    return UnsupportedError(
+        "milepost cannot read PyTorch storages of this kind",
+        found=f"{kind!s:.200}",
+        expected=", ".join(STORAGES),
+        remedy="load the file with torch.load, convert the tensor, and save it again",
+    )
+
+
+def whole(storage: TorchStorage) -> Stored:
+    """A storage as a tensor of one dimension."""
+    width = element_size(storage.dtype)
+    return tensor(storage, storage.dtype, 0, (storage.nbytes // width,), (1,))
+
+
+def tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: Any) -> Stored:
+    """A tensor whose elements are in a storage.
+
+    Args:
+        storage: The storage.
+        dtype: PyTorch's name of the element type.
+        offset: How many elements of the storage come before the first of the tensor.
+        size: The shape.
+        stride: For each dimension, how many elements of the storage lie between one element of the tensor and the next.
+
+    Raises:
+        CorruptCheckpointError: The tensor reaches beyond its storage.
+        UnsupportedError: milepost cannot read tensors of this type, or the tensor repeats too many elements.
+        ValueError: The shape, the strides or the offset are impossible.
+    """
+    width = element_size(dtype)
+    if not are_counts(size) or not are_counts(stride) or len(size) != len(stride) or not is_count(offset):
+        raise ValueError("a tensor with an impossible shape")
+    count = math.prod(size)
+    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if count else offset
+    if count and (last + 1) * width > storage.nbytes:
+        raise CorruptCheckpointError(
+            "a tensor reaches beyond its storage",
+            expected=f"at least {(last + 1) * width} bytes for a tensor of shape {tuple(size)}",
+            found=f"{storage.nbytes} bytes",
+        )
+    if count * width > storage.nbytes + _MOST_REPEATED:
+        raise UnsupportedError(
+            "this tensor has far more elements than are stored, because it repeats them",
+            expected=f"at most {_MOST_REPEATED >> 20} MiB more than is stored",
+            found=f"shape {tuple(size)}, of {storage.nbytes} stored bytes",
+            remedy="save its contiguous() copy",
+        )
+    shape = tuple(size)
+    spec, local = spec_of(dtype, shape)
+    in_order = count == 0 or _is_in_order(shape, stride)
+    strides = None if in_order else tuple(step * width for step in stride)
+    return Stored(spec, View(storage, storage.start + offset * width, strides), local)
+
+
+def _is_in_order(size: tuple[int, ...], stride: Any) -> bool:
+    expected = 1
+    for length, step in zip(reversed(size), reversed(stride), strict=True):
+        if length != 1 and step != expected:
+            return False
+        expected *= length
+    return True
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value can be a length or a position."""
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def are_counts(value: Any) -> TypeGuard[tuple[int, ...]]:
+    """Whether a value can be a shape: a tuple of lengths, and not too many."""
+    return isinstance(value, tuple) and len(value) <= _MOST_DIMENSIONS and all(map(is_count, value))

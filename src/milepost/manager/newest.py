@@ -1,0 +1,148 @@
+"""The newest good checkpoint of a series: how it is found and restored, and why newer ones were skipped."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from milepost.engine.directory import Verification, newest_good, skipped_message
+from milepost.engine.state_file import STATE_FILE, CheckpointState
+from milepost.engine.status import LoadStatus
+from milepost.engine.together import error_of, facts_of, first_decides, is_first
+from milepost.errors import (
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    MilepostError,
+    SkippedCheckpointWarning,
+    warn,
+)
+from milepost.manager.managed_series import ManagedSeries
+
+
+class NewestCheckpoint:
+    """Finds and restores the newest good checkpoint of a series.
+
+    Args:
+        series: The series.
+        verify: How checkpoints of earlier runs are verified, as for `milepost.CheckpointManager`.
+
+    Attributes:
+        skipped: The checkpoints that the last search skipped, by path, each with the error that says why.
+        restored: The checkpoint that was restored last, or None.
+    """
+
+    def __init__(self, series: ManagedSeries, verify: Verification) -> None:
+        self._series = series
+        self._verify = verify
+        self.skipped: dict[str, MilepostError] = {}
+        self.restored: str | None = None
+
+    def find(self) -> str | None:
+        """The path of the newest good checkpoint, or None. The directory is searched only if that is not known yet."""
+        series = self._series
+        if series.must_look:
+            self.skipped = {}
+            found = newest_good(series.storage, series.listing.refresh, self._verify, self._skip)
+            with series.lock:
+                # a save in the background may have ended meanwhile
+                if series.must_look:
+                    series.set_latest(found)
+        return series.latest
+
+    def restore(self) -> tuple[str, LoadStatus] | None:
+        """Restores the newest good checkpoint. With several processes, process 0 chooses it and all restore it.
+
+        Returns:
+            Its path and the status of the restore, or None if the state file lists no checkpoints.
+
+        Raises:
+            CheckpointNotFoundError: All checkpoints that the state file lists are missing.
+            CorruptCheckpointError: All checkpoints that the state file lists are damaged or missing.
+            MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
+        """
+        series = self._series
+        series.checkpoint.sync()
+        problems: dict[str, MilepostError] = {}
+        refused: set[str] = set()
+        self.skipped = {}
+        status: LoadStatus | None = None
+        while True:
+            prefix = self._choose(refused, problems)
+            if prefix is None:
+                if not problems:
+                    break
+                self.restored = None
+                for each, problem in problems.items():
+                    self._skip(each, problem)
+                raise self._none_is_good(list(problems.values()))
+            try:
+                status = series.checkpoint.restore(prefix, series.with_options(None))
+            except (CheckpointNotFoundError, CorruptCheckpointError) as error:
+                problems[prefix] = error
+                refused.add(prefix)
+                continue
+            break
+        state = series.listing.refresh() if problems else None
+        listed = [] if state is None else state.newest_first()
+        for each, problem in problems.items():
+            # another process may have removed it after it was verified
+            is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
+            if not is_pruned:
+                self._skip(each, problem, prefix)
+        self.restored = prefix
+        if prefix is None or status is None:
+            return None
+        with series.lock:
+            series.set_latest(prefix)
+        return prefix, status
+
+    def _choose(self, refused: set[str], problems: dict[str, MilepostError]) -> str | None:
+        """The newest checkpoint that process 0 finds good, or None.
+
+        Args:
+            refused: Checkpoints that were tried and could not be restored.
+            problems: Gets why checkpoints are not good, by path.
+        """
+        series = self._series
+
+        def choose() -> dict[str, Any]:
+            found = newest_good(
+                series.storage,
+                lambda: _without(refused, series.listing.refresh()),
+                self._verify,
+                problems.__setitem__,
+            )
+            return {"prefix": found, "problems": {each: facts_of(problem) for each, problem in problems.items()}}
+
+        chosen = first_decides(series.with_options(None), f"choose a checkpoint of {series.directory}", choose)
+        for each, facts in chosen["problems"].items():
+            problems.setdefault(each, error_of(facts))
+        prefix: str | None = chosen["prefix"]
+        return prefix
+
+    def _skip(self, prefix: str, problem: MilepostError, instead: str | None = None) -> None:
+        """Remembers why a checkpoint is skipped, without the traceback. Process 0 warns of it."""
+        self.skipped[prefix] = problem
+        each: BaseException | None = problem
+        while each is not None:
+            each.__traceback__ = None
+            each = each.__cause__ or each.__context__
+        if is_first(self._series.with_options(None)):
+            warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
+
+    def _none_is_good(self, problems: list[MilepostError]) -> MilepostError:
+        all_missing = all(isinstance(problem, CheckpointNotFoundError) for problem in problems)
+        kind = CheckpointNotFoundError if all_missing else CorruptCheckpointError
+        return kind(
+            "none of the checkpoints that the state file lists can be restored",
+            file=os.path.join(self._series.directory, STATE_FILE),
+            found="; ".join(f"{problem.problem} ({problem.file})" for problem in problems),
+            remedy="copy a good checkpoint back; to start over, move or delete the damaged checkpoints together with the state "
+            "file, or use another directory",
+        )
+
+
+def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:
+    """A state without some of its checkpoints."""
+    left = [] if state is None else [prefix for prefix in state.newest_first() if prefix not in paths]
+    return CheckpointState(left[0], tuple(reversed(left))) if left else None

@@ -72,7 +72,9 @@ def test_the_graph_is_what_the_object_holds_now(tmp_path):
     """`m.c = 7` over a variable still saves the variable"""
     made = module(c=Variable(1.0))
     made.c = 7
-    with pytest.warns(UntrackedWarning, match="m/c: not saved: it was tracked, and is a number now"):
+    with pytest.warns(
+        UntrackedWarning, match="m/c: not saved: this attribute was a tracked object and is now a number"
+    ):
         path = Checkpoint(m=made).write(tmp_path / "ckpt")
     assert milepost.list_variables(path) == [("_CHECKPOINTABLE_OBJECT_GRAPH", [])]
 

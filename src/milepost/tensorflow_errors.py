@@ -77,7 +77,8 @@ def _joined(kind: type, counterpart: Any) -> type:
 
 
 def made_again(error: Any) -> tuple[Any, ...]:
-    """How an error is pickled and copied: without TensorFlow's part, which it gets where it is made again."""
+    """Pickles and copies an error without TensorFlow's base class. The new error gets this base class if TensorFlow is
+    imported."""
     kind = getattr(type(error), "_plain", type(error))
     return _make, (kind, error.args, getattr(error, "errno", None), vars(error))
 

@@ -142,9 +142,9 @@ class TestDamage:
             (with_shape(6, 1, 2**62, 0), "size does not fit"),
             (with_slice((0, 3), (0, 3)), "reaches outside"),
             (with_slice((-1, 2), (0, 3)), "reaches outside"),
-            (with_slice((1, 0), (0, 3)), "no length"),
-            (with_slice((9, 0), (0, 3)), "no length"),
-            (with_slice((0, -2), (0, 3)), "no length"),
+            (with_slice((1, 0), (0, 3)), "no positive length"),
+            (with_slice((9, 0), (0, 3)), "no positive length"),
+            (with_slice((0, -2), (0, 3)), "no positive length"),
             (with_slice((0, 2)), "another rank"),
         ],
     )

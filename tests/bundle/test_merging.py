@@ -104,14 +104,14 @@ def test_a_tensor_that_nobody_wrote_is_refused():
 def test_a_tensor_that_two_wrote_is_refused():
     storage = MemoryStorage()
     parts = [written(storage, shard, 2, {"a": np.ones(2)}) for shard in range(2)]
-    with pytest.raises(CoordinationError, match=r"(?s)two processes have written one tensor.*key: a"):
+    with pytest.raises(CoordinationError, match=r"(?s)two processes have written the same tensor.*key: a"):
         merged_index(parts, [], 2)
 
 
 def test_a_piece_that_two_wrote_is_refused():
     storage = MemoryStorage()
     parts = [written(storage, shard, 2, {}, [("w", (4,), "0,2", np.ones(2))]) for shard in range(2)]
-    with pytest.raises(CoordinationError, match=r"(?s)two processes have written one tensor.*key: w"):
+    with pytest.raises(CoordinationError, match=r"(?s)two processes have written the same tensor.*key: w"):
         merged_index(parts, [b"w"], 2)
 
 
@@ -121,5 +121,5 @@ def test_a_tensor_that_one_wrote_whole_and_another_in_pieces_is_refused():
         written(storage, 0, 2, {"w": np.ones(4)}),
         written(storage, 1, 2, {}, [("w", (4,), box, np.ones(2)) for box in ("0,2", "2,2")]),
     ]
-    with pytest.raises(CoordinationError, match=r"(?s)two processes have written one tensor.*key: w"):
+    with pytest.raises(CoordinationError, match=r"(?s)two processes have written the same tensor.*key: w"):
         merged_index(parts, [b"w"], 2)

@@ -97,7 +97,7 @@ class TestMistakes:
             ("/ckqt-9", "no such checkpoint", "did you mean .../ckpt-9'"),
             ("/train.tp", "no such checkpoint", "did you mean .../train.pt'?"),
             ("/ckpt-9.data-00000-of-00001", "is a data file", "pass .../ckpt-9'"),
-            ("/ckpt-9.meta", "is the graph beside", "pass .../ckpt-9'"),
+            ("/ckpt-9.meta", "is the graph file of", "pass .../ckpt-9'"),
             ("/checkpoint", "is the state file of a directory", "pass latest_checkpoint("),
             ("/no/such/ckpt", "its directory does not exist", "check the path"),
         ],

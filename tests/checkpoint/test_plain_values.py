@@ -320,7 +320,7 @@ def test_functions_and_classes_are_no_state(prefix):
 
 
 def test_a_key_that_is_no_text_is_refused(prefix):
-    with pytest.raises(UntrackableError, match="non-string key"):
+    with pytest.raises(UntrackableError, match="key that is not a string"):
         Checkpoint(meta={1: "a"}).write(prefix)
 
 

@@ -169,10 +169,10 @@ def test_an_error_of_the_function_is_a_warning_and_the_operation_goes_on():
         raise KeyError("bar")
 
     options = slowly(broken)
-    with pytest.warns(MilepostWarning, match=r"broken .* raised KeyError: 'bar'\. The save goes on"):
+    with pytest.warns(MilepostWarning, match=r"broken .* raised KeyError: 'bar'\. The save continues"):
         path = Checkpoint(v=large()).write("run/ckpt", options)
     live = Checkpoint(v=large(value=0))
-    with pytest.warns(MilepostWarning, match="The restore goes on"):
+    with pytest.warns(MilepostWarning, match="The restore continues"):
         live.read(path, options).assert_consumed()
     assert calls == [0, 0]
     assert live.v.all()
@@ -358,7 +358,7 @@ def test_a_bar_without_rich_is_refused_with_what_to_install():
         "except milepost.UnsupportedError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install rich" in done.stdout
+    assert 'pip install "milepost[progress]"' in done.stdout
 
 
 def test_importing_milepost_does_not_import_rich():

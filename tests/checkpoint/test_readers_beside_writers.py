@@ -72,7 +72,7 @@ def test_a_restore_of_more_files_than_are_opened_at_once_begins_anew(prefix, mon
 
 def test_a_checkpoint_that_is_replaced_for_ever_while_it_is_opened_is_said_to_be(prefix):
     saved(prefix, 1)
-    with pytest.raises(StorageError, match="again and again"):
+    with pytest.raises(StorageError, match="each time it was opened"):
         fresh().read(prefix, CheckpointOptions(storage=Overwriting(prefix, 10**6)))
 
 

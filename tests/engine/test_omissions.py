@@ -47,7 +47,7 @@ def test_an_allowed_path_is_no_prefix_of_a_name(tmp_path):
 
 def test_an_allowed_path_that_no_object_has_is_warned_of(tmp_path):
     options = CheckpointOptions(allow_unsaved=["m/b", "m/scael"])
-    with pytest.warns(MilepostWarning, match="allow_unsaved names 'm/scael', and no object has this path") as caught:
+    with pytest.warns(MilepostWarning, match="allow_unsaved names 'm/scael', but no object has this path") as caught:
         Checkpoint(m=module(scale=Variable(1), b=Variable(1))).write(tmp_path / "ckpt", options)
     assert [str(each.message).rpartition("; ")[2] for each in caught] == ["did you mean 'm/scale'?"]
 

@@ -206,7 +206,7 @@ def numbers():
         (Own(), "derive it from milepost.Module"),
         (deque(), "hold its members in a list, tuple or dict instead"),
         (frozenset(), "hold its members in a list, tuple or dict instead"),
-        (Own(), "takes numbers and text for settings"),
+        (Own(), "treats numbers and text as settings"),
         (np.array(["2026-01-01"], "datetime64[D]"), "hold it as an array of int64 or of text, as astype() gives it"),
         (np.zeros(2, [("a", "i4")]), "hold each of its fields as an array"),
         (np.dtype("float32"), "hold it as text, as str() gives it"),

@@ -52,7 +52,7 @@ def save(checkpoint: Checkpoint, directory: Path, how: str, options: CheckpointO
 def test_a_run_that_another_one_has_overtaken_saves_nothing(tmp_path: Path, how: str, enable_async: bool) -> None:
     """There was no checkpoint when its save began."""
     checkpoint = beside(lambda: new(1.0).save(tmp_path / "ckpt"))
-    with pytest.raises(CheckpointExistsError, match="at the same moment") as caught:
+    with pytest.raises(CheckpointExistsError, match="at the same time") as caught:
         save(checkpoint, tmp_path, how, CheckpointOptions(enable_async=enable_async))
     assert "ckpt-1" in str(caught.value)
     assert value(restored(tmp_path)) == 1

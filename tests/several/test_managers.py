@@ -113,6 +113,6 @@ def test_a_run_that_another_one_has_overtaken_is_refused_on_all(tmp_path):
     result = run(OVERTAKEN, 2, tmp_path)
     for each in result:
         assert each["save"].startswith("CheckpointExistsError")
-        assert "at the same moment" in each["save"]
+        assert "at the same time" in each["save"]
         assert each["saved"] == [1, 1, 1]
     assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint", "ckpt-1.data-00000-of-00001", "ckpt-1.index"]

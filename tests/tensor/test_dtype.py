@@ -17,7 +17,7 @@ from milepost.tensor import DType
 def test_a_type_that_ml_dtypes_is_too_old_for_is_named_with_the_remedy(asked):
     code = f"{LACKING}\ntry: {asked}\nexcept NotImplementedError as error: print(error.found, error.remedy)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.startswith("int2 pip install --upgrade ml_dtypes")
+    assert run.stdout.startswith("int2 run: pip install --upgrade ml_dtypes")
 
 
 def test_all_other_types_are_there_with_an_old_ml_dtypes():

@@ -20,7 +20,7 @@ from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice
 
 _RUN: Final = 8 << 10
-"""The size of a run in bytes from which on it is faster to read only the run than all bytes up to the next one."""
+"""The least bytes of a run that is faster to read alone than together with all bytes up to the next run."""
 _SPANS: Final = 4096
 """How many runs are read together."""
 

@@ -127,7 +127,7 @@ class CastingReader:
         return converted
 
     def _account(self, key: str, source: Array, target: Array, saved: DType, dtype: DType) -> None:
-        """Refuses what would be lost, and notes how much is rounded."""
+        """Refuses conversions that would lose numbers, and records the largest rounding error."""
         lost, rounded = loss(source, target, saved, dtype)
         if lost.any():
             first = source[lost][0]
@@ -143,11 +143,11 @@ class CastingReader:
 
 
 def loss(source: Array, target: Array, saved: DType, dtype: DType) -> tuple[Array, float]:
-    """What a conversion of numbers loses.
+    """The numbers that a conversion loses, and the largest relative error of the others.
 
     Args:
         source: The numbers.
-        target: What they were converted to.
+        target: The converted numbers.
         saved: The element type of ``source``.
         dtype: The element type of ``target``.
 

@@ -1,6 +1,7 @@
 """Tells a function how many bytes are read and written, for example for a progress bar.
 
-The functions that move bytes look in each call once whether there is such a function. Threads that they start count for their caller.
+Each function that moves bytes checks once in each call whether there is such a function. Threads that it starts count
+for their caller.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from milepost.tensor import TensorSlice
 def are_equal(reader: BundleReader, key: str, other: str) -> bool:
     """Whether two tensors have the same element type, shape and elements, bit by bit.
 
-    Tensors with different checksums are not read. Others are read, since a checksum does not prove that bytes are the same: in chunks,
-    and a tensor that was saved in pieces piece by piece.
+    Tensors with different checksums are not read. Others are compared byte by byte, in chunks or piece by piece, since
+    equal checksums do not prove equal bytes.
 
     Args:
         reader: The open checkpoint.

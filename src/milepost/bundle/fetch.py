@@ -28,11 +28,11 @@ STAGING: Final = 64 << 20
 """Bytes that a fetch may keep between `verify` and `deliver`."""
 
 _SMALL: Final = 64 << 10
-"""Bytes up to which a tensor is read together with its neighbours."""
+"""The most bytes of a tensor that is read together with its neighbours."""
 _JOINED: Final = 2 << 20
-"""Bytes that are read together."""
+"""The most bytes that are read together."""
 _GAP: Final = 4 << 10
-"""Bytes between two tensors that are faster to read than to skip."""
+"""The most bytes between two tensors that are faster to read than to skip."""
 _PYTHON_BOUND: Final = 8 << 10
 """The average size of a tensor in bytes below which several threads are not faster."""
 
@@ -54,8 +54,8 @@ class Fetch:
     Args:
         reader: The checkpoint.
         staging: Bytes that may be kept in memory between `verify` and `deliver`.
-        once: Whether `verify` reads large tensors straight into their destinations, and checks them meanwhile. Then nothing
-            large is read twice; if `verify` fails, destinations may have changed.
+        once: Whether `verify` reads large tensors directly into their destinations and checks them at the same time.
+            Then no large tensor is read twice. If `verify` fails, destinations may have changed.
 
     Example:
         >>> def restore(reader: BundleReader, weights: Array) -> Array:

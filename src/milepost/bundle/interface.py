@@ -80,7 +80,7 @@ class BundleReader(Protocol):
             program truncates the file.
 
         Raises:
-            UnsupportedError: The bytes of the tensor do not lie in its file as they would in memory. Use `read`.
+            UnsupportedError: The bytes of the tensor are not stored as they would be in memory. Use `read`.
         """
         ...
 

@@ -35,7 +35,7 @@ ALIGNMENT: Final = 64
 """The size of a cache line. Any machine can compute with arrays that are mapped from a file at such positions."""
 
 _SMALL: Final = 64 << 10
-"""Bytes up to which copying a tensor is faster than writing it by itself."""
+"""The most bytes of a tensor that is faster to copy than to write by itself."""
 _JOINED: Final = 2 << 20
 """Bytes of small tensors that are written together."""
 
@@ -66,7 +66,7 @@ def write_tensors(
     """Writes a data file.
 
     Args:
-        tensors: What to write, in this order.
+        tensors: The tensors to write, in this order.
         shard: The number of the file, for the entries.
         file: A new file.
         alignment: Tensors begin at multiples of it.

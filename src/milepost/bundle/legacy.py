@@ -36,7 +36,7 @@ META_KEY: Final = b""
 GRAPH_SUFFIX: Final = ".meta"
 """The ending of the file of a graph, which TensorFlow 1 writes beside a checkpoint."""
 VERSION: Final = 1
-"""What TensorFlow calls ``TF_CHECKPOINT_VERSION``."""
+"""The number that TensorFlow calls ``TF_CHECKPOINT_VERSION``."""
 
 _COMPLEX: Final = "complex64", "complex128"
 _HALVES: Final = "float16", "bfloat16"
@@ -132,7 +132,7 @@ class LegacyReader:
     def map(self, key: str) -> Array:
         self._tensor(key)
         raise UnsupportedError(
-            "tensors of a checkpoint from before TensorFlow 0.12 do not lie in its file as they would in memory",
+            "tensors of a checkpoint from before TensorFlow 0.12 are not stored as they would be in memory",
             key=key,
             file=self.prefix,
             remedy="use read() instead of map()",

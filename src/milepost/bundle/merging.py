@@ -41,17 +41,17 @@ from milepost.tensor import TensorSlice, TensorSpec
 
 _COUNT: Final = struct.Struct("<Q")
 _FIELDS: Final = 3
-"""Columns of what a process has written of a tensor; also, fields of a piece."""
+"""The number of columns for tensors of which a process has written pieces, and the number of fields of a piece."""
 _SIZES: Final = np.dtype([("elements", "<u8"), ("lengths", "<u4", 3)])
 
 
 def contribution(
     entries: Mapping[bytes, bytes], pieces: Mapping[bytes, tuple[TensorSpec, Sequence[TensorSlice]]]
 ) -> bytes:
-    """What one process adds to the index.
+    """The part of the index that one process contributes.
 
     Args:
-        entries: The entries of what it has written.
+        entries: The entries of the tensors that it has written.
         pieces: For each tensor of which it has written pieces, under its key, the boxes.
     """
     wholes = {key: entry for key, entry in entries.items() if not key.startswith(KEY_START)}
@@ -65,7 +65,7 @@ def merged_index(contributions: Sequence[bytes], sharded: Collection[bytes], sha
     """The index of a checkpoint.
 
     Args:
-        contributions: What each process adds. What comes after it in the bytes is ignored.
+        contributions: The part of each process. Bytes after it are ignored.
         sharded: The keys of the tensors that the processes hold together.
         shards: The number of data files.
 
@@ -176,7 +176,7 @@ def _repeated(contributions: Sequence[bytes]) -> bytes:
 
 def _twice(key: bytes) -> CoordinationError:
     return CoordinationError(
-        "two processes have written one tensor; nothing was saved", key=key.decode(errors="replace")
+        "two processes have written the same tensor; nothing was saved", key=key.decode(errors="replace")
     )
 
 
@@ -186,5 +186,5 @@ def _incomplete(key: bytes, expected: str, found: str) -> CoordinationError:
         key=key.decode(errors="replace"),
         expected=expected,
         found=found,
-        remedy="look whether all processes hold the tensor with the same mesh and placements",
+        remedy="check that all processes hold the tensor with the same mesh and placements",
     )

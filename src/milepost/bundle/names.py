@@ -83,7 +83,7 @@ def data_path(prefix: str, shard: int, shards: int) -> str:
 
 
 def parse_data_path(path: str) -> DataFile | None:
-    """Undoes `data_path`. None if the path is not one that `data_path` returns.
+    """Parses a path that `data_path` returned. None if the path is not one that `data_path` returns.
 
     Example:
         >>> parse_data_path("run/ckpt-1.data-00000-of-00002")
@@ -162,7 +162,7 @@ def _refuse_part(storage: Storage, path: str) -> None:
     if data := parse_data_path(path):
         what, prefix = "this is a data file of a checkpoint, not the checkpoint's prefix", data.prefix
     elif path.endswith(".meta"):
-        what, prefix = "this is the graph beside a checkpoint, not the checkpoint's prefix", path.removesuffix(".meta")
+        what, prefix = "this is the graph file of a checkpoint, not the checkpoint's prefix", path.removesuffix(".meta")
     elif os.path.basename(path) == "checkpoint":
         raise CheckpointNotFoundError(
             "this is the state file of a directory, not a checkpoint",

@@ -58,7 +58,7 @@ def open_whole(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader
     Raises:
         CheckpointNotFoundError: There is no such checkpoint. The error says which there are.
         CorruptCheckpointError: The index is damaged, or the file is something else.
-        StorageError: The checkpoint is replaced again and again while it is opened.
+        StorageError: The checkpoint was replaced each time it was opened.
         UnsupportedError: A newer TensorFlow wrote it, and states that this reader must not read it.
 
     Example:
@@ -88,7 +88,7 @@ def open_whole(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader
             return reader
         reader.close()
     raise StorageError(
-        "this checkpoint is replaced by another again and again while it is opened",
+        "this checkpoint was replaced by another one each time it was opened",
         errno=errno.EBUSY,
         file=os.fspath(prefix),
         remedy="let the program that saves it wait between two saves, or read another checkpoint",

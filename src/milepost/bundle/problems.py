@@ -27,7 +27,7 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
     if close:
         remedy = "did you mean " + " or ".join(map(repr, close)) + "?"
     else:
-        remedy = f"keys() of the reader lists the {len(keys)} keys that there are, as does milepost.list_variables()"
+        remedy = f"list the {len(keys)} keys with keys() of the reader or milepost.list_variables()"
     return KeyNotFoundError("the checkpoint has no such key", key=key, file=file, remedy=remedy)
 
 
@@ -48,7 +48,7 @@ def _alike(key: str, keys: Sequence[str]) -> list[str]:
 
 
 def wrong_checksum(key: str, file: str, offset: int, expected: int, found: int) -> CorruptCheckpointError:
-    """The error for bytes of a tensor that are not those that were written.
+    """The error for a tensor whose bytes differ from those that were written.
 
     Args:
         key: The tensor.

@@ -192,7 +192,7 @@ class IndexedReader:
         extent = self.extent(key)
         if extent is None or not isinstance(extent[0], LocalFile) or extent[1].offset % extent[1].dtype.itemsize:
             raise UnsupportedError(
-                "this tensor does not lie in its file as it would in memory",
+                "this tensor is not stored as it would be in memory",
                 key=key,
                 file=self.prefix,
                 expected="numbers in one aligned run of bytes in a local file, of this machine's byte order",
@@ -284,7 +284,7 @@ class IndexedReader:
         return self._is_visible() is False
 
     def is_visible(self) -> bool:
-        """Whether the index that was opened is still there, and no other one has taken its place.
+        """Whether the index that was opened still exists and was not replaced.
 
         Raises:
             StorageError: This cannot be told.
@@ -292,7 +292,7 @@ class IndexedReader:
         return self._is_visible() is True
 
     def _is_visible(self) -> bool | None:
-        """Whether the index that is there is the one that was opened; None if there is none."""
+        """Whether the visible index is the one that was opened; None if there is none."""
         try:
             present = self._storage.open(self._index.path)
         except CheckpointNotFoundError:
@@ -324,7 +324,7 @@ class IndexedReader:
             self._close_data()
 
     def _close_data(self) -> None:
-        # What is known of the index takes more memory than the index, and is seldom asked for again.
+        # The parsed entries take more memory than the index, and are seldom needed again.
         self._entries.clear()
         self._rows, self._columns, self._are_decoded, self._lookups = None, None, False, 0
         for file in self._files.values():
@@ -564,7 +564,7 @@ def _replaced(prefix: str, key: str | None) -> CheckpointNotFoundError:
         "the checkpoint that was opened no longer exists: another one has replaced it",
         key=key,
         file=prefix,
-        remedy="open or restore it again, to get the one that is there now",
+        remedy="open or restore the path again to get the checkpoint that replaced it",
     )
 
 

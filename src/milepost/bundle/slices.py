@@ -55,12 +55,12 @@ def slice_key(name: bytes, box: TensorSlice) -> bytes:
 
 
 def slice_key_start(name: bytes) -> bytes:
-    """What the keys of all pieces of a tensor begin with, and no other keys. It sorts as the names do."""
+    """The beginning of the keys of all pieces of a tensor, and of no other keys. It sorts as the names do."""
     return ordered.encode_num(0) + ordered.encode_str(name)
 
 
 def parse_slice_key(key: bytes) -> tuple[bytes, TensorSlice]:
-    """Undoes `slice_key`.
+    """The inverse of `slice_key`.
 
     Raises:
         CorruptCheckpointError: The key is not that of a slice.
@@ -117,7 +117,9 @@ def check_piece(box: TensorSlice, shape: Sequence[int]) -> None:
         return
     box.resolve(shape)
     if any(length < 1 and (start, length) != WHOLE for start, length in box.extents):
-        raise MismatchError("a slice with an extent of no length", expected="lengths from 1 on, or '-'", found=box)
+        raise MismatchError(
+            "a slice with an extent that has no positive length", expected="lengths from 1 on, or '-'", found=box
+        )
 
 
 def covers(box: TensorSlice, shape: tuple[int, ...]) -> bool:

@@ -50,7 +50,7 @@ def elements_of(array: Array) -> list[bytes]:
 
 
 def least_size(count: int) -> int:
-    """The size in bytes of a tensor of so many empty strings."""
+    """The size in bytes of a tensor of ``count`` empty strings."""
     return count + _CHECK_SIZE
 
 

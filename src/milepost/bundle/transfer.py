@@ -53,7 +53,7 @@ def read_spans(spans: Sequence[Span], *, checksum: bool = True) -> None:
     """Reads spans, on several threads if there is much to read.
 
     Args:
-        spans: What to read.
+        spans: The spans to read.
         checksum: Whether to compute checksums as well.
 
     Raises:

@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
     Attributes:
         array: The elements.
         file: The file with the stored bytes.
-        entry: Where they are, of the same element type and shape.
+        entry: The entry of the stored bytes, with the same element type and shape.
     """
 
     array: Array | PiecewiseArray
@@ -50,7 +50,7 @@ def find_unchanged(candidates: Sequence[Candidate], compared: Callable[[int], ob
     Bytes that cannot be read are not the same. At most a mebibyte is read at once by each of a few threads.
 
     Args:
-        candidates: What to compare.
+        candidates: The tensors to compare.
         compared: A function that is called with the number of bytes after each chunk that is the same, from several threads.
 
     Example:
@@ -86,7 +86,7 @@ class _Comparison:
         self._blocks: list[tuple[int, int]] = []
 
     def work(self, buffers: threading.local, compared: Callable[[int], object]) -> Iterator[Callable[[], None]]:
-        """What is to be done, in the order of the file."""
+        """Functions that compare the blocks, in the order of the file."""
         array, position = self._candidate.array, self._candidate.entry.offset
         if isinstance(array, np.ndarray) and array.flags.c_contiguous:
             array = array.reshape(-1)

@@ -24,7 +24,7 @@ _CHECK_SIZE: Final = 4
 
 
 def least_size(count: int) -> int:
-    """The size in bytes of a tensor of so many empty elements."""
+    """The size in bytes of a tensor of ``count`` empty elements."""
     return count * (1 + _CHECK_SIZE)
 
 

@@ -32,7 +32,7 @@ from milepost.tensor.dtype import STRING, VARIANT
 
 HEADER_KEY: Final = b""
 VERSION: Final = 1
-"""What TensorFlow calls ``kTensorBundleVersion``."""
+"""The number that TensorFlow calls ``kTensorBundleVersion``."""
 
 
 class _Sliced(NamedTuple):
@@ -72,7 +72,7 @@ class BundleWriter:
 
     @property
     def bytes_written(self) -> int:
-        """The bytes of data that were written so far, also while a shard is written."""
+        """The bytes of data written so far. This may be read while a shard is written."""
         return self._bytes_written
 
     def add(self, key: str, array: Any, dtype: DType | None = None, *, shard: int = 0) -> None:

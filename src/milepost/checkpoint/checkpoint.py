@@ -193,8 +193,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 them.
             UntrackableError: An object cannot be saved as it is held.
             UnsupportedError: The path ends with a separator, or the call is inside a ``tf.function``.
-            CoordinationError: Of several processes one failed, did not answer, or holds other objects or values. Nothing was
-                saved on any of them.
+            CoordinationError: One of several processes failed, did not answer, or holds other objects or values. No
+                process has saved anything.
             StateFileError: The state file of the directory is malformed.
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
@@ -260,13 +260,15 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a
                 file or directory of PyTorch, safetensors, Flax or Orbax. With None, nothing is restored.
             options: How to restore.
-            rename: The live names of saved values: a mapping of beginnings of names, such as ``{"backbone": "model/encoder"}``, in
-                which the longest that fits counts and ``*`` stands for one name; a list of pairs of a regular expression and its
-                replacement; or a function from a saved name to a live name, or to None to leave the value out. A saved name is
-                what `milepost.list_variables` shows, without ``/.ATTRIBUTES/...``.
-            ignore: Live names of values that keep what they have, such as ``"model/head"``. A name stands for everything below
-                it, too; ``*`` stands for any text; ``.`` and ``/`` are the same. Saved values of these names are left out.
-            only: Live names, as for ``ignore``. All other values keep what they have.
+            rename: The live names of saved values. Pass a mapping of beginnings of names, such as
+                ``{"backbone": "model/encoder"}``: the longest one that matches is used, and ``*`` stands for one name. Or
+                pass a list of pairs of a regular expression and its replacement. Or pass a function from a saved name to a
+                live name, or to None to leave the value out. A saved name is what `milepost.list_variables` shows, without
+                ``/.ATTRIBUTES/...``.
+            ignore: Live names of values that the restore does not change, such as ``"model/head"``. A name includes
+                everything below it; ``*`` stands for any text; ``.`` and ``/`` are the same. Saved values of these
+                names are left out.
+            only: Live names, as for ``ignore``. The restore changes no other values.
             cast: Whether numbers are converted to the element type of the live object: for all values, or for some live names. The
                 report has the largest relative error of each. A number that the new type does not have is refused.
 
@@ -349,7 +351,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
     def state_dict(self) -> dict[str, Any]:
         """Everything that a save would write, as a dict in memory, so that a trainer or another library can hold this checkpoint.
 
-        A child of the name ``state_dict`` takes the place of this method.
+        A child named ``state_dict`` hides this method.
 
         Returns:
             By key, each value as an array of NumPy, or as ``bytes`` for a scalar string such as the object graph. The arrays are copies.
@@ -369,20 +371,20 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         options = CheckpointOptions(storage=MemoryStorage())
         self.write(_IN_MEMORY, options)
         with open_bundle(storage_of(options), _IN_MEMORY) as reader:
-            arrays = {key: reader.read(key) for key in reader.keys()}  # noqa: SIM118 - a reader is no mapping
+            arrays = {key: reader.read(key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
         return {key: array if array.ndim or array.dtype != object else array.item() for key, array in arrays.items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> LoadStatus:
-        """Restores what `state_dict` has returned, as `read` restores a file. A child of this name takes the place of this method.
+        """Restores the result of `state_dict`, as `read` restores a file. A child of this name hides this method.
 
         Args:
-            state_dict: What `state_dict` has returned.
+            state_dict: The result of `state_dict`.
 
         Returns:
             A status with assertions and a full report.
 
         Raises:
-            UnsupportedError: This is no such dict.
+            UnsupportedError: The argument is not such a dict.
             MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
         """
         if not isinstance(state_dict, Mapping) or OBJECT_GRAPH not in state_dict:
@@ -458,7 +460,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         return self.write(file_prefix, options)
 
     def _run(self, save: Save) -> str:
-        # One pause for both parts of a quick save: between them the plan is all there, and a collection would visit all of it.
+        # One pause covers both parts of a quick save. A collection between them would visit the whole plan.
         with self._private.writer.exclusive(), collection_paused() as pause:
             save.read(*self._view())
             if save.options.is_async:
@@ -548,7 +550,7 @@ def _not_trackable(name: str, value: Any) -> UntrackableError:
     if not remedy:
         remedy = "pass it under a name, as in Checkpoint(epoch=3)" if type(value) in PLAIN else remedy_for_state(value)
     return UntrackableError(
-        "a checkpoint expects trackable objects as arguments",
+        "an argument of Checkpoint is not trackable",
         key=name,
         expected="a Module, Variable, array, number, text, Checkpoint, framework object, or a list, dict or tuple of them",
         found=f"{value!r:.80} of type {type(value).__name__}",

@@ -1,7 +1,7 @@
 """Loads a checkpoint, or a file of another library, as a tree of values, without live objects.
 
 Lists, tuples, numbers and text come back as they were saved if the object graph names their types, as it does for trees of `save` and for
-plain values of a `Checkpoint`. All other objects become dicts of what they hold, by the names of their attributes.
+plain values of a `Checkpoint`. Every other object becomes a dict of its attributes, by name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
 Arrays = Literal["numpy", "torch", "jax"]
-"""Whose arrays to make."""
+"""The libraries whose arrays `load` can make."""
 SLOTS: Final = ".OPTIMIZER_SLOT"
 """The name of the slot variables of an optimizer, in the dict of the optimizer."""
 _TYPES: Final = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
@@ -130,7 +130,7 @@ class _Selected:
         return None if is_left_out else new
 
     def warn_of_unused(self, reader: BundleReader, *, dotted: bool = False) -> None:
-        """Warns of what was to be renamed or left out, and is not in the file."""
+        """Warns of names in ``rename``, ``ignore`` and ``only`` that are not in the file."""
         self._renaming.warn_of_unused(reader, dotted=dotted)
         self._selection.warn_of_unused(reader, dotted=dotted)
 
@@ -155,8 +155,8 @@ def tree_of(
     Args:
         reader: The open checkpoint. The names of a file of another library are changed in it.
         new_name: Gives names to values. None if all keep theirs.
-        make_array: What to put in the place of a tensor.
-        told: What is told of the progress.
+        make_array: Returns the array for a tensor.
+        told: Counts the progress.
         all_named: Is called with the reader, and with ``dotted`` as for ``new_name``, when all values have their names.
 
     Raises:
@@ -175,7 +175,7 @@ def tree_of(
             return _foreign(reader, make)
     graph = read_object_graph(reader)
     if graph is None:
-        named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is no mapping
+        named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
         all_named(reader)
         keys = {name: key for key, name in named.items() if name is not None}
         with in_one_stage(told, saved_sizes(reader, keys.values())):
@@ -206,7 +206,7 @@ def to_state_dict(
     Args:
         path: As for `load`.
         arrays: As for `load`.
-        separator: What stands between the names of levels.
+        separator: The text between the names of levels.
         rename: As for `load`; ``{"model": ""}`` takes the first name away.
         ignore: As for `load`.
         only: As for `load`.
@@ -295,7 +295,7 @@ def _keys_of_foreign(reader: ForeignReader) -> Iterator[str]:
 
 
 def _foreign(reader: ForeignReader, make: Callable[[str, str], Any]) -> Any:
-    """The contents of a file of another library, with arrays in the place of tensors in the file."""
+    """The contents of a file of another library, with arrays instead of the tensors in the file."""
     arrays: dict[int, Any] = {}
     made: dict[int, Any] = {}
     pending = [(reader.root, False)]
@@ -372,7 +372,7 @@ class _Objects:
 
     @staticmethod
     def _container(node: Node) -> Any:
-        """An empty container, which is filled later. A tuple takes the place of its list then."""
+        """An empty container, which is filled later. A tuple replaces its list then."""
         if node.python == "list" or _is_tuple(node):
             return []
         return OrderedDict() if node.python == "OrderedDict" else {}

@@ -9,7 +9,8 @@ from milepost.errors import UntrackableError
 from milepost.graph.module import NOW_NUMBERS, UNTRACKED
 
 _SETTABLE: Final = ("save_counter", "state_dict", "load_state_dict")
-"""Names of a `Checkpoint` that a child may have all the same. Files of Lightning have the model under ``state_dict``."""
+"""Names of attributes of a `Checkpoint` that a child may still have. Files of Lightning have the model under
+``state_dict``."""
 PRIVATE: Final = "_checkpoint_state"
 """The attribute that holds the state of a checkpoint itself, which is not saved."""
 _RESERVED: Final = (PRIVATE, UNTRACKED, NOW_NUMBERS)

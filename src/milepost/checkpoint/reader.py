@@ -53,7 +53,7 @@ class CheckpointReader:
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
-        CorruptCheckpointError: Its index is damaged, or the path is no checkpoint.
+        CorruptCheckpointError: Its index is damaged, or the path is not a checkpoint.
 
     Example:
         >>> import milepost, tempfile
@@ -104,11 +104,11 @@ class CheckpointReader:
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """The shape of each tensor, as a list, by key."""
-        return {key: list(self._bundle.spec(key).shape) for key in self._bundle.keys()}  # noqa: SIM118 - a reader is no mapping
+        return {key: list(self._bundle.spec(key).shape) for key in self._bundle.keys()}  # noqa: SIM118 - a reader is not a mapping
 
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
         """The element type of each tensor, by key."""
-        return {key: self._bundle.spec(key).dtype for key in self._bundle.keys()}  # noqa: SIM118 - a reader is no mapping
+        return {key: self._bundle.spec(key).dtype for key in self._bundle.keys()}  # noqa: SIM118 - a reader is not a mapping
 
     def objects(self) -> dict[str, str]:
         """Key and class of each object in a file of another library that only code from the file could make.
@@ -128,7 +128,7 @@ class CheckpointReader:
         """The metrics that a manager has saved with the checkpoint, by name; None if there are none.
 
         Raises:
-            CorruptCheckpointError: They are damaged.
+            CorruptCheckpointError: The metrics are damaged.
 
         Example:
             >>> import milepost, tempfile
@@ -144,7 +144,7 @@ class CheckpointReader:
         """The metadata that a manager has saved with the checkpoint, as JSON gives it; None if there is none.
 
         Raises:
-            CorruptCheckpointError: It is damaged.
+            CorruptCheckpointError: The metadata is damaged.
         """
         return self._saved_with().metadata
 
@@ -152,7 +152,7 @@ class CheckpointReader:
         return Metadata() if self.foreign else read_metadata(self._bundle)
 
     def has_tensor(self, key: str) -> bool:
-        """Whether the checkpoint has a tensor under this full key, as in the maps above. A short name is none."""
+        """Whether the checkpoint has a tensor under this full key. False for a short name."""
         return key in self._bundle
 
     def get_tensor(self, key: str) -> Any:
@@ -183,8 +183,8 @@ class CheckpointReader:
         Raises:
             KeyNotFoundError: There is no such tensor, or several have this short name.
             CorruptCheckpointError: Its bytes are damaged or missing.
-            UnsupportedError: The tensor is not stored as one block that can be mapped: it is of strings, in slices, of
-                another byte order, or at an offset that its element type does not allow.
+            UnsupportedError: The tensor cannot be mapped: it holds strings, is stored in slices or in another byte
+                order, or begins at an offset that its element type does not allow.
         """
         try:
             return self._bundle.map(key_of(self._bundle, key))
@@ -211,7 +211,7 @@ class CheckpointReader:
         """One line for each tensor: key, TensorFlow's name of its type, shape."""
         lines = [
             f"{key} (DT_{_TENSORFLOW_NAMES.get(spec.dtype.name, spec.dtype.name).upper()}) [{format_shape(spec.shape)}]\n"
-            for key in self._bundle.keys()  # noqa: SIM118 - a reader is no mapping
+            for key in self._bundle.keys()  # noqa: SIM118 - a reader is not a mapping
             for spec in (self._bundle.spec(key),)
         ]
         return "".join(lines).encode(errors="backslashreplace")  # a name in JSON may hold half a character

@@ -1,7 +1,8 @@
 """Saves a tree of values without an object that holds it.
 
-Dicts with text as keys, lists, tuples, numbers and text become nodes of the object graph, under readable keys. What paths cannot name, such
-as a dict with numbers as keys or a set, is saved as plain state (`milepost.plain_state.encoding`), as one node.
+Dicts with text as keys, lists, tuples, numbers and text become nodes of the object graph, under readable keys. A value
+that paths cannot name, such as a dict with numbers as keys or a set, is saved as plain state
+(`milepost.plain_state.encoding`), as one node.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PathLike = str | os.PathLike[str]
 ATTRIBUTES: Final = "__dict__"
 """The name under which the attributes of an `OrderedDict` are saved, such as the versions in the state of a module of PyTorch."""
 SINGLE: Final = ".value"
-"""The name of a tree that is no dict or list."""
+"""The name of a tree that is not a dict or list."""
 _PACKED: Final = (set, frozenset, deque, Counter, defaultdict, bytearray)
 _DICTS: Final = (dict, OrderedDict, DictWrapper, OrderedDictWrapper)
 _DEEPEST: Final = 100
@@ -48,9 +49,10 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
         ``path`` as a string.
 
     Raises:
-        UntrackableError: Something in the tree cannot be saved; the error has its path. So is a tree that holds itself.
+        UntrackableError: Something in the tree cannot be saved, or the tree holds itself. The error has the path.
         UnsupportedError: An element type cannot be stored.
-        CoordinationError: Of several processes one failed, did not answer, or holds another tree. Nothing was saved.
+        CoordinationError: One of several processes failed, did not answer, or holds another tree. No process has saved
+            anything.
         StorageError: The files cannot be written. Existing files are unchanged.
 
     Example:
@@ -125,7 +127,7 @@ class _Preparation:
                 key=path,
                 expected="numbers, text, bytes, None, arrays, and dicts, lists, tuples and sets of them",
                 found=f"{value!r:.80} of type {kind.__module__}.{kind.__qualname__}",
-                remedy="leave it out, or save what it consists of",
+                remedy="leave it out, or save its parts",
             )
         if not (adapter.functional and adapter.leaf):
             return value

@@ -1,4 +1,4 @@
-"""Sessions of TensorFlow 1: a checkpoint in the place of its ``Saver``, as `tf.compat.v1.train.Scaffold` takes one.
+"""Sessions of TensorFlow 1: a checkpoint used as a ``Saver``, as `tf.compat.v1.train.Scaffold` takes one.
 
 Everything that a `Checkpoint` has for sessions is here: the methods that only a ``Scaffold`` calls (`ScaffoldSaver`), and what
 `Checkpoint.save` and `Checkpoint.restore` do if their first argument is a session (`or_with_session`).
@@ -75,7 +75,7 @@ class SessionSaver:
             global_step: The number: an integer, or a tensor or variable of the session.
             latest_filename: Name of the state file, ``checkpoint`` unless given.
             meta_graph_suffix: Extension of the file that holds the graph.
-            write_meta_graph: Whether to write the graph beside the values.
+            write_meta_graph: Whether to write the graph in addition to the values.
             write_state: Whether to record the checkpoint as the latest of its directory, and to delete all but the
                 newest five.
             strip_default_attrs: As in TensorFlow. Affects only the file of the graph.
@@ -135,7 +135,7 @@ class SessionSaver:
             return load_into(plain_path(save_path), self._view, resolved(options)).assert_existing_objects_matched()
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Continues the list of an earlier run. Its checkpoints are deleted in turn, as the oldest."""
+        """Continues the list of an earlier run. Its checkpoints are the oldest, and are deleted first."""
         self.last_checkpoints = list(checkpoint_paths)
 
 

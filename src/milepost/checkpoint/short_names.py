@@ -17,7 +17,7 @@ def key_of(bundle: BundleReader, name: str) -> str:
 
     Raises:
         KeyNotFoundError: Several tensors have this short name.
-        UnsupportedError: The name is no text.
+        UnsupportedError: The name is not text.
     """
     check_key(name)
     if name in bundle:
@@ -26,7 +26,7 @@ def key_of(bundle: BundleReader, name: str) -> str:
     for path in dict.fromkeys((name, escaped)):
         if (key := tensor_key(path, VARIABLE_VALUE)) in bundle:
             return key
-        found = sorted(key for key in bundle.keys() if key.startswith(path + ATTRIBUTES))  # noqa: SIM118 - a reader is no mapping
+        found = sorted(key for key in bundle.keys() if key.startswith(path + ATTRIBUTES))  # noqa: SIM118 - a reader is not a mapping
         if len(found) > 1:
             listed = ", ".join(map(repr, found[:_MOST_LISTED]))
             more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
@@ -47,7 +47,8 @@ def check_key(key: Any) -> None:
     """Raises an `UnsupportedError` unless a key is text."""
     if not isinstance(key, (str, bytes)):
         raise UnsupportedError(
-            f"a key is text; found {key!r:.80} of type {type(key).__name__}",
+            "a key must be text",
+            found=f"{key!r:.80} of type {type(key).__name__}",
             remedy="pass a key that list_variables() or keys() gives",
         )
 

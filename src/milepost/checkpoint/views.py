@@ -136,8 +136,7 @@ class CheckpointView:
     def match(self, obj: Any) -> dict[int, Any]:
         """The live objects that a restore into ``obj`` would match, by the ids of their nodes.
 
-        If the program has several objects in the place of one saved object, only the first is matched, and a warning
-        says so.
+        If several live objects correspond to one saved object, only the first is matched, and a warning is issued.
 
         Args:
             obj: The live object to match with the root.
@@ -157,7 +156,7 @@ class CheckpointView:
         if split:
             some = ", ".join(f"node {node} (here {name!r})" for node, name in list(split.items())[:_MOST_LISTED])
             warn(
-                f"inconsistent references: {len(split)} saved objects each stand for several live objects, and only the first "
+                f"inconsistent references: {len(split)} saved objects each match several live objects, and only the first "
                 f"live object of each is matched: {some}; share the live objects as they were shared when they were saved",
                 UnrestoredWarning,
             )

@@ -38,7 +38,8 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 
     Raises:
         UnsupportedError: The path has the extension of another format.
-        CoordinationError: Of several processes one failed, did not answer, or holds another model. Nothing was saved.
+        CoordinationError: One of several processes failed, did not answer, or holds another model. No process has saved
+            anything.
         UntrackableError: The model or something in it cannot be saved as it is held.
         StorageError: The files cannot be written. Existing files are unchanged.
         AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
@@ -83,7 +84,7 @@ def load_weights(
     """Restores a model from a checkpoint of `save_weights` or Keras 2, or from any checkpoint whose root is such a model.
 
     Restoration is deferred for layers that are not built yet and for the state of optimizers that have not made a step.
-    A warning says so if the checkpoint has the model below its root, as checkpoints of training loops have. Call
+    A warning is issued if the checkpoint has the model below its root, as checkpoints of training loops have. Call
     ``expect_partial()`` on the status if the program does not need all saved values.
 
     Args:

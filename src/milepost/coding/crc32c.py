@@ -71,7 +71,7 @@ def _choose() -> tuple[str, Callable[[Buffer, int], int]]:
             return name, load()
         except (ImportError, AttributeError):
             continue
-    raise ImportError("no package computes CRC-32C; pip install google-crc32c")
+    raise ImportError("no installed package computes CRC-32C; run: pip install google-crc32c")
 
 
 PROVIDER, _extend = _choose()
@@ -100,7 +100,7 @@ def mask(crc: int) -> int:
 
 
 def unmask(masked: int) -> int:
-    """Undoes `mask`."""
+    """The inverse of `mask`."""
     rotated = (masked - _MASK_DELTA) & 0xFFFFFFFF
     return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
 

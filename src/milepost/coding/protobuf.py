@@ -32,7 +32,8 @@ class Field(NamedTuple):
     Attributes:
         name: The field's name.
         number: The field number.
-        type: A scalar type (``"int64"``, ``"bytes"``, ...), or the name of a message that is declared before or together.
+        type: A scalar type (``"int64"``, ``"bytes"``, ...), or the name of a message that is declared earlier or in the
+            same call.
         repeated: Whether the field may occur many times. Numbers are packed then, as in proto3.
     """
 

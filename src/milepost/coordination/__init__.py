@@ -1,7 +1,7 @@
-"""How the processes of one program exchange messages: the protocol, and what implements it without a library.
+"""The protocol by which the processes of one program exchange messages, and its implementations that need no library.
 
-The implementations on `torch.distributed`, `jax.distributed` and MPI are adapters (`milepost.adapters.coordinators`). What is
-said with the messages is in `milepost.engine.together`.
+The implementations on `torch.distributed`, `jax.distributed` and MPI are adapters (`milepost.adapters.coordinators`).
+`milepost.engine.together` defines the messages.
 """
 
 from milepost.coordination.files import FileCoordinator

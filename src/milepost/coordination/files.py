@@ -5,7 +5,7 @@
     message = DIRECTORY/NAME "." RANK ".message"     NAME is the topic, with "/" written as "+"
     before  = the same with ".part" at its end       until it is whole
 
-Such programs are those of Ray, of a batch system, or plain processes that somebody started.
+Such programs are started by Ray, by a batch system, or as plain processes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class FileCoordinator:
     """A `Coordinator` on files.
 
     Args:
-        directory: A directory that all processes see and that this run alone uses. It is made if it does not exist. An earlier
-            run's messages would be taken for this one's, so give each run a directory of its own, for example by its job number.
+        directory: A directory that all processes see and that this run alone uses. It is made if it does not exist.
+            Messages of an earlier run would be mistaken for those of this run, so give each run its own directory, for
+            example by its job number.
         rank: The number of this process, from 0.
         size: How many processes there are.
 
@@ -68,7 +69,7 @@ class FileCoordinator:
             ) from error
 
     def post(self, topic: str, message: bytes) -> None:
-        """Makes a message known; see `Coordinator.post`."""
+        """Posts a message; see `Coordinator.post`."""
         path = self._path(topic, self.rank)
         part = path.with_name(f"{path.name}.part")
         part.write_bytes(message)

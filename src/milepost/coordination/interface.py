@@ -12,10 +12,11 @@ from typing import Protocol
 
 
 class Coordinator(Protocol):
-    """Exchanges messages between the processes of one program, as ``CheckpointOptions(coordinator=...)`` takes it.
+    """Exchanges messages between the processes of one program, for ``CheckpointOptions(coordinator=...)``.
 
-    Any class with these members is one, and need not derive from this. All methods may be called from any thread, and use
-    neither the devices of the training nor its groups for collective operations. `milepost.testing.coordinator_suite` tests one.
+    Any class with these members is a coordinator. It need not derive from this class. All methods may be called from
+    any thread, and use neither the devices of the training nor its groups for collective operations.
+    `milepost.testing.coordinator_suite` tests one.
 
     Attributes:
         rank: The number of this process, from 0.
@@ -28,16 +29,16 @@ class Coordinator(Protocol):
     library: str
 
     def post(self, topic: str, message: bytes) -> None:
-        """Makes a message known: one of process 0 to all processes, one of another process to process 0.
+        """Posts a message: one of process 0 to all processes, one of another process to process 0.
 
-        Does not wait for anybody. A later post under the same topic takes the place of the earlier one.
+        It does not wait for a reader. A later post under the same topic replaces the earlier one.
 
         Args:
             topic: What the message is about: letters, digits and ``/-_.``, at most 200 characters.
-            message: Any bytes, also none.
+            message: Any bytes. The message may be empty.
 
         Raises:
-            OSError: The processes are not connected any more. Other exceptions of the library are taken in the same way.
+            OSError: The processes are not connected any more. Other exceptions of the library have the same effect.
         """
         ...
 
@@ -53,10 +54,10 @@ class Coordinator(Protocol):
             The message, or None if there is none when the time has passed.
 
         Raises:
-            OSError: The processes are not connected any more. Other exceptions of the library are taken in the same way.
+            OSError: The processes are not connected any more. Other exceptions of the library have the same effect.
         """
         ...
 
     def clear(self, topic: str) -> None:
-        """Removes what this process has posted under a topic. Removing what is not there does nothing."""
+        """Removes the message that this process has posted under a topic. It does nothing if there is none."""
         ...

@@ -20,7 +20,7 @@ class KeyValueStore(Protocol):
     """What `StoreCoordinator` needs of a store. All methods may be called from any thread."""
 
     def set(self, key: str, value: bytes) -> None:
-        """Stores a value, in the place of an earlier one."""
+        """Stores a value, and replaces an earlier one."""
         ...
 
     def get(self, key: str, timeout: float) -> bytes | None:
@@ -66,7 +66,7 @@ class StoreCoordinator:
         self._largest = largest
 
     def post(self, topic: str, message: bytes) -> None:
-        """Makes a message known; see `Coordinator.post`."""
+        """Posts a message; see `Coordinator.post`."""
         key = _key(topic, self.rank)
         if len(message) <= self._largest:
             self._store.set(key, _WHOLE + message)

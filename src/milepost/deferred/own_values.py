@@ -15,8 +15,8 @@ a longer tree that replaces a restored one            its own, if a `Checkpoint`
 ====================================================  ===================================================================
 
 The dicts, lists and tuples of a `Checkpoint` count as the `Checkpoint` itself. A list, dict or tuple of arrays and plain values
-counts as an array. If an object keeps its own value although a saved one is deferred there, a warning says so, and the saved value
-is not deferred any more.
+counts as an array. If an object keeps its own value although a saved one is deferred there, a warning is issued, and
+the saved value is not deferred any more.
 """
 
 from __future__ import annotations

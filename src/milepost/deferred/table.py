@@ -7,8 +7,8 @@ restore first, so that the object has its value before it is used.
 A position is superseded when a newer restore defers or matches the same child of the same object. A superseded position
 restores nothing. It stays in the table as long as the status of the older restore may report its values.
 
-Positions are stored beside the objects, by identity, so they take no part when objects are pickled, copied or compared.
-They are removed with the object that lacks the child.
+Positions are stored outside of the objects, by identity, so they take no part when objects are pickled, copied or
+compared. They are removed with the object that lacks the child.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
         The object to hold: ``child``, or its successor if it cannot change.
 
     Raises:
-        MismatchError: A deferred value does not fit. It stays deferred, and the child must not be put in place.
+        MismatchError: A deferred value does not fit. It stays deferred, and the holder must not hold the child.
     """
     if not _entries:
         return child

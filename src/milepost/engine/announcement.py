@@ -3,7 +3,7 @@
 ::
 
     announcement = P ".milepost-" token "-index-" digest ".tmp"
-    token        = that of the save
+    token        = the token of the save
     digest       = 16 hexadecimal digits: BLAKE2b, 8 bytes, of the index file's bytes
 
 A numbered save creates this empty file before its index becomes visible. It removes the file when the state file that names
@@ -82,7 +82,7 @@ class Announcement:
 
 
 def digest_of(index: bytes) -> str:
-    """The digest of the bytes of an index, as an announcement has it in its name.
+    """The digest of the bytes of an index, as in the name of an announcement.
 
     Example:
         >>> digest_of(b"index")

@@ -14,9 +14,9 @@ def wrong(name: str, value: Any, expected: str, remedy: str | None = None) -> Un
 
     Args:
         name: The argument.
-        value: What was given.
-        expected: What is accepted.
-        remedy: What to write instead; by default, to pass what is expected.
+        value: The value that was given.
+        expected: The values that are accepted.
+        remedy: What to do; by default, to pass ``expected``.
 
     Example:
         >>> print(wrong("max_to_keep", "3", "a whole number, or None"))

@@ -16,7 +16,7 @@ from milepost.forks import ForkableLock
 class BackgroundWriter:
     """Runs one job at a time on a thread. The interpreter waits for the thread before it ends.
 
-    A forked child has none of its parent's jobs: nothing is in flight in it, and nothing has failed.
+    A forked child has none of its parent's jobs: no save is in progress in it, and none has failed.
 
     Example:
         >>> writer = BackgroundWriter()
@@ -35,7 +35,8 @@ class BackgroundWriter:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keeps other threads from saving. It first waits for them and for the running job, and raises the job's error.
+        """Waits for other threads and for the running job, raises the job's error, and then keeps other threads from
+        saving.
 
         The running job may enter too, because it may call back into the program.
         """

@@ -18,8 +18,8 @@ Invariants:
 - An index that is visible has all its data, whole and durable: new data never takes the names of the visible index's
   data, because the number of shards is part of the name. If that number is taken, an empty shard is added.
 - Before step 6 a crash leaves what was there before; after it, the new checkpoint. After step 7 it survives a power cut.
-- A data file is never written again once it has its last name, so files of several checkpoints may be one file
-  (`milepost.engine.incremental`). Whatever is removed is a name.
+- A data file is never written again after it has its final name, so files of several checkpoints may be one file
+  (`milepost.engine.incremental`). A deletion removes only a name.
 - Leftovers are recognised by their names (`milepost.engine.leftovers`).
 - A failed sync of a file is not tried again, because the kernel may have dropped the pages and marked them as clean.
 """
@@ -50,8 +50,9 @@ from milepost.storage.checked import link
 _PATIENCE: Final = 10.0
 """Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
 BeforeCommit = Callable[[str, bytes], object]
-"""What is done in step 3, before the directory is synced: called with the token of the save and the bytes of its index, while the save holds
-the claim of its checkpoint. Files that it makes are durable before the commit point. What it raises ends the save."""
+"""A function that runs in step 3, before the directory is synced. It gets the token of the save and the bytes of its
+index, while the save holds the claim of its checkpoint. Files that it makes are durable before the commit point. If it
+raises an error, the save ends with that error."""
 
 
 def commit_bundle(
@@ -147,7 +148,7 @@ class BundleCommit:
     Args:
         storage: Where to write.
         prefix: Path of the files, without ending. The directory exists.
-        wanted: The number of data files, of which there may be more; see `data`.
+        wanted: The least number of data files. There may be more; see `data`.
 
     Attributes:
         data: The data files. All of them are written or linked before `publish`.
@@ -190,7 +191,7 @@ class BundleCommit:
         return file
 
     def link(self, shard: int, source: str) -> None:
-        """Makes a data file of an existing one. Its bytes are durable then.
+        """Links an existing file as a data file, and makes its bytes durable.
 
         Raises:
             CheckpointNotFoundError: The existing file is no longer there.
@@ -200,7 +201,7 @@ class BundleCommit:
         link(self._storage, source, self.data[shard].path)
 
     def unlink(self, shard: int) -> None:
-        """Undoes `link`, which may have failed. The data file is then to be written."""
+        """Undoes `link`, which may have failed. The data file must then be written."""
         self._storage.remove(self.data[shard].path)
         self.linked.discard(shard)
 
@@ -228,8 +229,8 @@ class BundleCommit:
             self._moved.append(data.final)
             _rename(storage, data.path, data.final)
         storage.sync_directory(directory)
-        # From here on, a reader may see the new index, even if the rename fails: over a network it may have been carried out
-        # all the same.
+        # From here on, a reader may see the new index, even if the rename fails: over a network the server may have
+        # carried it out.
         self._published = True
         try:
             _rename(storage, self.claim.path, index_path(self._prefix))
@@ -271,8 +272,8 @@ class BundleCommit:
             if is_free and (is_late or not living):
                 if living:
                     warn(
-                        f"another process seems to save {prefix} at the same time, as {living[0].path} shows; the save that ends last "
-                        "replaces the other: let one process save to this path"
+                        f"{living[0].path} shows that another process may be saving {prefix} at the same time; the save that "
+                        "ends last replaces the other: let only one process save to this path"
                     )
                 self._open.append(file)
                 return claim, file
@@ -323,7 +324,7 @@ def is_published(storage: Storage, claim: Temporary) -> bool:
     try:
         return visible_shards(storage, prefix) == claim.shards
     except CorruptCheckpointError:
-        return True  # for all one can tell
+        return True  # because nothing shows the contrary
 
 
 def _counts_in_use(storage: Storage, prefix: str) -> set[int]:

@@ -1,4 +1,5 @@
-"""Follows restored objects that a framework has converted since, as `fully_shard` makes DTensors of parameters.
+"""Finds the objects into which a framework has converted restored ones, such as the DTensors that `fully_shard` makes
+of parameters.
 
 A converted object is another object with the same values. Nothing tells it from an object that the program has put there for
 another reason, so it counts as the restored one only if it holds the saved values. Each process compares the boxes that it holds.
@@ -21,7 +22,7 @@ from milepost.tensor import ShardedArray, TensorSlice
 
 
 def follow_converted(reader: BundleReader, nodes: Sequence[Node], bound: Bindings) -> list[int]:
-    """Binds converted objects in the place of those that they were made of.
+    """Binds converted objects instead of the objects that they were made of.
 
     Args:
         reader: The open checkpoint.
@@ -53,7 +54,7 @@ def follow_converted(reader: BundleReader, nodes: Sequence[Node], bound: Binding
 
 
 def _holds(obj: Any, saved: Sequence[SavedValue], reader: BundleReader) -> bool:
-    """Whether an object holds the saved values, as far as this process has them."""
+    """Whether the parts of an object that this process holds are equal to the saved values."""
     adapter = adapter_of(obj)
     keys = {unescape(value.name): value.key for value in saved}
     values = () if adapter is None else values_of(adapter, obj)

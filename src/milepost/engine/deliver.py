@@ -3,16 +3,17 @@
 The order is:
 
 1. Check that every value fits its object.
-2. Read and verify all values. What has no old value takes its new one meanwhile: the successors of values that cannot change,
-   which no object holds yet, and slot variables that the restore has made. The others are kept if they are small.
+2. Read and verify all values. Objects without an old value get their new one in this step: the successors of values
+   that cannot change, which no object holds yet, and slot variables that the restore has made. The others are kept if
+   they are small.
 3. Assign to objects that run their own code, such as `PythonState`. They get their old values back if one of them raises an error.
 4. Assign to objects that take an array and are not expected to fail.
 5. Read the other values straight into the memory of their objects.
 
-Small old values are kept in steps 4 and 5 too, in case something fails after all (`milepost.engine.undo`).
+Small old values are kept in steps 4 and 5 too, so that a late failure can be undone (`milepost.engine.undo`).
 
-So large values that replace old ones are read twice: the old ones must stay if a checksum is wrong. A program that would rather
-have them read once says ``CheckpointOptions(verify_first=False)``: then step 2 leaves them out, and steps 4 and 5 verify them.
+So large values that replace old ones are read twice, because the old ones must stay if a checksum is wrong. With
+``CheckpointOptions(verify_first=False)`` they are read once: step 2 leaves them out, and steps 4 and 5 verify them.
 
 The arrays that are held at a time, besides the new values, take at most 64 MiB, or what one object needs. For an array that is
 spread over devices, each device gets its own box, which is read when the array of that device is made.
@@ -48,11 +49,12 @@ from milepost.tensor.spec import format_shape
 _STAGING: Final = 24 << 20
 """Bytes of small tensors that a restore may hold between the check and the delivery, for values with a destination."""
 _ASSIGNED: Final = 16 << 20
-"""Bytes that it may hold for values that are assigned: so many from the check, and so many that were read again."""
+"""The most bytes of values to assign that it may hold from the check, and the most that it may hold from the second
+reading."""
 _IN_BOXES: Final = 1 << 20
 """Bytes above which a tensor is read box by box, if its object accepts that."""
 _BOXES_OF_SEVERAL: Final = 64 << 10
-"""The same, where this process needs some of its boxes only."""
+"""The same limit for a tensor of which this process needs only some boxes."""
 _MOST_LISTED: Final = 10
 _REFUSING, _REPLACED, _CHANGED = range(3)
 """Objects that may refuse a value; those that get successors; those that change and are not expected to refuse."""
@@ -68,7 +70,7 @@ class Take(NamedTuple):
 
 
 def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation) -> None:
-    """Has the reader convert numbers to the element types of the live objects, where the translation says so."""
+    """Makes the reader convert numbers to the element types of the live objects, if the translation allows it."""
     for take in takes:
         for value, key in take.values:
             if key in reader:
@@ -84,7 +86,7 @@ def check(reader: BundleReader, takes: Sequence[Take], translation: Translation 
     Args:
         reader: The open checkpoint.
         takes: The values.
-        translation: What the restore changes, for the remedy.
+        translation: The changes that the restore makes, for the remedy.
 
     Returns:
         The bytes of all values as they are in the files.
@@ -139,8 +141,8 @@ def deliver(
         growth: The plain values that containers gain.
         verified: Called when everything that can be checked beforehand is checked, and nothing has changed yet.
         before_own_code: Called before objects that run their own code take their values, if there are any.
-        progress: Is told of the bytes of the values, if somebody wants to know.
-        fresh: Identities of objects that were made for this restore, and that nobody needs if it fails.
+        progress: Counts the bytes of the values; None if there is no progress function.
+        fresh: Identities of objects that were made for this restore. If it fails, they are not needed.
         verify_first: Whether all values are verified before an object changes.
 
     Returns:
@@ -209,7 +211,7 @@ def _destinations(take: Take) -> dict[str, Array]:
 
 
 def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
-    """Keeps the old values of objects whose memory is read into, as far as there is room."""
+    """Keeps the old values of objects whose memory is read into, up to a limit."""
     kept: list[tuple[Array, Array]] = []
 
     def put_back() -> None:
@@ -294,7 +296,7 @@ def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation) 
 
 
 def _remedy(problems: Sequence[Entry], translation: Translation) -> str:
-    """What to pass to the restore, so that it leaves these values alone or converts them."""
+    """The arguments with which a restore leaves these values alone or converts them."""
     names = [translation.live_name(entry.key.partition(ATTRIBUTES)[0]) or entry.key for entry in problems]
     ignored = list(dict.fromkeys(names))
     if len(ignored) > 1:
@@ -320,7 +322,8 @@ class _Assigned:
         may_refuse: Whether one of them may refuse a value, since it runs its own code.
         replaced: The objects that get successors.
         changed: The others, in the order in which they are assigned.
-        again: Those of the others whose values are not kept when they are verified.
+        again: Of the changed objects, those whose values are read again because they are not kept when they are
+            verified.
     """
 
     def __init__(self, reader: BundleReader, takes: Sequence[Take], *, verify_first: bool) -> None:
@@ -401,7 +404,7 @@ class _Assigned:
         return self._successors
 
     def _give(self, take: Take, arrays: list[Array]) -> None:
-        """Gives an object its values, which are the last ones of the given arrays, and notes its successor."""
+        """Assigns the last of the given arrays to an object, and records its successor."""
         given: dict[str, Array | StoredTensor] = {
             value.name: Boxes(self._reader, key) if value in self._in_boxes else arrays.pop()
             for value, key in take.values

@@ -56,7 +56,8 @@ class _Findings:
         self._found = weakref.WeakKeyDictionary()
 
     def problem(self, storage: Storage, prefix: str) -> MilepostError | None:
-        """What is wrong with a checkpoint. Its files are read again only if they have changed since the last call."""
+        """The error of a damaged checkpoint; None if it is good. Its files are read again only if they have changed
+        since the last call."""
         remembering, key = unchecked(storage), prefix
         if type(storage) is LocalStorage:
             remembering, key = LOCAL_STORAGE, storage.absolute(prefix)
@@ -181,7 +182,7 @@ def skipped_message(prefix: str, problem: MilepostError, instead: str | None = N
 
     Args:
         prefix: The checkpoint that is skipped.
-        problem: What is wrong with it.
+        problem: The error for it.
         instead: The checkpoint that is used instead, if it is known.
     """
     message = f"the checkpoint {printable(prefix, one_line=True)} was skipped: {without_remedy(problem)}"
@@ -207,7 +208,7 @@ def latest_checkpoint(
         checkpoint_dir: The directory.
         latest_filename: Name of the state file; by default ``checkpoint``.
         verify: ``"checksums"`` reads every byte of the newest checkpoint, ``"files"`` reads its index and the sizes of its
-            files, ``"none"`` only looks whether it exists.
+            files, ``"none"`` only checks that it exists.
         storage: Where the directory is; by default on this machine.
 
     Returns:
@@ -249,7 +250,7 @@ def checkpoints_iterator(
     verify: Verification = "checksums",
     storage: Storage | None = None,
 ) -> Iterator[str]:
-    """Waits for new checkpoints of a directory and yields the latest, again and again.
+    """Waits for new checkpoints of a directory, and yields the newest each time.
 
     If there are several new checkpoints, only the newest is yielded. The directory is read once a second.
 
@@ -340,7 +341,7 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
     except (CheckpointNotFoundError, CorruptCheckpointError) as error:
         return error.with_traceback(None)
     except StorageError as error:
-        # A disk that cannot read its blocks has damaged the file. Any other error says nothing of the file.
+        # A disk that cannot read its blocks has damaged the file. Any other error does not concern the file.
         if error.errno != errno.EIO:
             raise
         return error.with_traceback(None)
@@ -368,7 +369,8 @@ def _wait_for_other_than(
     skip: Callable[[str, MilepostError], None],
 ) -> str | None:
     def newer() -> CheckpointState | None:
-        """What is listed after the last checkpoint. Older checkpoints are not new, even if all newer ones are damaged."""
+        """The checkpoints that are listed after the last one. Older checkpoints are not new, even if all newer ones are
+        damaged."""
         state = known_checkpoints(storage, directory)
         names = [] if state is None else state.newest_first()
         names = names[: names.index(last)] if last in names else names

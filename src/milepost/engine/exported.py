@@ -23,8 +23,8 @@ from milepost.graph.object_graph import Node, ObjectGraph
 _MARKS: Final = frozenset({"variables", "_misc_assets"})
 _LISTS: Final = ("trainable_variables", "non_trainable_variables")
 REMEDY: Final = (
-    "Keras 3's export() saves the variables of a model as flat lists: give the live model the layers of the one that was exported, "
-    "each as trainable as it was then, build it, for example by calling it once, and pass it alone, as in "
+    "Keras 3's export() saves the variables of a model as flat lists: give the live model the same layers, with the same "
+    "`trainable` settings, as the exported one, build it, for example by calling it once, and pass it alone, as in "
     "milepost.load_weights(model, path)"
 )
 

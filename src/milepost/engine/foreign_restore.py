@@ -27,10 +27,10 @@ _KEPT: Final = "not in the file; the live value stays, and load_state_dict of Py
 
 
 class Findings:
-    """What a report adds for a file of another library.
+    """The notes that a report adds for a file of another library.
 
     Args:
-        objects: By node, what an object is that milepost does not make.
+        objects: By node, the objects that milepost does not make.
         notes: By key, where a value comes from that is not in the file itself.
         left_out: By key, functions that the file names and that the live object has itself.
         kept: Live objects that files of this age lack. They keep their values.
@@ -63,7 +63,7 @@ class ForeignRestoration(Restoration):
         reader: The open file.
         graph: Its object graph, made for the live objects.
         options: As for `Restoration`.
-        findings: What the report adds.
+        findings: The notes that the report adds.
         rounds: As for `Restoration`.
         translated: As for `Restoration`.
     """
@@ -97,7 +97,7 @@ class ForeignRestoration(Restoration):
             if self.bound(node) is not None:
                 outcome = Outcome.MATCHED
             note = "an object, which milepost does not make" + (
-                "" if held.is_unread else "; what it holds is read by name"
+                "" if held.is_unread else "; its contents are read by name"
             )
             entries.append(Entry(outcome, held.key or WHOLE, held.kind, note=note))
         for key, kind in self._findings.left_out.items():

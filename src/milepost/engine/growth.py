@@ -4,11 +4,11 @@ Plain values need no object of the program, so they are never deferred. A list o
 restored:
 
 - Missing members are added. A list gets them only if it was saved with nothing but plain values and arrays.
-- A list of plain values that is longer than the saved one is cut.
+- A list of plain values that is longer than the saved one is shortened.
 - If a list was saved and the live value is plain, or the other way round, the saved kind replaces the live one.
 - A `Checkpoint` gets the attributes that it lacks.
 
-Arrays are different, because the program may make them again:
+Arrays follow other rules, because the program may make them again:
 
 - A saved array under a name is deferred, as a variable is. The program may assign the array that it makes again.
 - A list that is empty, or an attribute that is None, gets its saved arrays at once, with all lists, dicts and tuples in it. An array
@@ -84,7 +84,7 @@ class Growth:
             node: The saved child.
 
         Returns:
-            ``live``, or what replaces it. None if there is neither.
+            ``live``, or the object that replaces it. None if there is neither.
         """
         python = self._nodes[node].python
         is_none = type(live) is PlainLeaf and live.value is None
@@ -106,10 +106,10 @@ class Growth:
         return self.attach(holder, name, value)
 
     def attach(self, holder: Any, name: str, value: Any) -> Any:
-        """Notes that a value must be put under a name.
+        """Records that a value must be put under a name.
 
         Returns:
-            What represents the value in a match.
+            The placeholder for the value in a match.
         """
         if type(holder) is ListWrapper:
             self._lengths[id(holder)] = max(self._length(holder), int(name) + 1)
@@ -117,13 +117,13 @@ class Growth:
         return plain_place(holder, name, value) or placed(holder, name, value)
 
     def shared(self, holder: Any, parent: int, name: str, live: Any, node: int, child: Any) -> None:
-        """Notes one more place for a new container or array that was saved in several places."""
+        """Records one more place for a new container or array that was saved in several places."""
         is_found = id(child) in self._made or (node in self._arrays and child is not None)
         if live is None and is_found and self._can_get(holder, parent, name, None, node):
             self.attach(holder, name, child)
 
     def cut(self, holder: Any, saved: Node) -> int:
-        """Notes that plain values must be removed from the end of a list that was saved with fewer.
+        """Records that plain values must be removed from the end of a list that was saved with fewer.
 
         Returns:
             How many members remain.
@@ -172,7 +172,7 @@ class Growth:
         if is_deferred and self._is_late:
             return False
         if type(holder) is ListWrapper:
-            # To a list that also has other objects, the program appends, so the positions must stay as they were saved.
+            # The program appends to a list that also has other objects, so the positions must stay as they were saved.
             is_value = self._nodes[parent].python == "list"
             return is_value and name == str(self._length(holder)) and not (is_deferred and holder)
         if isinstance(holder, dict):

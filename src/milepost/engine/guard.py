@@ -3,8 +3,9 @@
 Without it, a run that forgot to restore would begin at number 1, use the numbers of an earlier run again, and cause the
 deletion of that run's checkpoints.
 
-Saves look twice: when they begin, and right before the commit point. Until then they hold the claim of their checkpoint, so of several
-processes that begin a series with the same checkpoint at the same moment, one saves it and the others are refused.
+A save checks twice: when it begins, and right before the commit point. Until then it holds the claim of its checkpoint.
+So if several processes begin a series with the same checkpoint at the same time, one saves it and the others are
+refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MOST_LISTED = 3
 
 
 class SeriesGuard:
-    """Remembers from which directories one `Checkpoint` has restored, and which series it has saved."""
+    """Remembers the directories that a `Checkpoint` has restored from, and the series that it has saved."""
 
     def __init__(self) -> None:
         self._storages: list[Storage] = []  # kept alive, because the identities of storages distinguish directories
@@ -30,12 +31,12 @@ class SeriesGuard:
         self._own: set[tuple[tuple[int, str], str]] = set()
 
     def restored(self, storage: Storage, prefix: str) -> None:
-        """Notes that a checkpoint was restored. From now on, saves may add to every series in its directory."""
+        """Records that a checkpoint was restored. From now on, saves may add to every series in its directory."""
         self._keep(storage)
         self._restored.add(place_of(storage, os.path.dirname(prefix)))
 
     def on_commit(self, storage: Storage, prefix: str) -> Callable[[], None]:
-        """Returns a function that notes that a numbered checkpoint was saved, so that its series is this run's own."""
+        """Returns a function that records a numbered checkpoint as saved, so that its series is this run's own."""
         self._keep(storage)
         series = self._series(storage, prefix)
         return lambda: self._own.add(series)
@@ -48,7 +49,7 @@ class SeriesGuard:
         """Checks that a checkpoint may be saved.
 
         Args:
-            storage: Where to.
+            storage: Where the checkpoint will be saved.
             prefix: The checkpoint.
             at_commit: Whether a check when the save began found nothing, so that the other run has begun since then.
 
@@ -62,7 +63,7 @@ class SeriesGuard:
         others = numbered(storage, stem) or [each for each in (prefix,) if storage.is_file(index_path(each))]
         if others and at_commit:
             raise CheckpointExistsError(
-                "another run has begun to save checkpoints of this name at the same moment; this one was not saved",
+                "another run began to save checkpoints of this name at the same time; this checkpoint was not saved",
                 file=prefix,
                 expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, as when this save began",
                 found=", ".join(os.path.basename(each) for each in others[-_MOST_LISTED:]),
@@ -74,12 +75,12 @@ class SeriesGuard:
         if others:
             names = ", ".join(os.path.basename(each) for each in others[-_MOST_LISTED:])
             raise CheckpointExistsError(
-                "the directory has checkpoints of this name, from a run that this one has not restored",
+                "the directory has checkpoints of this name from another run, and this run has restored none of them",
                 file=prefix,
                 expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, or a run that restored the latest of them",
                 found=names if len(others) <= _MOST_LISTED else f"{len(others)}, up to {names}",
                 remedy=(
-                    "restore the latest checkpoint first to go on with that run; otherwise save to another directory or "
+                    "restore the latest checkpoint first to continue that run; otherwise save to another directory or "
                     "name, or pass CheckpointOptions(overwrite=True) if the old checkpoints may be deleted"
                 ),
             )

@@ -30,7 +30,8 @@ class Bindings:
 
     Attributes:
         uid: As given.
-        kept: The objects that took values and allow no weak reference, by identity. They are kept for as long as this is.
+        kept: The objects that took values and allow no weak reference, by identity. They are kept as long as this
+            object exists.
     """
 
     __slots__ = ("__weakref__", "_references", "kept", "uid")
@@ -115,7 +116,8 @@ def last_restore(obj: Any) -> int:
 
 
 def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> None:
-    """Records that restore number ``uid`` gave this object its values; without ``bindings``, only if it can be weakly."""
+    """Records that restore number ``uid`` gave this object its values. Without ``bindings``, this needs a weak
+    reference to the object."""
     try:
         _restored[obj] = uid
     except TypeError:
@@ -130,7 +132,7 @@ def undo_remembering(obj: Any, uid: int, before: int) -> None:
     Args:
         obj: The object.
         uid: The number that was recorded.
-        before: What `last_restore` returned before.
+        before: The number that `last_restore` returned before.
     """
     if last_restore(obj) == uid:
         _restored.pop(obj)

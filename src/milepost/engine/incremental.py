@@ -7,7 +7,8 @@
     new checkpoint        n.data-00001-of-00002    base, adapters as they were, which no entry of the new index names
                           n.data-00000-of-00002    adapters as they are now, object graph
 
-Each checkpoint has a name for every file that its index needs. So it is whole by itself, and deleting it removes names only.
+Each checkpoint has a name for every file that its index needs. So it is complete by itself, and deleting it removes
+only names.
 
 Invariants:
 
@@ -15,7 +16,8 @@ Invariants:
 - A data file is linked only if the new checkpoint uses at least half of it. So the files of a checkpoint take at most twice the bytes of
   its tensors. Unchanged tensors of other files are written into a file apart from those that have changed, which the next save
   can link.
-- After the links are made, the index of the earlier checkpoint is still there. So the linked files are those that were compared.
+- After the links are made, the index of the earlier checkpoint still exists. So the linked files are those that were
+  compared.
 - If a link cannot be made, no link remains, and everything is written.
 """
 
@@ -40,18 +42,19 @@ from milepost.storage import Storage
 from milepost.tensor import TensorSlice
 
 _MOST_LINKED: Final = 32
-"""Data files that are linked at most, so that a checkpoint has few of them after many saves. The tensors of the others are written."""
+"""The most data files that are linked, so that a checkpoint has few files after many saves. The tensors of the other
+files are written again."""
 _WORTH_A_FILE: Final = 64 << 10
-"""Bytes of unchanged tensors from which on they get a file of their own when they are written again."""
+"""The least bytes of unchanged tensors that get a file of their own when they are written again."""
 _TRIED: Final = 3
 """How many earlier checkpoints are opened at most, if the newest are damaged."""
 
 
 class Linker(Protocol):
-    """What makes data files of existing ones: `milepost.engine.commit.BundleCommit`, or what other processes have."""
+    """Links existing data files under new names: `milepost.engine.commit.BundleCommit`, or that of other processes."""
 
     def link(self, shard: int, source: str) -> None:
-        """Makes a data file of an existing one; errors are those of `milepost.storage.LinkingStorage.link`."""
+        """Links an existing file as a data file; errors are those of `milepost.storage.LinkingStorage.link`."""
         ...
 
     def unlink(self, shard: int) -> None:
@@ -60,12 +63,12 @@ class Linker(Protocol):
 
 
 class Division:
-    """Which data files a save writes, and which it takes over from an earlier checkpoint.
+    """The data files that a save writes, and those that it takes over from an earlier checkpoint.
 
     Args:
         writes: All tensors, each with the number of its data file: those that are written come first, then those to be linked.
         written: The number of data files that are written.
-        stored: For the tensors in files to be linked, by their positions in ``writes``, where they are.
+        stored: The places of the tensors in files to be linked, by their positions in ``writes``.
         sources: The data files to be linked, in the order of their new numbers.
         earlier: The earlier checkpoint, which is open, if there are any.
 
@@ -102,7 +105,7 @@ class Division:
         """Links all data files, or none if one cannot be linked. The earlier checkpoint is closed then.
 
         Args:
-            linker: What links them.
+            linker: Links them.
             first: The number of the first data file of this process.
 
         Raises:
@@ -158,16 +161,18 @@ def divide(
     graph: bool = True,
     compared: Callable[[int], object] = int,
 ) -> Division:
-    """Compares what is to be saved with an earlier checkpoint: the one that is replaced, or the newest of its series.
+    """Compares the values to be saved with an earlier checkpoint: the one that is replaced, or the newest of its
+    series.
 
     Args:
         storage: Where both are.
         prefix: The new checkpoint.
-        writes: What a save that writes everything would write, each with the number of its data file.
+        writes: The writes of a save that writes everything, each with the number of its data file.
         files: The number of data files of such a save.
         arrays: The array, or the part of one, of each write.
         options: Whether the save is incremental, and where tensors begin.
-        graph: Whether the object graph goes into the last data file that is written, so that this file is one for what has changed.
+        graph: Whether the object graph goes into the last data file that is written. Then this file holds the changed
+            tensors.
         compared: A function that is called with the number of bytes after each chunk that is the same, from several threads.
 
     Returns:
@@ -247,7 +252,8 @@ def _leave_out_overlaps(candidates: dict[int, Candidate]) -> None:
 def _divided(
     reader: IndexedReader, writes: Sequence[PlannedWrite], unchanged: Mapping[int, Candidate], *, graph: bool
 ) -> Division | None:
-    """Divides a save: what is linked, what is unchanged and written again, and what has changed. None if it has all changed."""
+    """Divides the tensors of a save: those to link, unchanged ones to write again, and changed ones. None if all have
+    changed."""
     links = _worth_linking(unchanged)
     stored = {number: each.entry for number, each in unchanged.items() if each.entry.shard in links}
     again = unchanged.keys() - stored.keys()
@@ -284,6 +290,6 @@ def _tell(error: MilepostError) -> None:
     code = getattr(error, "errno", None)
     reason = os.strerror(code) if code else error.problem  # without the name of the file, so that it is told only once
     warn(
-        f"an incremental save to {directory} writes everything, because the data files of the checkpoint before it cannot be linked: "
+        f"an incremental save to {directory} writes everything, because the data files of the previous checkpoint cannot be linked: "
         f"{reason}; save to a file system with hard links, or without CheckpointOptions(incremental=True)"
     )

@@ -160,7 +160,7 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
             for path in data_files(storage, prefix).get(shards, []):
                 storage.remove(path)
                 removed.append(path)
-            # If a crash removed the claim but not the data, nothing would tell what the data is.
+            # If a crash removed the claim and not the data, nothing would show what the data belongs to.
             storage.sync_directory(os.path.dirname(prefix))
             return True
         except CorruptCheckpointError:

@@ -93,15 +93,15 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
         prefix: The checkpoint, the SavedModel, the file or the directory.
         view: Returns the live root and the edges attached to it.
         options: How to restore.
-        translation: What changes between the file and the program.
+        translation: The changes between the file and the program.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
         MismatchError: A saved value does not fit its live object. Nothing was changed.
         AdapterError: The adapter of an imported framework cannot be imported. Nothing was changed.
-        UntrackableError: A live object raises an error when it is asked what it holds. Nothing was changed.
-        CoordinationError: Of several processes one failed or did not answer. Nothing was changed on any of them.
+        UntrackableError: A live object raises an error when its children or values are read. Nothing was changed.
+        CoordinationError: One of several processes failed or did not answer. Nothing was changed on any process.
     """
     rounds = rounds_of(options, f"restore {prefix}")
     if rounds is None:
@@ -143,7 +143,7 @@ def _load_any(
 
 @places_in_use()
 def preview(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> Report:
-    """What `load_into` would do: the report that its status would have. No object changes, and no value is read, except to compare
+    """The report that the status of `load_into` would have. No object changes, and no value is read, except to compare
     two values that one live object matches.
 
     Arguments are those of `load_into`. Values that do not fit are in the report. Only this process is concerned.
@@ -152,7 +152,7 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The index or the object graph of the checkpoint is damaged.
         AdapterError: The adapter of an imported framework cannot be imported.
-        UntrackableError: A live object raises an error when it is asked what it holds.
+        UntrackableError: A live object raises an error when its children or values are read.
     """
     import_adapters()
     storage = checked(options.storage)
@@ -164,7 +164,7 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
 
 
 class _Prepared(NamedTuple):
-    """A restore that can begin."""
+    """A prepared restore."""
 
     restoration: Restoration | NameBasedRestoration
     root: Any
@@ -294,7 +294,7 @@ def _prepared_foreign(
 
 
 def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:
-    """What to do if no name in the file is that of a live object."""
+    """The remedy if no name in the file is that of a live object."""
     if reader.root.is_leaf:
         return "the file is one tensor without a name: make its variable or tensor the root, as in milepost.Checkpoint(variable)"
     saved = list(reader.root.children)

@@ -1,9 +1,10 @@
 """Refuses checkpoints of runs that lost values when TensorFlow restored a Keras 3 model in part.
 
 If a Keras 3 model is not built when TensorFlow restores it, TensorFlow assigns saved values to variables that Keras makes in a
-trace and throws away. The model and the optimizer then start from their initial values, but the counters go on. The optimizer
-holds both the lost variables and those of the model. It saves ``_trainable_variables`` with members that no layer has, and lists
-such as ``_momentums`` with two members of the same name. Observed with TensorFlow 2.21 and Keras 3.15.
+trace and throws away. The model and the optimizer then start from their initial values, but the counters continue. The
+optimizer holds both the lost variables and those of the model. It saves ``_trainable_variables`` with members that no
+layer has, and lists such as ``_momentums`` with two members of the same name. Observed with TensorFlow 2.21 and Keras
+3.15.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _FLAT: Final = "_variables"
 
 
 class _Lost(NamedTuple):
-    """A variable that no layer has, and its name, which a variable of a layer has too."""
+    """A variable that belongs to no layer, and its name, which is also that of a layer's variable."""
 
     optimizer: int
     key: str
@@ -47,15 +48,16 @@ def refuse_lost_values(
     for lost in _lost(graph, owners) if owners else ():
         if _is_live(graph, lost.optimizer, root, attached):
             raise MismatchError(
-                "the run that saved this checkpoint had lost values: TensorFlow had restored its model of Keras 3 before that was "
-                "built, so model and optimizer started from their initial values, and the optimizer kept variables of no layer; nothing was changed",
+                "the run that saved this checkpoint had lost values: TensorFlow restored its Keras 3 model before the model was "
+                "built, so the model and the optimizer started from their initial values, and the optimizer kept variables that "
+                "belong to no layer; nothing was changed",
                 key=lost.key,
                 file=reader.prefix,
                 expected="one state for each variable of the model",
                 found=f"two for one variable, both named {lost.name!r}",
-                remedy="restore the last checkpoint that was saved before the run was resumed with TensorFlow; to go on with "
-                "the weights of this one, which were trained from the beginning after that, leave the optimizer out of what is "
-                "restored",
+                remedy="restore the last checkpoint that was saved before the run was resumed with TensorFlow; to continue "
+                "with the weights of this checkpoint, which were trained from their initial values, leave the optimizer out of the "
+                "restore",
             )
 
 

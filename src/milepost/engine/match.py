@@ -68,7 +68,7 @@ class Match:
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
         fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
         unused: For bound nodes, names of saved values that the live object does not have, or does not take.
-        contradicted: Of these nodes, those whose live object takes the values of another node, each with that node.
+        contradicted: Nodes whose live object takes the values of another node, each with that other node.
         missing: For bound nodes, names of live values that were not saved.
         may_lack: Whether there may be live objects for which nothing was saved.
         growth: The members that containers gain.
@@ -151,7 +151,8 @@ class Matcher:
             attached: More edges of ``obj``.
 
         Raises:
-            MilepostError: A live object does not say what it holds, or an optimizer cannot make a slot variable.
+            MilepostError: The children or values of a live object cannot be read, or an optimizer cannot make a slot
+                variable.
         """
         match = Match(Growth(self._nodes, self._arrays, is_late=node != 0), bindings={node: obj}, is_late=node != 0)
         try:
@@ -237,7 +238,7 @@ class Matcher:
         child = None
         if "stand_ins" in adapter.overrides:
             stand_ins = match._stand_ins.get(id(deferred.holder))
-            if stand_ins is None:  # asked for once; of several under one name, the first counts
+            if stand_ins is None:  # computed once; if several have one name, the first is used
                 pairs = adapter.stand_ins(deferred.holder, saved)
                 stand_ins = {name: each for name, each in reversed(list(pairs)) if adapter_of(each) is not None}
                 match._stand_ins[id(deferred.holder)] = stand_ins
@@ -301,7 +302,7 @@ class Matcher:
             match.unused[node] = set(keys)
 
     def _compare(self, match: Match, node: int, obj: Any) -> None:
-        """Notes the values of a node whose live object takes others, those of another node. Equal ones are no loss."""
+        """Records the values of a node whose live object takes those of another node. Equal values are not lost."""
         first = match._taken.get(id(obj))
         if first is None:
             if last_restore(obj) > self._uid:
@@ -344,7 +345,7 @@ class Matcher:
         """All keys in the files for the object of this value. The graph may list other keys (`_unlisted_key`)."""
         if self._stored_keys is None:
             self._stored_keys = {}
-            for key in self._reader.keys():  # noqa: SIM118 - a reader is no mapping
+            for key in self._reader.keys():  # noqa: SIM118 - a reader is not a mapping
                 path, marker, _ = key.partition(ATTRIBUTES)
                 if marker:
                     self._stored_keys.setdefault(path, []).append(key)

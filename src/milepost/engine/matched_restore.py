@@ -1,7 +1,7 @@
-"""What a restore of an object-based checkpoint has matched, and what it has not: bindings, and reports of them.
+"""The bindings of a restore of an object-based checkpoint, and the reports that are made from them.
 
-A report is computed when it is asked for, from the bindings and a fresh walk over the live objects. Assertions of the status are
-questions to the same report, so they can never disagree with it.
+A report is computed when it is asked for, from the bindings and a fresh walk over the live objects. Assertions of the
+status use the same report, so they never disagree with it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MatchedRestore(WatchedRestore):
         options: Whether slot variables are skipped, and what may be left out.
         never_saved: Names below the root that files of this kind never have. They do not count as missing.
         member: The number of this process, and how many restore together.
-        translated: What was changed in the object graph, and what else is changed for the program.
+        translated: The changes that were made in the object graph, and the other changes for the program.
 
     Attributes:
         graph: Its object graph, as this process takes it.
@@ -209,7 +209,7 @@ class MatchedRestore(WatchedRestore):
         ]
 
     def _follow_exchanges(self) -> None:
-        """Binds the present objects in the place of those that were replaced since the restore, such as buffers."""
+        """Binds the present objects instead of those that were replaced since the restore, such as buffers."""
         for node, obj in self._bound.living():
             adapter = adapter_of_type(type(obj))
             if adapter is None or adapter.leaf:
@@ -344,7 +344,7 @@ class MatchedRestore(WatchedRestore):
         if first is None:
             return ""
         key = self._describe(first)
-        return f"one live object matches this value and {key}, and it took that of {key}"
+        return f"one live object matches this value and {key}; it took the value of {key}"
 
     def warn_of_unused(self) -> None:
         """Warns once of saved values that no object took."""

@@ -23,7 +23,7 @@ from milepost.graph.keys import METADATA
 
 
 class Metadata(NamedTuple):
-    """What was saved with a checkpoint.
+    """The metrics and metadata that were saved with a checkpoint.
 
     Attributes:
         metrics: The metrics, or None if none were given.
@@ -35,13 +35,13 @@ class Metadata(NamedTuple):
 
 
 def plain_metrics(metrics: Any) -> dict[str, Any] | None:
-    """Metrics as numbers of Python.
+    """Metrics as Python numbers.
 
     Args:
         metrics: A mapping of names to numbers, arrays of one element, or such mappings; or None.
 
     Raises:
-        UnsupportedError: A metric is no number. The error names it.
+        UnsupportedError: A metric is not a number. The error names it.
 
     Example:
         >>> plain_metrics({"loss": np.float32(0.5), "eval": {"steps": np.array([7])}})
@@ -89,7 +89,7 @@ def encode(metrics: Any, metadata: Any) -> bytes | None:
 
 
 def decode(text: bytes) -> Metadata:
-    """Undoes `encode`.
+    """The inverse of `encode`.
 
     Raises:
         CorruptCheckpointError: The text is not in the form that milepost writes.
@@ -103,10 +103,10 @@ def decode(text: bytes) -> Metadata:
 
 
 def read_metadata(reader: BundleReader) -> Metadata:
-    """What was saved with an open checkpoint.
+    """The metrics and metadata that were saved with an open checkpoint.
 
     Raises:
-        CorruptCheckpointError: It is damaged, or not in the form that milepost writes.
+        CorruptCheckpointError: The metadata is damaged, or not in the form that milepost writes.
         UnsupportedError: It is too large.
     """
     if METADATA not in reader:
@@ -135,7 +135,7 @@ def _number(name: str, value: Any) -> float | int:
 
 
 def _plain(value: Any) -> Any:
-    """What `json.dumps` is to write for an object that it does not know."""
+    """The value that `json.dumps` writes for an object that it does not know."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -34,7 +34,7 @@ class NameBasedRestoration(WatchedRestore):
 
     Args:
         reader: The open checkpoint.
-        translation: What changes between the file and the program. Names in the file count as saved names.
+        translation: The changes between the file and the program. Names in the file count as saved names.
         verify_first: As for `milepost.engine.deliver.deliver`.
     """
 
@@ -45,7 +45,7 @@ class NameBasedRestoration(WatchedRestore):
         self._keys: dict[str, str] | None = None
         if translation.renames:
             self._keys = {}
-            for key in reader.keys():  # noqa: SIM118 - a reader is no mapping
+            for key in reader.keys():  # noqa: SIM118 - a reader is not a mapping
                 new = translation.live_name(key)
                 if new is not None and self._keys.setdefault(new, key) != key:
                     raise same_name(key, self._keys[new])
@@ -63,8 +63,8 @@ class NameBasedRestoration(WatchedRestore):
         Args:
             root: The live root.
             attached: More edges of the root.
-            agree: Called when everything is checked and nothing changed yet, and when all is done.
-            progress: Is told of the bytes of the values, if somebody wants to know.
+            agree: Called twice: when everything is checked and nothing has changed, and when everything is done.
+            progress: Counts the bytes of the values; None if there is no progress function.
         """
         live = walk(root, attached)
         self.begins_at(root)
@@ -99,7 +99,7 @@ class NameBasedRestoration(WatchedRestore):
         return not self._matched
 
     def warn_of_unused(self) -> None:
-        """Warns of nothing, because such a file usually has more values than a program restores."""
+        """Does not warn, because such a file usually has more values than a program restores."""
 
     def settle(self, path: str, child: Any) -> Any:
         """Restores an object that is attached at ``path`` after the restore."""
@@ -134,7 +134,7 @@ class NameBasedRestoration(WatchedRestore):
                 key,
                 str(self.reader.spec(key)),
             )
-            for key in self.reader.keys()  # noqa: SIM118 - a reader is no mapping
+            for key in self.reader.keys()  # noqa: SIM118 - a reader is not a mapping
             if key not in used
         ]
         return sorted_report(self.reader.prefix, entries)

@@ -1,8 +1,8 @@
-"""Which ``rename`` would match what a restore has not matched, as the argument to write.
+"""Finds the ``rename`` that would match the values that a restore has not matched.
 
-A saved name and a live name belong together if they end alike and have the same shape. What differs is then one of two things: the
-beginning, as with ``module.`` or ``backbone.``; or names in between that wrappers add, as ``base_layer`` and ``default`` of adapters. The
-argument that is offered was tried on all names before.
+A saved name and a live name belong together if they have the same end and the values have the same shape. What differs
+is then one of two things: the beginning, as with ``module.`` or ``backbone.``; or names in between that wrappers add,
+as ``base_layer`` and ``default`` of adapters. The argument that is offered was tried on all names before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_OFFERED: Final = 3
 _ENOUGH: Final = 0.5
 """Share of the unmatched values, saved or live, whichever are fewer, that the argument must match."""
 _FEW: Final = 0.1
-"""Share of all pairs of names below which pairs that differ alike are taken for a coincidence."""
+"""The smallest share of all pairs of names that must differ in the same way. Fewer are taken for a coincidence."""
 _Names = tuple[str, ...]
 
 
@@ -55,7 +55,7 @@ def offered(entries: Sequence[Entry]) -> str:
         return ""
     chosen = arguments[counts.index(best)]
     if isinstance(chosen, dict) and "" in chosen:
-        # it moves all names but those that are named, and what matches already is to stay
+        # it renames all names except those that are listed, and names that already match must stay
         matched = {_names(each.key)[0] for each in entries if each.outcome is Outcome.MATCHED}
         chosen = chosen | {name: name for name in sorted(matched - {names[0] for names in saved})}
     return f"rename={chosen!r}"

@@ -1,4 +1,4 @@
-"""What saves and restores do about state that a checkpoint leaves out.
+"""Reports state that a checkpoint leaves out, in saves and restores.
 
 A save raises an error, or warns if the state may be left out on purpose. A restore counts the state as missing, so that
 assertions fail.
@@ -25,7 +25,7 @@ def refuse_omissions(omissions: Sequence[Omitted], options: CheckpointOptions) -
     """Raises an error for omissions, and warns of doubtful ones.
 
     Args:
-        omissions: What the save would leave out.
+        omissions: The state that the save would leave out.
         options: Which paths may be left out, and whether doubtful omissions are errors too.
 
     Raises:
@@ -71,7 +71,7 @@ def warn_of_unknown_paths(live: LiveGraph, options: CheckpointOptions) -> None:
     for path in sorted(allowed - known):
         near = get_close_matches(path, known, 1) if len(known) <= _MOST_COMPARED else []
         warn(
-            f"allow_unsaved names {path!r}, and no object has this path, so it allows nothing; "
+            f"allow_unsaved names {path!r}, but no object has this path; "
             + (f"did you mean {near[0]!r}?" if near else "correct the path, or leave it out of allow_unsaved")
         )
 
@@ -85,8 +85,8 @@ def unsaveable(omissions: Iterable[Omitted], allowed: Sequence[str]) -> list[Ent
     """Entries of a report for live state that no checkpoint can hold. Doubtful omissions have no entry.
 
     Args:
-        omissions: What a save would leave out.
-        allowed: Paths of what may be left out, with all below them.
+        omissions: The state that a save would leave out.
+        allowed: Paths of objects that may be left out, with all objects below them.
     """
     return [
         Entry(Outcome.MISSING, omitted.path, live=omitted.kind, note=f"cannot be saved: {omitted.reason}")

@@ -18,7 +18,8 @@ from milepost.errors import UnsupportedError, UntrackableError
 from milepost.storage import Storage
 
 DEFAULT_ALIGNMENT: Final = 64
-"""Bytes. A cache line, and the alignment that NumPy, XLA and SIMD instructions want of an array mapped from a file."""
+"""The default alignment, in bytes. It is the size of a cache line, and enough for NumPy, XLA and SIMD instructions to
+use an array mapped from a file."""
 
 
 @dataclass(slots=True)
@@ -41,23 +42,23 @@ class CheckpointOptions:
         enable_async: Saves. Save asynchronously: copy the values, return, and write the copies on another thread.
             Errors are raised by the next call or by ``sync()``. A process that ends waits for the write. The memory of the
             copies is kept for the next asynchronous save of the same `Checkpoint`. A synchronous save gives it back.
-        experimental_skip_slot_variables: Restores. Leave out slot variables, in assertions too.
+        experimental_skip_slot_variables: Restores. Do not restore slot variables, and do not count them in assertions.
         experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one.
             TensorFlow's ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.
         data_alignment: Saves. Each tensor begins at a multiple of this many bytes, a power of two. With 1, files are byte for byte
             those that TensorFlow writes, unless the save is incremental.
-        strict: Saves. Raise an error where a save only warns: where it leaves out something that may be left out on
+        strict: Saves. Raise an error instead of a warning if the save leaves out something that may be left out on
             purpose, such as a module in a set.
-        allow_unsaved: Both. Paths from the root, such as ``"net/scale"``, of what may be left out, with all that is
-            below them. Where a save would leave out anything else that the object's framework saves, it raises an
-            error, and a restore reports such live values as missing. A save warns of a path that no object has.
+        allow_unsaved: Both. Paths from the root, such as ``"net/scale"``. The objects at these paths, and all objects
+            below them, may be left out. If a save would leave out anything else that the object's framework saves, it
+            raises an error. A restore reports such live values as missing. A save warns of a path that no object has.
         overwrite: Saves. Let a numbered save replace a checkpoint that this `Checkpoint` neither saved nor restored.
         legacy_keras_optimizers: Saves. Save the state of Keras 3 optimizers a second time, as slot variables and
             hyperparameters. Optimizers of Keras 2 before 2.11 (``tf_keras.optimizers.legacy``) restore these.
             Optimizers of Keras 2.11 and later refuse such files.
         storage: Both. Where the files are; by default on this machine.
-        process_local: Both. Save and restore in this process alone, even if it is one of several that are connected. Each path
-            must then be that of one process.
+        process_local: Both. Save and restore in this process alone, even if it is one of several that are connected.
+            Each process must then use its own paths.
         coordinator: Both. How the processes of a program exchange messages, which save and restore together: a
             `milepost.Coordinator`. By default it is found: `torch.distributed`, `jax.distributed` or MPI, if they connect
             several processes.
@@ -65,16 +66,18 @@ class CheckpointOptions:
             so that the save or restore fails on all others.
         each_process: Saves of several processes. Paths from the root of objects of which every process saves its own
             values. Generators of random numbers and iterators over data need not be named.
-        first_process: Saves of several processes. Paths from the root of objects whose values process 0 alone saves. Those
-            of the other processes may differ and are not saved; in a restore all processes get those of process 0.
+        first_process: Saves of several processes. Paths from the root of objects whose values process 0 alone saves.
+            The values of the other processes may differ and are not saved. A restore gives the values of process 0 to
+            all processes.
         progress: Both. A function that is told how far a save or restore is, as a `milepost.Progress`: at the beginning, at most ten
             times a second, and when all is saved or restored. It is called on the thread that does the work: for an
-            asynchronous save, that is a thread of milepost's. Each process is told of its own part. What the function
-            raises is a warning, except KeyboardInterrupt. True shows a progress bar on a terminal and in a notebook,
-            and elsewhere a line every ten seconds; it needs ``pip install milepost[progress]``.
-        incremental: Saves. Do not write tensors again that have not changed since the checkpoint before, in the same
-            directory; take them over by hard links. Each checkpoint stays whole by itself. If files cannot be linked, everything is
-            written, and a warning says why. The page ``docs/incremental.md`` has the rules.
+            asynchronous save, that is a thread of milepost's. Each process is told of its own part. An error of the
+            function becomes a warning, except KeyboardInterrupt. True shows a progress bar on a terminal and in a
+            notebook, and elsewhere a line every ten seconds; it needs ``pip install milepost[progress]``.
+        incremental: Saves. Do not write tensors that have not changed since the previous checkpoint in the same
+            directory; make hard links to the data files that hold them. Each checkpoint remains complete by itself. If
+            files cannot be linked, everything is written, and a warning says why. The page ``docs/incremental.md`` has
+            the rules.
         verify_first: Restores. Verify all values before an object changes, so that a damaged checkpoint changes nothing. Large
             values that replace old ones are read twice for this. With False, each is read once, straight into the memory of its
             object, and verified meanwhile. If the checkpoint is damaged, some objects then have restored values and

@@ -6,13 +6,14 @@
     note     =  P ".milepost-" token "-removal-" digest ".tmp"   an empty file, in use while a process removes P
     digest   =  16 hexadecimal digits: that of the index to be removed; zeros if a dead removal is not to be completed
 
-A pin is a file of its own, so that to pin is one step that a crash cannot divide, and no process can lose the pin of another by
-writing an older list.
+A pin is a separate file. So pinning is a single step that a crash cannot divide, and no process can lose another's pin
+by writing an older list.
 
-Of a process that pins and one that removes, each makes its file first and then looks for the other's. So at least one sees the
-other: the one that removes gives way, and the one that pins waits and then looks whether the checkpoint is still there.
+A process that pins and a process that removes each make their own file first, and then look for the other's file. So at
+least one sees the other: the one that removes gives way, and the one that pins waits and then checks that the
+checkpoint still exists.
 
-A removal that was asked for by name notes the digest of the index. If its process dies, the next manager completes it
+A removal that was asked for by name records the digest of the index. If its process dies, the next manager completes it
 (`milepost.engine.removal.finish_removals`), unless another checkpoint has the name by then.
 """
 
@@ -47,7 +48,7 @@ class Note(NamedTuple):
     Attributes:
         path: Its path.
         prefix: The checkpoint that is removed.
-        digest: That of its index, or zeros.
+        digest: The digest of its index, or zeros.
     """
 
     path: str
@@ -103,7 +104,7 @@ def pin(storage: Storage, prefix: str) -> None:
         storage.sync_directory(directory)
     except BaseException:
         if made:
-            # what went wrong first is raised; a pin that stays only keeps a checkpoint, until unpin()
+            # the first error is raised; a pin that is left only keeps a checkpoint until unpin()
             with suppress(StorageError):
                 storage.remove(pin_path(prefix))
         raise
@@ -132,7 +133,7 @@ def pinned_error(prefix: str) -> UnsupportedError:
 
 @contextmanager
 def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False) -> Iterator[list[str]]:
-    """Notes that checkpoints are going to be removed, for as long as the body runs.
+    """Records, while the body runs, that checkpoints are being removed.
 
     Args:
         storage: Where they are.
@@ -187,7 +188,7 @@ def notes(storage: Storage, directory: str) -> list[Note]:
 
 
 def is_noted(storage: Storage, note: Note) -> bool:
-    """Whether the checkpoint that a note means is still there, and was to be removed even after a crash."""
+    """Whether the checkpoint that a note names still exists, and was to be removed even after a crash."""
     return note.digest != NOT_TO_COMPLETE and _digest(storage, note.prefix) == note.digest
 
 

@@ -1,7 +1,7 @@
 """Tells a program how far a long save or restore is.
 
-A save, a restore and the like are `reporting` while they run. They say how many bytes there are, divide their work into stages,
-and say when they have succeeded. The bytes are counted where they are read and written (`milepost.bundle.counting`). Threads
+A save, a restore and the like are `reporting` while they run. They declare the number of bytes, divide their work into
+stages, and report success. The bytes are counted where they are read and written (`milepost.bundle.counting`). Threads
 count without a lock, each for itself; only the thread that began calls the program's function.
 """
 
@@ -72,7 +72,7 @@ def check_progress(progress: Any) -> None:
         raise UnsupportedError(
             "a progress bar needs the library rich, which is not installed",
             key="progress",
-            remedy="run: pip install rich (the extra milepost[progress] names it); or pass a function that shows the progress",
+            remedy='run: pip install "milepost[progress]"; or pass a function that shows the progress',
         )
     if progress is None or isinstance(progress, bool):
         return
@@ -164,8 +164,8 @@ class Reporter:
             self._show = None
             name = getattr(show, "__qualname__", None) or repr(show)
             warn(
-                f"{self._path}: the function {name} of progress=... raised {type(error).__name__}: {error}. The {self._operation} goes on "
-                "and does not call it again: correct the function, or leave progress out"
+                f"{self._path}: the function {name} of progress=... raised {type(error).__name__}: {error}. The {self._operation} "
+                "continues and does not call it again: correct the function, or leave progress out"
             )
         self._due = time.monotonic() + _PAUSE
 
@@ -176,10 +176,13 @@ def reporting(
     """Reports on an operation while it runs, on the thread that runs it.
 
     Args:
-        progress: What the program has passed.
+        progress: The value that the program has passed.
         operation: As for `Progress`.
         path: As for `Progress`.
-        leads: Whether this process shows a progress bar. Of several processes, process 0 does.
+        leads: Whether this process shows a progress bar. With several processes, process 0 does.
+
+    Returns:
+        A context manager, whose value is None if there is no progress function.
 
     Returns:
         A context manager, whose value is None if nobody wants to know.

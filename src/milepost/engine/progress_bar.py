@@ -1,7 +1,7 @@
 """Shows the progress of a long save or restore on the standard error stream, with rich.
 
 On a terminal and in a notebook it is a bar with bytes, rate and time left. Elsewhere, such as in the log of a batch job, it is a line
-every ten seconds. What takes less than a second on a terminal, or less than ten elsewhere, shows nothing.
+every ten seconds. An operation of less than a second on a terminal, or less than ten seconds elsewhere, shows nothing.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def remove_checkpoint(
     """Removes the files of a checkpoint, its index before its data, and its entry in the state file.
 
     If it was the latest checkpoint, the newest of the others becomes the latest. If the state file names no other checkpoint,
-    the state file is removed too. If there is no such checkpoint, a `MilepostWarning` says so. If the process is killed meanwhile,
-    the next `CheckpointManager` of the directory completes the removal.
+    the state file is removed too. If there is no such checkpoint, a `MilepostWarning` is issued. If the process is
+    killed meanwhile, the next `CheckpointManager` of the directory completes the removal.
 
     Args:
         checkpoint_prefix: The prefix. The characters ``*``, ``?`` and ``[`` in it have no special meaning.
@@ -70,7 +70,8 @@ def remove_checkpoint(
 
 
 def remove_for_good(storage: Storage, prefix: str, directory: str | None = None) -> bool:
-    """Removes a checkpoint from the list and then its files. If the process dies meanwhile, the next manager goes on.
+    """Removes a checkpoint from the list and then its files. If the process dies meanwhile, the next manager completes
+    the removal.
 
     Args:
         storage: Where the checkpoint is.
@@ -203,6 +204,6 @@ def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
             storage.sync_directory(directory)
         for path in doomed:
             storage.remove(path)
-        # If a crash brought the data back, nothing would tell to which checkpoint it belongs.
+        # If a crash brought the data back, nothing would show which checkpoint it belongs to.
         storage.sync_directory(directory)
     return found

@@ -23,7 +23,8 @@ class Outcome(Enum):
     UNEXPECTED = "unexpected"
     """Saved, but no live object takes it, and no object that is made later can take it."""
     IGNORED = "ignored"
-    """Left out of the restore by ``rename``, ``ignore`` or ``only``: a saved value, or a live value that keeps what it has."""
+    """Left out of the restore by ``rename``, ``ignore`` or ``only``: a saved value, or a live value that is not
+    changed."""
     WRONG_SHAPE = "wrong shape"
     """Saved with a shape that the live object does not accept."""
     WRONG_DTYPE = "wrong dtype"
@@ -66,9 +67,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report of a restore, as it stands when the report is made. It counts values, not objects.
+    """A report of a restore at the time when the report is made. It counts values, not objects.
 
-    If it is printed, it lists all values that are not matched, and matched ones with a note. `to_dict` and `to_json` return all
+    Printing it lists all values that are not matched, and matched ones with a note. `to_dict` and `to_json` return all
     entries.
 
     Attributes:
@@ -126,7 +127,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether every saved value and every live value is matched, but for those that the call has left out."""
+        """Whether every saved value and every live value is matched, except those that the call has left out."""
         return all(entry.outcome in (Outcome.MATCHED, Outcome.IGNORED) for entry in self.entries)
 
     def counts(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The common part of restores of all kinds: how long values are deferred, and what to warn of."""
+"""The common part of restores of all kinds: how long values are deferred, and which warnings are issued."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WatchedRestore(abc.ABC):
         return Entry(Outcome.MATCHED, key, str(self.reader.saved(key)), spec, note)
 
     def begins_at(self, root: Any) -> None:
-        """Notes which object matches the root of the checkpoint. The reference is weak."""
+        """Records which object matches the root of the checkpoint. The reference is weak."""
         with suppress(TypeError):  # an object that allows no weak reference
             self._root = weakref.ref(root)
 
@@ -90,5 +90,5 @@ class WatchedRestore(abc.ABC):
         self.reader.release(for_good=False)
 
     def unwatch(self) -> None:
-        """Notes that the status no longer exists."""
+        """Records that the status no longer exists."""
         self.is_watched = False

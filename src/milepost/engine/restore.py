@@ -122,7 +122,7 @@ class Restoration(MatchedRestore):
         Args:
             node: The node.
             child: The object.
-            superseded: Whether a newer restore has assigned the values, so that this one only notes the object.
+            superseded: Whether a newer restore has assigned the values. Then this one only records the object.
 
         Returns:
             The object to hold: ``child``, or its successor if it cannot change.
@@ -135,7 +135,7 @@ class Restoration(MatchedRestore):
                 return child
             warn(
                 f"{self.reader.prefix}: two live objects match one saved object ({self._describe(node)}), and only the first got "
-                "its values: use one object in both places, as the program that saved did",
+                "the values: use one object in both places, like the program that saved the checkpoint",
                 UnrestoredWarning,
             )
             return child
@@ -174,8 +174,8 @@ class Restoration(MatchedRestore):
         slots = {variable: slot for variable, _, slot in self.graph.nodes[optimizer].slots if variable in replaced}
         if slots:
             warn(
-                f"{self.reader.prefix}: an optimizer was made for other parameters than were restored, so it does not get its saved "
-                f"state for them: DTensors with other values are in their place. Restore after fully_shard() or parallelize_module(), or "
+                f"{self.reader.prefix}: an optimizer was made for other parameters than those that were restored, so it does not "
+                f"get its saved state: DTensors with other values have replaced them. Restore after fully_shard() or parallelize_module(), or "
                 f"change no values before you make the optimizer:{unasked.listed([self.first_key(each) for each in slots.values()])}",
                 UnrestoredWarning,
             )
@@ -195,7 +195,7 @@ class Restoration(MatchedRestore):
                 their own to take a value.
             agree: Called when everything that can be checked beforehand is checked, and again when all objects have their
                 values. If it raises an error, they get their old values.
-            progress: Is told of the bytes of the values, if somebody wants to know.
+            progress: Counts the bytes of the values; None if there is no progress function.
 
         Returns:
             Successors of objects that cannot change, by the identity of the object that each replaces.
@@ -292,7 +292,7 @@ class Restoration(MatchedRestore):
         return sorted_report(self.reader.prefix, [each for each in entries if each.outcome is not Outcome.MATCHED])
 
     def _report_before(self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]) -> Report:
-        """A report of what would become of every value, with those that do not fit."""
+        """A report of the outcome that every value would have, with those that do not fit."""
         before = [(take.obj, last_restore(take.obj)) for take in match.takes]
         self._remember(match, [obj for obj, _ in before], {})
         try:

@@ -53,8 +53,9 @@ class Save:
         storage: That storage.
         leads: Whether this process decides: it saves alone, or it is process 0 of several.
         is_committed: Whether the checkpoint is there.
-        is_quick: Whether what was read is written in so short a time that the garbage collector need not run meanwhile.
-        metadata: What to save with it, as `milepost.engine.metadata.encode` gives it. Of several processes, that of process 0.
+        is_quick: Whether writing takes so little time that the garbage collector can pause meanwhile.
+        metadata: The metadata to save, as `milepost.engine.metadata.encode` returns it. With several processes, that of
+            process 0.
 
     Raises:
         UnsupportedError: The prefix is a URL or begins with ``~``, and the storage is that of this machine.
@@ -75,7 +76,7 @@ class Save:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What fails in this process while it prepares the save, fails on all."""
+        """If this process fails while it prepares the save, the save fails on all processes."""
         try:
             yield
         except BaseException as error:
@@ -94,10 +95,10 @@ class Save:
         self.is_quick = sum([array.nbytes for array in self._arrays]) <= QUICK
 
     def copy(self, memory: SnapshotMemory) -> None:
-        """Copies what is to be written, so that training may go on meanwhile.
+        """Copies the values to be written, so that training may continue meanwhile.
 
         Args:
-            memory: Where to. It is in use until the save has ended.
+            memory: The memory for the copies. It is in use until the save has ended.
         """
         self._arrays = memory.copy(self._arrays)
 
@@ -132,7 +133,7 @@ class Save:
             raise problems[0]
 
     def _commit_together(self, rounds: Rounds) -> list[Exception]:
-        """Commits, and has all processes know how that ended."""
+        """Commits, and tells all processes the outcome."""
         problems: list[Exception] = []
         try:
             problems = self._commit() if rounds.leads else self._commit_as_other(rounds)
@@ -188,12 +189,13 @@ class ListedSave(Save):
     Args:
         prefix: The checkpoint's prefix.
         options: As for `Save`.
-        record: Lists the checkpoint: called with the storage, the prefix, and whether the checkpoint is durable. Of several
-            processes process 0 alone calls it.
+        record: Lists the checkpoint: called with the storage, the prefix, and whether the checkpoint is durable. With
+            several processes, only process 0 calls it.
 
     Attributes:
-        check: A function that is called right before the commit point, when no other process can save the same checkpoint. What it
-            raises ends the save. Of several processes process 0 alone calls it.
+        check: A function that is called right before the commit point, when no other process can save the same
+            checkpoint. If it raises an error, the save ends with that error. With several processes, only process 0
+            calls it.
         committed: A function that is called when the checkpoint is visible, so that its number is used.
         listed_elsewhere: A function that is called on the other processes when process 0 has listed the checkpoint.
     """

@@ -60,14 +60,14 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What was read of the live objects.
+    """The values that were read from the live objects.
 
     Attributes:
         graph: The object graph.
         writes: All values as wholes, not placed in data files yet.
         arrays: The array of each.
-        own: The positions of those of which every process has its own.
-        first: The positions of those that process 0 alone saves.
+        own: The positions of the values that every process saves for itself.
+        first: The positions of the values that only process 0 saves.
     """
 
     graph: ObjectGraph
@@ -87,7 +87,7 @@ def read_state(
     Args:
         root: The object that becomes node 0.
         attached: More edges of the root.
-        options: What may be left out, and what differs between processes.
+        options: Which objects may be left out, and which differ between processes.
         member: Which process this is, if several save together.
 
     Raises:
@@ -179,7 +179,7 @@ def plan_save(
             raise UnsupportedError(
                 "other processes hold parts of this tensor, and this process saves alone",
                 key=write.key,
-                expected="a tensor of which this process has all parts",
+                expected="a tensor that this process holds completely",
                 found=f"{TensorSpec(write.dtype, write.shape)}, {array.layout}",
                 remedy="let all processes save together: call save() on each of them, without CheckpointOptions(process_local=True)",
             )
@@ -195,7 +195,7 @@ def plan_save(
 
 
 def _refuse_unannounced(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
-    """Raises an error for objects that have come without a hook, although values are deferred for them."""
+    """Raises an error if objects for which values are deferred were made without a hook."""
     found = unannounced_below(root, attached)
     if found:
         raise UntrackableError(
@@ -210,7 +210,7 @@ def _refuse_unannounced(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
 
 
 def _of_first_process(live: LiveGraph) -> set[int]:
-    """Identities of the objects of which process 0 has the value of all."""
+    """Identities of the objects whose values process 0 saves for all processes."""
     return {
         id(found)
         for adapter, obj in zip(live.adapters, live.objects, strict=True)
@@ -222,7 +222,8 @@ def _of_first_process(live: LiveGraph) -> set[int]:
 def _kind_of_own(
     live: LiveGraph, number: int, options: CheckpointOptions, member: Member | None, of_first: Collection[int]
 ) -> str:
-    """What kind of state an object has of which every process has its own, or `_FIRST`; empty if all hold it alike."""
+    """The kind of an object's state if every process has its own state, or `_FIRST`; empty if all processes hold equal
+    state."""
     if member is None:
         return ""
     if id(live.objects[number]) in of_first or is_at_or_below(live.paths[number], options.first_process):
@@ -263,7 +264,7 @@ def _unreadable(error: Exception, live: LiveGraph, number: int, value: Value | N
     """The error for an object whose values cannot be read.
 
     Args:
-        error: What it raised.
+        error: The error that it raised.
         live: The live objects.
         number: Its number.
         value: The value that was read last, if there was any.

@@ -202,7 +202,7 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
         file=os.path.join(directory, STATE_FILE),
         expected=", ".join((missing or named)[:_MOST_LISTED]),
         found=there,
-        remedy="restore the files that it names from a copy, or pass the prefix of another checkpoint",
+        remedy="copy the files that it names back, or pass the prefix of another checkpoint",
     )
 
 

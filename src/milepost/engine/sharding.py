@@ -118,7 +118,8 @@ def sharding_policy(callback: Any) -> ShardingPolicy | None:
             ``tf.train.experimental``.
 
     Raises:
-        UnsupportedError: It is something else, such as another ``ShardingCallback`` of TensorFlow, which needs its tensors.
+        UnsupportedError: The object is not a policy, for example another ``ShardingCallback`` of TensorFlow, which
+            needs TensorFlow's tensors.
     """
     if callback is None or (hasattr(callback, "assign") and not isinstance(callback, type)):
         policy: ShardingPolicy | None = callback

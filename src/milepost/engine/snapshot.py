@@ -1,4 +1,4 @@
-"""Snapshots: copies of the values, from which an asynchronous save writes while the program goes on.
+"""Snapshots: copies of the values, from which an asynchronous save writes while the program continues.
 
 Memory that was never used before is slow: the system clears each page when it is first written. So the memory of the copies is kept, and
 the next asynchronous save of the same checkpoint copies into it. Values that never change are not copied.
@@ -18,9 +18,9 @@ from milepost.graph.adapter import Array
 from milepost.tensor import PiecewiseArray
 
 _SMALL: Final = 64 << 10
-"""Bytes up to which memory is not kept."""
+"""The most bytes of memory that is not kept."""
 _WORTH_THREADS: Final = 8 << 20
-"""Bytes from which several threads copy faster than one."""
+"""The least bytes that several threads copy faster than one."""
 
 
 class SnapshotMemory:

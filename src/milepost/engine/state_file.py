@@ -212,7 +212,7 @@ def _escaped(path: str) -> str:
         path.encode()
     except UnicodeEncodeError:
         check_recordable(path)
-    text: str = text_encoding.CEscape(path, as_utf8=True)  # type: ignore[arg-type]  # it takes text too
+    text: str = text_encoding.CEscape(path, as_utf8=True)  # type: ignore[arg-type]  # the function accepts text too
     return text
 
 

@@ -29,8 +29,8 @@ class LoadStatus(abc.ABC):
         view: Returns the live root, and what is attached to it.
 
     Attributes:
-        belongs_to_series: Whether what was restored may belong to a series of checkpoints. A SavedModel and a file of another library
-            do not.
+        belongs_to_series: Whether the restored checkpoint may belong to a series. A SavedModel and a file of another
+            library do not.
     """
 
     belongs_to_series: bool = True
@@ -84,10 +84,10 @@ class LoadStatus(abc.ABC):
     def expect_partial(self) -> Self:
         """Declares that checkpoint and program need not match.
 
-        There are no warnings any more of saved values that no object took, or of live values that were not saved. The files
-        are closed. They are opened again for objects that are made later, which still get their values. If the files have been
-        removed or replaced by then, attaching such an object raises `CheckpointNotFoundError`. A save does not write deferred
-        values again. To have later objects keep their own values, call `stop_waiting`.
+        This ends the warnings of saved values that no object took and of live values that were not saved. The files are
+        closed. They are opened again for objects that are made later, which still get their values. If the files have
+        been removed or replaced by then, attaching such an object raises `CheckpointNotFoundError`. A save does not
+        write deferred values again. To have later objects keep their own values, call `stop_waiting`.
 
         Returns:
             This status.
@@ -115,7 +115,7 @@ class LoadStatus(abc.ABC):
         return self
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """Restores the variables of TensorFlow 1's graphs that have saved values, and initialises all others.
+        """Restores the variables of TensorFlow 1's graphs that have saved values, and initializes all others.
 
         Objects outside of graphs have been restored already.
 

@@ -70,7 +70,7 @@ class Temporary:
 
     @classmethod
     def parse(cls, path: str) -> Self | None:
-        """Undoes `path`. None if the path is not that of a temporary file of milepost."""
+        """Parses a path that `path` returned. Returns None if it is not that of a temporary file of milepost."""
         match = _NAME.fullmatch(path)
         if match is None:
             return None

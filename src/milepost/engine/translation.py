@@ -1,4 +1,4 @@
-"""What a restore changes between a file and the program: names, what is left alone, and element types.
+"""The changes that a restore makes between a file and the program: names, values left alone, and element types.
 
 ::
 
@@ -57,18 +57,19 @@ class _Prefix:
 
 @dataclass(frozen=True)
 class Translation:
-    """What a restore changes between a file and the program.
+    """The changes that a restore makes between a file and the program.
 
     Args:
-        rename: A mapping from beginnings of saved names to beginnings of live names, in which the longest that fits counts and ``*``
-            stands for one name; or pairs of a regular expression and its replacement, which are applied one after the other; or a
-            function that returns the live name of a saved name, or None to leave the value out.
-        ignore: Live names of values that keep what they have, and whose saved values are left out.
+        rename: A mapping from beginnings of saved names to beginnings of live names, of which the longest one that
+            matches is used, and in which ``*`` stands for one name; or pairs of a regular expression and its
+            replacement, which are applied one after the other; or a function that returns the live name of a saved
+            name, or None to leave the value out.
+        ignore: Live names of values that the restore does not change, and whose saved values are left out.
         only: Live names outside of which all is ignored.
         cast: Whether numbers are converted to the element types of the live objects: for all, or for live names.
 
     Attributes:
-        unused: Notes which of all this has named something, for the warning of what has not.
+        unused: Records which of these names have named something, for the warning of those that have not.
 
     Raises:
         UnsupportedError: An argument has another type, or a regular expression is malformed.

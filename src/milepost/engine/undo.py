@@ -68,7 +68,7 @@ def raise_explained(error: BaseException, file: str, *, complete: bool) -> NoRet
     """Raises the error that a failed restore ends with.
 
     Args:
-        error: What was raised.
+        error: The error that was raised.
         file: The checkpoint.
         complete: Whether all objects have their old values.
 

@@ -25,7 +25,7 @@ class _Unused(NamedTuple):
 
 
 class UnusedNames:
-    """Notes which entries of the arguments of a restore have named something.
+    """Records which entries of the arguments of a restore have named something.
 
     An entry of ``rename`` is about saved names. Those of ``ignore``, ``only`` and ``cast`` are about live names: the names that saved values
     get, and the paths of live objects.
@@ -49,15 +49,15 @@ class UnusedNames:
         self._live[_Unused(argument, text)] = pattern
 
     def met_saved(self, name: str) -> None:
-        """Notes the keys of a mapping that name a saved value."""
+        """Records the keys of a mapping that name a saved value."""
         _drop_fitting(self._beginnings, name)
 
     def replaced(self, text: str = _FUNCTION) -> None:
-        """Notes that a regular expression was found in a saved name, or that a function has changed one."""
+        """Records that a regular expression was found in a saved name, or that a function has changed one."""
         self._replacing.discard(_Unused("rename", text))
 
     def met_live(self, name: str) -> None:
-        """Notes the names of ``ignore``, ``only`` and ``cast`` that name a live value."""
+        """Records the names of ``ignore``, ``only`` and ``cast`` that name a live value."""
         if self._live:
             _drop_fitting(self._live, name.replace(".", "/"))
 
@@ -73,7 +73,7 @@ class UnusedNames:
         """
         if not (self._beginnings or self._replacing or self._live):
             return
-        keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA) and SLOT not in key)  # noqa: SIM118 - a reader is no mapping
+        keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA) and SLOT not in key)  # noqa: SIM118 - a reader is not a mapping
         saved = [key.partition(ATTRIBUTES)[0] for key in keys]
         paths: list[str] = []
         if self._live:

@@ -1,7 +1,7 @@
 """The contract between milepost and the objects it saves, and the registry of adapters.
 
-An `Adapter` says what milepost needs to know of one kind of object. Its parts are in `milepost.graph.contract`, one subject
-a file.
+An `Adapter` tells milepost how to save and restore one kind of object. Its parts are in `milepost.graph.contract`, one
+subject in each file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from milepost.graph.remedies import adapter_failed, cannot_be_read
 
 
 class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays):
-    """What milepost knows of one kind of object. Derive from it, override what applies to the objects, and `register` it.
+    """Tells milepost how to save and restore one kind of object. Derive a class, override the methods that apply to the
+    objects, and `register` an instance of the class.
 
     One instance serves all objects of the kind, and holds no state of theirs. Only `handles` must be overridden. An adapter of
     objects with tensors overrides `values` and `assign`; one of objects with parts overrides `children`. All other methods
@@ -41,7 +42,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
     - the walk, each object, nearest first: ``children``, ``skipped_by_tensorflow``, ``unfinished``
     - each object: ``has_slots``
-    - each optimizer: ``slot_names``, ``slot`` for each name and each leaf, and ``children`` of what that is, which must be none
+    - each optimizer: ``slot_names``, ``slot`` for each name and each leaf, and ``children`` of the slot variable, which
+      must be empty
     - completeness, each object, if something above has not accounted for it: ``account``
     - each object: ``on_attached``
     - the values, each object, lower turns first: ``values_to_save``, then `Value.source` of each
@@ -51,7 +53,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     A restore:
 
     - the match, each object that has a saved counterpart, nearest first: ``values``, ``children``, ``aliases``, ``unwanted``
-    - each object of which saved children found none by any name: ``stand_ins``
+    - each object that has no child for a saved edge, by any name: ``stand_ins``
     - each saved slot variable: ``has_slots`` and ``slot``; if there is one, ``slot_fits``, else ``before_make_slot`` and ``make_slot``;
       then ``values`` of it
     - the check of types and shapes, which calls nothing
@@ -76,7 +78,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
     `milepost.adapters.restore_child` and `milepost.adapters.restore_slot` carry out the second of these lines alone.
 
-    A restore that fails after the check takes everything back, what was done last first:
+    A restore that fails after the check is undone in reverse order:
 
     - the holders get their old children: ``replace``
     - the objects get their old values, by what ``before_assign`` returned, which calls ``assign`` if it is not overridden
@@ -85,17 +87,18 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
     A report or an assertion of the status:
 
-    - if anything is deferred, what has come since: a walk, and the lines of a deferred restore
+    - if anything is deferred: a walk that finds the objects made since, and for these the lines of a deferred restore
     - each object that was restored: ``exchanged``, ``slot``
     - each object that was restored: ``converted``
     - each object: ``has_slots``
     - the first four lines of a save
     - each object of which not all values were restored: ``values``
 
-    At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot`` in the place of
-    ``make_slot``, where one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and ``new_array`` wherever
-    milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its values, in a save of several
-    processes; ``converted`` for each object that was restored, before an optimizer that comes later.
+    At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot``
+    instead of ``make_slot``, if one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and
+    ``new_array`` wherever milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its
+    values, in a save of several processes; ``converted`` for each object that was restored, before an optimizer that
+    comes later.
 
     Example:
         >>> import milepost, numpy as np
@@ -152,7 +155,7 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
 
     Args:
         adapter: The adapter.
-        last: Whether it is asked after all others, as an adapter for objects that no other adapter knows.
+        last: Whether it is asked after all others. Use this for an adapter of objects that no other adapter handles.
 
     Raises:
         UnsupportedError: The object is not an adapter.
@@ -251,7 +254,7 @@ def values_of(adapter: Adapter, obj: Any) -> Sequence[Value]:
     """The values of one object.
 
     Raises:
-        UntrackableError: The object raises an error when it is asked for its values.
+        UntrackableError: The object raises an error when its values are read.
     """
     try:
         return adapter.values(obj) if "values" in adapter.overrides else ()

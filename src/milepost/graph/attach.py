@@ -1,4 +1,4 @@
-"""The place where containers and modules ask whether a value is deferred for a new child.
+"""Containers and modules ask here whether a value is deferred for a new child.
 
 The object graph does not know restores. `milepost.deferred` installs its own `Deferral` here when it is imported.
 """
@@ -12,7 +12,7 @@ class Deferral:
     """The questions of containers and modules about deferred values. In this default, nothing is deferred."""
 
     def admit(self, holder: Any, name: str | tuple[int, str], child: Any) -> Any:
-        """Restores the values that are deferred for a child. Call it before the child is put in place.
+        """Restores the values that are deferred for a child. Call it before the holder holds the child.
 
         Args:
             holder: The object that is about to get the child.
@@ -20,10 +20,10 @@ class Deferral:
             child: The child.
 
         Returns:
-            The object to put in place: ``child``, or its successor if it cannot change.
+            The object to hold: ``child``, or its successor if it cannot change.
 
         Raises:
-            MismatchError: The value does not fit. The child must not be put in place.
+            MismatchError: The value does not fit. The holder must not hold the child.
         """
         return child
 

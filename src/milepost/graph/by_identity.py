@@ -74,7 +74,7 @@ class ByIdentity(Generic[_Value]):
         self._entries[id(obj)] = reference
 
     def keep(self, obj: Any, value: _Value) -> None:
-        """Sets the value for an object. An object that allows no weak reference is kept alive for ever."""
+        """Sets the value for an object. An object that allows no weak reference is kept alive forever."""
         try:
             self[obj] = value
         except TypeError:

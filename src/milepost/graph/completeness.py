@@ -1,7 +1,7 @@
 """Finds state that a checkpoint of live objects would leave out.
 
 An adapter may be unable to save an object, and a framework's own account of an object may have more than the checkpoint.
-Every function here returns what is left out at or below one path. The walk (`milepost.graph.traversal`) calls them.
+Every function here returns the omissions at or below one path. The walk (`milepost.graph.traversal`) calls them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Untaken(NamedTuple):
     Attributes:
         value: The value.
         path: Its path.
-        is_state: Whether a `Checkpoint` holds it as state, so that it is no setting.
+        is_state: Whether a `Checkpoint` holds it as state, so that it is not a setting.
         in_tree: Whether it is a leaf of a tree of arrays.
-        searched: Whether its attributes are searched, although it is no container.
+        searched: Whether its attributes are searched, although it is not a container.
     """
 
     value: Any
@@ -51,7 +51,7 @@ class Untaken(NamedTuple):
 
 
 def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
-    """What is left out with a value without an adapter.
+    """The omissions of a value that no adapter handles.
 
     Args:
         untaken: The value.
@@ -91,8 +91,8 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
 def lost_settings(obj: Any, path: str) -> Iterator[Omitted]:
     """Plain values that a module does not save, although the program may use them as state.
 
-    These are attributes that were tracked objects before, and plain values beside arrays in members of a list, as a replay
-    memory has them.
+    These are attributes that were tracked objects before, and plain values next to arrays in members of a list, as in a
+    replay memory.
 
     Args:
         obj: An object whose plain values are settings.
@@ -102,29 +102,29 @@ def lost_settings(obj: Any, path: str) -> Iterator[Omitted]:
     if now_numbers is not None:
         for name in now_numbers(obj):
             child = child_path(path, name, is_root=path == "")
-            reason = f"it was tracked, and is a number now, which an object of type {type(obj).__name__} does not save"
-            remedy = "give the number to what it was, as assign() does, or hold it in the Checkpoint itself"
+            reason = f"this attribute was a tracked object and is now a number, which an object of type {type(obj).__name__} does not save"
+            remedy = "assign the number to the former object, for example with assign(), or hold the number in the Checkpoint itself"
             yield Omitted(child, type(vars(obj)[name]).__name__, reason, remedy, doubtful=True)
     for number, member in enumerate(obj[:_MOST_SEARCHED] if type(obj) is ListWrapper else ()):
         if is_container(type(member)) or isinstance(member, (list, dict)):
             below = list(member.values()) if isinstance(member, dict) else list(member)
             if is_value(member) and any(type(each) in PLAIN and each is not None for each in below):
                 kind = type(member).__name__
-                reason = f"the numbers and text beside arrays in an object of type {kind}, which are settings in the list of a Module"
+                reason = f"the numbers and text next to arrays in an object of type {kind}: in the list of a Module they are settings"
                 remedy = "hold the list in the Checkpoint itself, which saves them"
                 yield Omitted(child_path(path, str(number), is_root=path == ""), kind, reason, remedy, doubtful=True)
                 return
 
 
 def without_variables(optimizer: Any, path: str) -> Omitted:
-    """What is left out with an optimizer if none of its variables is in the checkpoint."""
+    """The omission of an optimizer if none of its variables is in the checkpoint."""
     kind = type(optimizer).__name__
-    reason = f"the state that this {kind} has for each variable, for none of them is in the checkpoint"
+    reason = f"the state that this {kind} has for each variable: none of these variables is in the checkpoint"
     return Omitted(path, kind, reason, _ADD_MODEL, doubtful=True)
 
 
 def left_out_of_accounts(graph: LiveGraph, ids: Mapping[int, int], *, slots: bool) -> list[Omitted]:
-    """What frameworks would save of the objects and the graph does not hold.
+    """The state that frameworks would save of the objects and that the graph does not hold.
 
     Args:
         graph: The live objects, and the omissions found so far.

@@ -75,7 +75,7 @@ class _Wrapper(StateHolder):
     _is_state = False  # until `hold_state`
 
     def _changed_outside(self) -> bool:
-        """Whether the original container was changed since, which the wrapper does not see."""
+        """Whether the program has changed the original container since. The wrapper does not see such changes."""
         source: _Source | None = self.__dict__.get("_source")
         if source is None:
             return False

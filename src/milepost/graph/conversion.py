@@ -17,7 +17,7 @@ from milepost.tensor import DType
 
 _MOST_SHOWN: Final = 60
 _ROUNDING_NEVER_EXCEEDS: Final = 2.0
-"""How far a value may exceed the largest number of a type without infinity, which then holds its largest number."""
+"""How far a value may exceed the largest number of a type that has no infinity. It then becomes that largest number."""
 
 
 def array_of(value: Any) -> Array:

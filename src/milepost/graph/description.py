@@ -122,7 +122,7 @@ def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str
     """A table for a notebook. Names are text in it, never markup.
 
     Args:
-        heading: What it shows.
+        heading: The heading of the table.
         columns: The headings of the columns.
         rows: The cells. Those after the first 30 rows are not asked for.
         count: How many rows there are.

@@ -149,9 +149,9 @@ def _adapter_error(framework: str, cause: Exception) -> AdapterError:
     return AdapterError(
         f"milepost cannot use the installed version of {package}, so nothing is saved or restored while it is imported",
         key=_missing_name(cause),
-        expected=f"{package} {tried}, which this version of milepost was tried with",
+        expected=f"{package} {tried}, with which this version of milepost was tested",
         found=f"{package} {version}: {type(cause).__name__}: {cause}",
-        remedy=f"install {package} {tried}, or a version of milepost that was tried with {package} {version}",
+        remedy=f"install {package} {tried}, or a version of milepost that was tested with {package} {version}",
         framework=package,
         version=version,
         tried=tried,

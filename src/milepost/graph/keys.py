@@ -34,7 +34,8 @@ _SHOWN: Final = 60
 OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """Key under which a checkpoint holds its object graph."""
 METADATA: Final = "_MILEPOST_METADATA"
-"""Key under which a checkpoint holds the metrics and the metadata that were saved with it. It is no value of an object."""
+"""Key under which a checkpoint holds the metrics and the metadata that were saved with it. It is not a value of an
+object."""
 
 
 def escape(name: str) -> str:
@@ -50,7 +51,7 @@ def escape(name: str) -> str:
 
 
 def unescape(name: str) -> str:
-    """Undoes `escape`.
+    """Returns the name that `escape` escaped.
 
     Example:
         >>> unescape("a.Sb..c")
@@ -87,7 +88,7 @@ class OwnName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> OwnName | None:
-        """Undoes ``str``; None for another name."""
+        """The inverse of ``str``. None for another name."""
         match = _OWN_NAME.fullmatch(text) if _OF_PROCESS in text else None
         return None if match is None else cls(match[1], match[2], int(match[3]), int(match[4]))
 

@@ -24,7 +24,7 @@ class LiveGraph:
         slots: The slot variables of each optimizer, by the node id of the optimizer.
         skipped_by_tensorflow: Ids of the objects that TensorFlow would not save, since it follows no edge to them.
         first_slot: The id of the first slot variable. All objects from there on are slot variables.
-        omissions: What a checkpoint would leave out, if the walk looked for omissions.
+        omissions: The state that a checkpoint would leave out; empty if the walk did not look for omissions.
     """
 
     objects: list[Any] = field(default_factory=list)

@@ -118,7 +118,7 @@ def _serialized(obj: PythonState) -> Array:
     data = obj.serialize()
     if not isinstance(data, (str, bytes)):
         raise UntrackableError(
-            "serialize() of a PythonState returns text or bytes",
+            "serialize() of a PythonState must return text or bytes",
             found=f"{data!r:.80} of type {type(data).__name__}, from {type(obj).__name__}.serialize()",
         )
     return as_array(data)
@@ -192,7 +192,7 @@ class DictAdapter(ContainerAdapter):
             elif is_state or adapter_of(child) is not None:
                 what = "a value that is state" if is_state else "a trackable object"
                 raise UntrackableError(
-                    f"a dict holds {what} under a non-string key, which no path can name",
+                    f"a dict holds {what} under a key that is not a string, which no path can name",
                     expected="string keys",
                     found=f"{key!r} of type {type(key).__name__}",
                     remedy="use other keys, or hold the values under other names: str(key) is a key of this dict too"

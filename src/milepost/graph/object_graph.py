@@ -100,7 +100,7 @@ class Node(NamedTuple):
         children: Its named edges, in the object's own order.
         values: Its tensors.
         slots: Its slot variables, if it is an optimizer.
-        saver: The name of the custom saver that wrote it, if one did. milepost knows none.
+        saver: The name of the custom saver that wrote it, or None. milepost supports no custom savers.
         python: The name of its type, if it is a plain value, an array that a restore can make, a list, dict or tuple of only
             these, or a `Checkpoint`.
     """

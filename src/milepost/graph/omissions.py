@@ -1,7 +1,7 @@
 """Omissions: state that a checkpoint of live objects would leave out.
 
-There are two sources. An adapter names objects that it cannot save (`Adapter.omission`). And a framework has its own account of
-an object (`Adapter.account`), such as its ``state_dict()``. Each part of the account that the checkpoint lacks is an
+There are two sources. An adapter names objects that it cannot save (`Adapter.omission`). A framework's own account of
+an object (`Adapter.account`), such as its ``state_dict()``, names parts. Each part that the checkpoint lacks is an
 omission, whoever wrote the class of the object.
 """
 

@@ -69,8 +69,8 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
         return kept
     own = "make it a subclass of milepost.Module" if is_dataclass(kind) else "derive it from milepost.Module"
     return (
-        f"if {name} is a class of your own, {own}, which saves the variables and arrays in its attributes but takes "
-        f"numbers and text for settings, or give it state_dict() and load_state_dict(state); otherwise {kept}"
+        f"if {name} is a class of your own, {own}, which saves the variables and arrays in its attributes but treats "
+        f"numbers and text as settings, or give it state_dict() and load_state_dict(state); otherwise {kept}"
     )
 
 
@@ -128,8 +128,8 @@ def adapter_failed(adapter: Any, method: str, error: Exception, found: str = "")
     Args:
         adapter: The adapter.
         method: Its method that failed.
-        error: What the method raised, or what its result led to.
-        found: What was found, if not the error.
+        error: The error that the method raised, or that its result led to.
+        found: The text of ``found``, if it is not the error.
     """
     where = f"{type(adapter).__name__}.{method}()"
     return UntrackableError(
@@ -141,11 +141,11 @@ def adapter_failed(adapter: Any, method: str, error: Exception, found: str = "")
 
 
 def cannot_be_read(obj: Any, error: Exception, adapter: Any = None, asked: str = "children") -> UntrackableError:
-    """The error for an object with an adapter that raises an exception when it is asked what it holds.
+    """The error for an object that raises an exception when its children or values are read.
 
     Args:
         obj: The object.
-        error: What the object raised.
+        error: The error that the object raised.
         adapter: Its adapter. If the adapter is not milepost's, the error names the adapter and its method.
         asked: The method to name if the error is in the result of a method and not in its code.
     """
@@ -161,7 +161,7 @@ def cannot_be_read(obj: Any, error: Exception, adapter: Any = None, asked: str =
     else:
         remedy = f"see what {kind.__name__} needs before it can be used, {_LEAVE}"
     return UntrackableError(
-        "an object raises an error when it is asked for its children or values",
+        "an object raises an error when its children or values are read",
         expected=f"a complete {kind.__name__}",
         found=f"{type(error).__name__}: {error}",
         remedy=remedy,

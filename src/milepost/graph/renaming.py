@@ -1,7 +1,8 @@
 """Renames saved values, and leaves some out: which parts of a tree move, and an object graph with these parts moved.
 
-A program says for each saved value which name it is to have. Objects are more than their values: a list has an order, an optimizer has
-slot variables. So if all values below an object get new names that differ only in the same first part, the object moves as a whole.
+A program gives each saved value a new name. Objects are more than their values: a list has an order, an optimizer has
+slot variables. So if all values below an object get new names that differ only in the same first part, the object moves
+as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MIXED: Final = object()
 
 
 class Move(NamedTuple):
-    """A part of a tree that gets another place.
+    """A part of a tree that moves to another path.
 
     Attributes:
         old: Its path.

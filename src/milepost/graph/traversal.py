@@ -35,7 +35,7 @@ from milepost.graph.trees.structure import CONTAINERS
 _NO_EDGES: Final[list[Edge]] = []
 _TREES: Final = (Node, Tree)
 _OF_HOLDERS: Final = frozenset({"children", "skipped_by_tensorflow"})
-"""What a leaf without any child does not say."""
+"""Methods of adapters for holders. An adapter of leaves without children overrides none of them."""
 
 
 class _Unfollowed(NamedTuple):
@@ -51,7 +51,7 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
     """The trackable children of one object.
 
     Raises:
-        UntrackableError: The object raises an error when it is asked for its children.
+        UntrackableError: The object raises an error when its children are read.
     """
     try:
         is_state, in_tree = holds_state(obj), isinstance(obj, Node)

@@ -1,4 +1,4 @@
-"""Storages that a program gave: what their methods raise and return is checked.
+"""Checks the exceptions and results of a storage that a program gave.
 
 milepost relies on what `milepost.storage.Storage` promises. A storage of a program's own may break a promise: it may raise an
 exception that is not milepost's, or return nothing. `CheckedStorage` then raises a `StorageError` that names the class and the method
@@ -25,7 +25,7 @@ def checked(storage: Storage | None) -> Storage:
     """The storage to use for a call.
 
     Args:
-        storage: What the program gave, or None for this machine.
+        storage: The storage that the program gave, or None for this machine.
 
     Returns:
         A storage whose errors are milepost's. It is ``storage`` itself if its class is one of milepost's.
@@ -40,7 +40,7 @@ def checked(storage: Storage | None) -> Storage:
 
 
 def unchecked(storage: Storage) -> Storage:
-    """The storage that the program gave, which tells storages apart and is asked for its class.
+    """The storage that the program gave. Its identity distinguishes storages, and its class is named in errors.
 
     Args:
         storage: What `checked` returned.

@@ -34,7 +34,7 @@ class ReadableFile(Protocol):
 
         Args:
             offset: The position of the first byte. It may come from a damaged file, and so be any number.
-            length: The number of bytes, which may also be any number.
+            length: The number of bytes. It may also come from a damaged file.
 
         Raises:
             CorruptCheckpointError: The file is too short.
@@ -222,12 +222,13 @@ class LinkingStorage(Storage, Protocol):
         durable, even if those of the source were not, and its name is durable after `sync_directory`.
 
         Args:
-            source: A file that nobody writes any more.
+            source: A file that is not written any more.
             target: A path in the same directory that does not exist.
 
         Raises:
             CheckpointNotFoundError: There is no such file.
-            StorageError: The target exists already, with ``errno`` EEXIST. Or this file cannot be linked, such as a directory. Where the
-                system has no links, the error number is ENOTSUP or EPERM. Then there is no target, and an incremental save writes everything.
+            StorageError: The target exists already, with ``errno`` EEXIST. Or the source cannot be linked, for example
+                because it is a directory. If the system has no links, the error number is ENOTSUP or EPERM; no target
+                is made, and an incremental save writes everything.
         """
         ...

@@ -383,7 +383,7 @@ class LocalStorage:
             except StorageError:
                 if made:
                     raise
-                # the directory above may belong to another user, and need not be made durable then
+                # the directory above may belong to another user; then it need not be made durable
         if len(self._durable) >= _MOST_REMEMBERED:
             self._durable.clear()
         self._durable[path] = now
@@ -431,7 +431,7 @@ class LocalStorage:
             return os.path.abspath(os.path.join(self._directory or "", path))
         except FileNotFoundError:
             raise CheckpointNotFoundError(
-                "the current directory of this process does not exist any more, and this path begins there",
+                "this path is relative, and the current directory of this process does not exist any more",
                 file=path,
                 remedy="change to another directory by os.chdir(), or pass an absolute path",
             ) from None

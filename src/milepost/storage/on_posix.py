@@ -27,7 +27,7 @@ REMEDY_FOR_ACCESS: Final = "change the permissions of the file or of its directo
 
 _NOT_SUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.ENODEV)
 _CLOSE_ON_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
-# without O_NONBLOCK, opening a named pipe by mistake would wait for a writer for ever
+# without O_NONBLOCK, opening a named pipe by mistake would wait for a writer forever
 _READ: Final = os.O_RDONLY | _CLOSE_ON_EXEC | getattr(os, "O_NONBLOCK", 0)
 
 

@@ -30,7 +30,7 @@ if sys.platform == "win32":
     NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
     """Error numbers for a path that does not exist. A name that Windows does not allow gives ``EINVAL``."""
     REMEDY_FOR_ACCESS: Final = (
-        "let the program that has the file open close it, since Windows neither replaces nor removes it before; or change "
+        "close the file in the program that has it open, since Windows does not replace or remove an open file; or change "
         "the permissions of the file or of its directory"
     )
 

@@ -134,7 +134,7 @@ def check_local(path: str) -> None:
     if url is None:
         return
     if url[1] == "file":
-        remedy = "leave file:// out"
+        remedy = "pass the path without file://"
     else:
         remedy = (
             "save to a local directory and copy it, or mount the remote one; docs/extending.md says which stores can be a "

@@ -83,7 +83,7 @@ def decode_footer(data: bytes) -> tuple[Handle, Handle]:
     """
     if data[-len(MAGIC) :] != MAGIC:
         raise CorruptCheckpointError(
-            "this file is not a checkpoint index: it does not end as one",
+            "this file is not a checkpoint index: its end is not that of an index",
             expected=f"magic {MAGIC.hex()}",
             found=data[-len(MAGIC) :].hex() or "nothing",
         )

@@ -154,7 +154,7 @@ def _unavailable(name: str) -> UnsupportedError:
         "the installed ml_dtypes has no such element type",
         found=name,
         expected="ml_dtypes 0.5.1 or later",
-        remedy="pip install --upgrade ml_dtypes, if the frameworks that are installed beside it allow it",
+        remedy="run: pip install --upgrade ml_dtypes, if the installed frameworks allow it",
     )
 
 

@@ -1,4 +1,4 @@
-"""Tensors of which every process holds a part."""
+"""Tensors whose parts are held by several processes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ShardedArray:
     Args:
         dtype: The element type.
         shape: The shape of the whole tensor.
-        shards: The boxes that this process holds, perhaps none. The boxes of all processes are equal or apart, and cover the
-            tensor.
+        shards: The boxes that this process holds; it may hold none. Any two boxes of the processes are equal or do not
+            overlap, and all boxes cover the tensor.
         layout: Says in words how the tensor is spread, for messages. It is the same on all processes that hold the tensor.
 
     Example:
@@ -57,14 +57,14 @@ class ShardedArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Refuses: no process holds the whole tensor.
+        """Raises an error, because no process holds the whole tensor.
 
         Raises:
             UnsupportedError: Always.
         """
         raise UnsupportedError(
             "other processes hold parts of this tensor",
-            expected="a tensor of which this process has all parts",
+            expected="a tensor that this process holds completely",
             found=self.layout,
             remedy="let all processes save together: call save() on each of them",
         )

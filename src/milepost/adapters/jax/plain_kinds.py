@@ -28,7 +28,7 @@ def _gathered(array: Any) -> Array:
     if isinstance(elements, ShardedArray):
         raise UnsupportedError(
             "other processes hold parts of an array in the plain state of an object",
-            expected="an array of which this process has all parts",
+            expected="an array that this process holds completely",
             found=f"{array.aval.str_short()}, {elements.layout}",
             remedy="hold the array in an attribute of the checkpoint or in a tree, or replicate it before saving, as in "
             "jax.device_put(array, NamedSharding(mesh, PartitionSpec()))",

@@ -1,7 +1,7 @@
 """Saves and restores of several processes that run one program.
 
 ====================  ==============================================================================================
-`rounds`              how the processes exchange messages, and how a failure of one becomes one of all
+`rounds`              how the processes exchange messages, and how a failure of one process becomes a failure of all
 `plan`                what each process writes, and what all must agree on; `shares`, how it is divided
 `replicas`            whether processes that hold the same parts of a tensor hold the same elements
 `save`                the steps of a save; `part`, the files of a process other than the first

@@ -19,7 +19,7 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
 
     Args:
         options: Say whether this process is alone, or which coordinator it has.
-        what: What is done, in words; all processes must do the same.
+        what: The operation in words. All processes must do the same.
 
     Returns:
         The rounds of the operation, or None if this process is alone. Files in memory are seen by no other process.
@@ -32,18 +32,18 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
 
 
 def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], DecisionT]) -> DecisionT:
-    """Lets process 0 decide something for all; a process that is alone decides for itself.
+    """Lets process 0 decide for all processes. A single process decides for itself.
 
     Args:
         options: As for `rounds_of`.
-        what: What is decided, in words.
+        what: The decision in words.
         decide: Called on process 0. It returns plain data, as JSON takes it.
 
     Returns:
         The decision, on all processes.
 
     Raises:
-        MilepostError: ``decide`` has failed; of the same class on all processes.
+        MilepostError: ``decide`` has failed. The error has the same class on all processes.
         CoordinationError: A process did not answer.
     """
     rounds = rounds_of(options, what)

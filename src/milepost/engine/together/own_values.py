@@ -1,4 +1,4 @@
-"""What a restore takes of the values of which every process has its own.
+"""The values that a restore takes if every process has saved its own.
 
 ====================  ====================================  ===============================================================
 kind                  as many processes as saved            another number of processes
@@ -8,7 +8,7 @@ random                each takes its own                    process r takes that
 data, own             each takes its own                    refused, because data would be repeated or left out
 ====================  ====================================  ===============================================================
 
-A process sees of the saved graph what it is to take, under the names that live objects have.
+Each process sees only the part of the saved graph that it is to take, under the names of its live objects.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
 
 
 def refuse_another_number(saved: Sequence[SavedValue], rank: int, size: int) -> None:
-    """Refuses to restore an object of which every process had its own, on another number of processes.
+    """Raises an error if every process saved its own state of an object, and another number restores it.
 
     Args:
         saved: The values of one node, of `graph_of_process`.
@@ -100,10 +100,10 @@ def refuse_another_number(saved: Sequence[SavedValue], rank: int, size: int) -> 
         if own is not None:
             path = value.key.partition(ATTRIBUTES)[0]
             raise MismatchError(
-                "every process has saved its own state of this object, and another number of processes cannot take it without "
-                "repeating or leaving out data; nothing was changed",
+                "every process has saved its own state of this object, and a different number of processes would repeat or leave out "
+                "data; nothing was changed",
                 key=path,
-                expected=f"{own.size} processes, as have saved it",
+                expected=f"{own.size} processes, as in the save",
                 found=f"process {rank} of {size}",
                 remedy=f"restore with {own.size} processes, or without this object in the Checkpoint, and begin the pass over the data anew",
             )

@@ -63,12 +63,12 @@ class Part:
                 self._storage.remove(self._path(shard))
 
     def link(self, shard: int, source: str) -> None:
-        """Makes a data file of an existing one; errors are those of `milepost.storage.LinkingStorage.link`."""
+        """Links an existing file as a data file; errors are those of `milepost.storage.LinkingStorage.link`."""
         self._linked.add(shard)
         link(self._storage, source, self._path(shard))
 
     def unlink(self, shard: int) -> None:
-        """Undoes `link`, which may have failed. The data file is then to be written."""
+        """Undoes `link`, which may have failed. The data file must then be written."""
         self._storage.remove(self._path(shard))
         self._linked.discard(shard)
 

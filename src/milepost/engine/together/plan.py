@@ -1,4 +1,4 @@
-"""What one of several processes that save together writes, and what all must agree on.
+"""The part of a save that each of several processes writes, and the data on which all must agree.
 
 Every value is of one of four kinds:
 
@@ -6,7 +6,8 @@ Every value is of one of four kinds:
   these are compared (`milepost.engine.together.replicas`).
 - *alike*: all processes hold all of it, as the parameters of data-parallel training. Each piece is written by one process, and
   the checksums of all processes are compared, so that no difference is lost in silence.
-- *own*: every process has its own, as generators of random numbers and iterators over data. Each writes its own, under a name that says so.
+- *own*: every process has its own, as generators of random numbers and iterators over data. Each writes its own, under
+  a name with the number of the process.
 - *first*: process 0 writes its own, as the program has said (``CheckpointOptions(first_process=...)``).
 
 A sharded tensor of few bytes is not written in pieces: its pieces go to process 0 with the messages, which writes the whole.
@@ -59,12 +60,12 @@ class SmallPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class SharePlan:
-    """What one process does in a save of several.
+    """The part of one process in a save of several.
 
     Attributes:
         member: Which process it is.
         graph: The object graph as this process sees it.
-        writes: What it writes.
+        writes: The values that it writes.
         files: How many data files it writes.
         small: The pieces that it gives to process 0.
         sharded: All sharded tensors, by key.
@@ -96,7 +97,7 @@ def plan_share(
     """Plans what one process writes. Every process plans for itself.
 
     Args:
-        state: What this process holds.
+        state: The state that this process holds.
         member: Which process it is.
         options: Into how many data files each process writes.
 

@@ -11,7 +11,7 @@ _FACTS: Final = ("key", "file", "expected", "found", "remedy")
 
 
 def facts_of(error: BaseException) -> dict[str, Any]:
-    """What the other processes are told of an error."""
+    """The facts of an error that the other processes are told."""
     kind = next((each.__name__ for each in type(error).__mro__ if getattr(errors, each.__name__, None) is each), "")
     if not isinstance(error, MilepostError) or isinstance(error, RefusedError):
         problem = "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"

@@ -9,8 +9,8 @@
     message   = length facts data           length: 4 bytes, little-endian; facts: JSON of that length; data: the rest
 
 In a round every process reports, process 0 decides, and all get the decision. A process that fails reports that instead, and
-process 0 decides that the operation has failed; then all raise. Nobody waits for ever: a process that has reported nothing for
-the time limit, and has shown no progress, counts as lost, and the operation has failed.
+process 0 decides that the operation has failed; then all raise. No process waits forever: a process that has reported
+nothing for the time limit, and has shown no progress, counts as lost, and the operation has failed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_NAMED: Final = 8
 
 
 class Message(NamedTuple):
-    """What one process tells others.
+    """A message of one process to others.
 
     Attributes:
         facts: Plain data, as JSON takes it.
@@ -52,7 +52,7 @@ class Message(NamedTuple):
 
     @classmethod
     def decode(cls, message: bytes) -> Message:
-        """Undoes `encode`."""
+        """The inverse of `encode`."""
         end = _LENGTH + int.from_bytes(message[:_LENGTH], "little")
         return cls(json.loads(message[_LENGTH:end]), message[end:])
 
@@ -85,7 +85,7 @@ class Session:
         return min([*running, besides.number])
 
     def posted(self, number: int, topic: str) -> None:
-        """Notes what is to be cleared, some time after the operation."""
+        """Records a topic that is to be cleared, some time after the operation."""
         with self._lock:
             self._posted.setdefault(number, []).append(topic)
 
@@ -117,7 +117,7 @@ class Rounds:
 
     Args:
         session: The session of the coordinator.
-        what: What is done, in words, such as ``"save run/ckpt-3"``. All processes must do the same.
+        what: The operation in words, such as ``"save run/ckpt-3"``. All processes must do the same.
         timeout: Seconds after which a process that shows no progress counts as lost.
 
     Attributes:
@@ -139,7 +139,7 @@ class Rounds:
         self._ended = False
         self.number = session.begin(self)
         self._reported: dict[str, Any] | None = None
-        """What another process has told of its failure, which is told to all."""
+        """The report of another process that failed. All processes get it."""
         self._beats = 0
         self._beats_seen: dict[int, bytes | None] = {}
 
@@ -160,14 +160,14 @@ class Rounds:
         """Takes one round.
 
         Args:
-            message: What this process reports.
-            decide: Called on process 0 with what all have reported, by rank.
+            message: The report of this process.
+            decide: Called on process 0 with the reports of all processes, by rank.
 
         Returns:
-            What process 0 has decided.
+            The decision of process 0.
 
         Raises:
-            MilepostError: A process has failed; of the same class on all processes.
+            MilepostError: A process has failed. The error has the same class on all processes.
             CoordinationError: A process did not answer, or does something else.
         """
         if not self.leads:
@@ -200,7 +200,7 @@ class Rounds:
         return decision
 
     def check(self) -> None:
-        """Raises what process 0 has failed with, if it has; waits for nobody."""
+        """Raises the error of process 0, if it has failed. It does not wait."""
         message = self._look(self._topic(), 0, 0)
         decision = None if message is None else Message.decode(message)
         if decision is not None and _FAILED in decision.facts:
@@ -236,19 +236,19 @@ class Rounds:
         return reports
 
     def tell(self, decision: Message) -> None:
-        """Tells all what process 0 has decided."""
+        """Tells all processes the decision of process 0."""
         self._post(self._topic(), decision)
         self._step += 1
 
     def end(self) -> None:
-        """Notes that all rounds of the operation were taken. A later error is no concern of the others."""
+        """Records that all rounds of the operation were taken. A later error does not concern the other processes."""
         self._ended = True
 
     def conclude(self, outcome: Message) -> None:
-        """Tells all how the operation has ended, on process 0. A later error is no concern of the others."""
+        """Tells all processes the outcome, on process 0. A later error does not concern the other processes."""
         if not self._ended:
             self._ended = True
-            with suppress(CoordinationError):  # who cannot be told finds out by itself
+            with suppress(CoordinationError):  # a process that cannot be told finds out by itself
                 self.tell(outcome)
 
     def fail(self, error: BaseException) -> None:
@@ -355,7 +355,7 @@ class Rounds:
             key=self._what,
             expected=f"an answer within {self._timeout:g} seconds",
             found=f"none on process {self.rank}; the processes are connected by {self._coordinator.library}",
-            remedy="look whether the process was killed, hangs or waits for memory or disk. All processes must call save() and restore(); "
+            remedy="check whether the process was killed, hangs or waits for memory or disk. All processes must call save() and restore(); "
             "for a checkpoint of one process alone, pass CheckpointOptions(process_local=True); for slow machines, a larger "
             "CheckpointOptions(process_timeout=seconds)",
         )
@@ -365,5 +365,5 @@ class Rounds:
             f"this process cannot reach the others any more: {type(error).__name__}: {error}",
             key=self._what,
             found=f"process {self.rank} of {self.size}, connected by {self._coordinator.library}",
-            remedy="look whether process 0 was killed; start all processes again, and they go on from the last checkpoint",
+            remedy="check whether process 0 was killed; start all processes again, and they continue from the last checkpoint",
         )

@@ -138,7 +138,7 @@ def save_as_other(
         raise CoordinationError(
             "the processes plan different saves, and process 0 did not say in what; nothing was saved",
             file=prefix,
-            remedy="look whether all processes run the same version of milepost",
+            remedy="check that all processes run the same version of milepost",
         )
     shards, token = decision.facts["shards"], decision.facts["token"]
     claim = Temporary.claim(prefix, token, shards)
@@ -156,7 +156,7 @@ def save_as_other(
             raise AfterCommitError(
                 "the checkpoint is saved, but process 0 did not say so, and may have ended before it was listed",
                 file=prefix,
-                remedy="look whether process 0 was killed; the next run lists the checkpoint",
+                remedy="check whether process 0 was killed; the next run lists the checkpoint",
             ) from error
         except BaseException:
             part.give_up()
@@ -285,7 +285,7 @@ def _sum_before(position: int, runs: Sequence[tuple[int, int]]) -> int:
 
 
 def _written(entries: bytes, plan: SharePlan) -> Message:
-    """What a process reports when its data files are durable."""
+    """The report of a process whose data files are durable."""
     small = [(piece.key, piece.box, len(piece.data)) for piece in plan.small]
     facts = {"entries": len(entries), "small": small}
     return Message(facts, entries + b"".join(piece.data for piece in plan.small))
@@ -320,6 +320,6 @@ def _joined(small: Sequence[tuple[str, Any, bytes]], plan: SharePlan) -> dict[st
                 key=key,
                 expected=f"{plan.sharded[key].size} elements, of {plan.sharded[key]}",
                 found=f"{count} elements",
-                remedy="look whether all processes hold the tensor with the same mesh and placements",
+                remedy="check that all processes hold the tensor with the same mesh and placements",
             )
     return arrays

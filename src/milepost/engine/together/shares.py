@@ -1,4 +1,4 @@
-"""Which process writes which part of a checkpoint: pure functions, computed alike on all processes without asking anybody.
+"""Which process writes which part of a checkpoint. All functions are pure, so all processes get the same result.
 
 Every box of every tensor is written by one of the processes that hold it. The boxes that the very same processes hold are
 divided among them evenly by bytes: the largest first, each to the process that has least to write so far. All these processes know
@@ -25,7 +25,7 @@ class Held(NamedTuple):
     """A box that this process holds, and may have to write.
 
     Attributes:
-        number: What it is a box of, for the caller.
+        number: The number that the caller gave it.
         box: Start and length in each dimension.
         itemsize: Bytes of an element; 0 for what cannot be cut, such as strings.
         nbytes: Bytes of the box.
@@ -52,7 +52,7 @@ class Share(NamedTuple):
 
 
 def shares(held: Iterable[Held], rank: int) -> list[Share]:
-    """What one process writes of the boxes that it holds.
+    """The boxes that one process writes, of those that it holds.
 
     Args:
         held: The boxes. All processes that hold a box give the boxes of its group in the same order.

@@ -15,7 +15,8 @@ class Completeness:
     """
 
     searched: bool = False
-    """Set if no framework states what of an object is saved. A save then searches what the object holds and does not track."""
+    """Set if no framework states which parts of an object are saved. A save then searches the values that the object
+    holds and does not track."""
 
     def omission(self, obj: Any) -> Omission | None:
         """Why an object of a handled type is not tracked (`tracks`), if the user should know."""
@@ -30,7 +31,8 @@ class Completeness:
         return None
 
     def account(self, obj: Any) -> Iterable[Accounted]:
-        """What the framework itself would save of ``obj`` and all that it holds, such as its ``state_dict()``.
+        """The parts that the framework itself would save of ``obj`` and of everything in it, such as those of its
+        ``state_dict()``.
 
         A save compares it with what it is about to write, and fails if a part is missing there. It is not called for objects
         that are in the account of an object above them.

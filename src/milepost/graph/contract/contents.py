@@ -23,8 +23,8 @@ class Contents(abc.ABC):
     """Objects with a higher turn are saved and restored after those with a lower one. Random state comes last."""
 
     each_process: str = ""
-    """What kind of state it is of which every process of a program has its own: ``"random"`` for a generator of random numbers,
-    ``"data"`` for the place in a stream of data. Empty for what all processes hold alike."""
+    """The kind of the state if every process of a program has its own: ``"random"`` for a generator of random numbers,
+    ``"data"`` for the position in a stream of data. Empty if all processes hold the same state."""
 
     @abc.abstractmethod
     def handles(self, kind: type) -> bool:
@@ -35,7 +35,8 @@ class Contents(abc.ABC):
         return True
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        """Everything that the object holds under a name, in its own order. Children that are not trackable are removed later.
+        """The objects that ``obj`` holds under names, in its own order. Children that are not trackable are removed
+        later.
 
         A name must be the same in every process that runs the program. Each call must return the same objects.
         """
@@ -74,7 +75,7 @@ class Contents(abc.ABC):
                 value.name: value.read().copy() for value in self.values(obj) if value.destination is None
             }
         except Exception:
-            # A serialize() may raise an error before the object was used. It can be restored all the same.
+            # A serialize() may raise an error before the object was used. It can still be restored.
             values = {}
         return lambda: values and self.assign(obj, values)
 

@@ -1,4 +1,4 @@
-"""What is called so that children that an object makes later get their saved values."""
+"""The methods by which children that an object makes later get their saved values."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class DeferredChildren:
     def on_deferred(self, obj: Any) -> None:
         """Called for each value that is deferred for a child or a slot variable of ``obj``.
 
-        What it installs must not keep ``obj`` alive, and must not prevent copying or pickling it. It is called again if more is
-        deferred.
+        A hook that it installs must not keep ``obj`` alive, and must not prevent copying or pickling it. It is called
+        again if more is deferred.
         """
 
     def on_restored(self, obj: Any) -> None:

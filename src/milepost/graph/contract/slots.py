@@ -28,7 +28,8 @@ class Slots:
         return ()
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
-        """The slot variable ``name`` that this optimizer made for ``variable``, or None. Asking must not make it.
+        """The slot variable ``name`` that this optimizer made for ``variable``, or None. A call must not make the slot
+        variable.
 
         Args:
             obj: The optimizer.

@@ -56,7 +56,7 @@ class Value:
             iterators and tables. Several values may have the same.
         skipped_by_tensorflow: Whether TensorFlow does not save the value, so that its own assertions do not fail for it.
         in_boxes: Whether `Adapter.assign` may get a `StoredTensor` instead of an array, to read boxes of it.
-        boxes: The boxes that it reads then, if it does not read all. With None, it reads all.
+        boxes: The boxes that it reads; None if it reads the whole value.
 
     Attributes:
         listed: As given, or ``name``. The other arguments are attributes too, as given.
@@ -114,7 +114,7 @@ class Value:
         return self.source() if callable(self.source) else self.source
 
     converts: ClassVar[bool] = False
-    """Whether `Adapter.assign` gets something else than the saved array: what `taken` returns."""
+    """Whether `Adapter.assign` gets the result of `taken` instead of the saved array."""
 
     def taken(self, array: Array) -> Array:
         """A saved value in the form that `Adapter.assign` gets."""

@@ -49,7 +49,7 @@ class PlainNode(Node, StateHolder):
 
 
 class Unsaveable:
-    """An attribute of a `Checkpoint` with a root, which is not an attribute of the root, and which cannot be saved.
+    """An attribute that cannot be saved: its `Checkpoint` has a root, and it is not an attribute of the root.
 
     Args:
         value: The attribute.

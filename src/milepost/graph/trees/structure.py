@@ -25,7 +25,8 @@ _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _LIBRARIES: Final = frozenset({"chex", "equinox", "flax", "haiku", "jax", "jaxlib", "optax"})
 """Packages in which functions may be objects with settings, such as ``equinox.if_array``."""
 _STRUCTURE: Final = "PyTreeDef"
-"""The name of JAX's class for the structure of a tree without its leaves. Optimizers of JAX keep it beside the leaves."""
+"""The name of JAX's class for the structure of a tree without its leaves. Optimizers of JAX keep it next to the
+leaves."""
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
 CONTAINERS: Final = _MAPPINGS | {list}
 """The types of built-in containers in trees, in addition to tuples and named tuples."""

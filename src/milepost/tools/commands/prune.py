@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
         "--keep",
         type=positive,
         metavar="N",
-        help="keep the newest N; by default 1 beside other rules, of which there must be one then",
+        help="keep the newest N; by default 1, if there is another rule",
     )
     command.add_argument(
         "--best",

@@ -57,7 +57,7 @@ def add(commands: Any) -> None:
         help="a key, its short name such as net/l1/kernel, the name of an object such as net, or a pattern such as '*kernel*'; several "
         "tensors are listed, of one the values are shown",
     )
-    command.add_argument("--tree", action="store_true", help="print a tree, also if the output is no terminal")
+    command.add_argument("--tree", action="store_true", help="print a tree, even if the output is not a terminal")
     command.add_argument("--flat", action="store_true", help="print one line for each tensor, also on a terminal")
     command.add_argument("--depth", type=natural, metavar="N", help="fold everything that is deeper than N levels")
     command.add_argument(

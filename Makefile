@@ -31,7 +31,7 @@ MEETING_TRAINERS = tests/trainers
 MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variables.py tests/examples/test_guide_jax.py \
 	tests/examples/test_guide_flax.py
 
-.PHONY: help demo quick test test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
+.PHONY: help demo quick test test-times test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
 	test-core test-core-quickly test-files lint lint-systems format docs bench peers fuzz durability clean
 
 help:  ## what can be made (this list)
@@ -51,6 +51,9 @@ test: test-frameworks test-torch test-jax test-trainers test-tf215-if-possible  
 
 test-frameworks: .venv-test/.made  ## every test: TensorFlow 2.21, Keras 3 on each backend, tf_keras
 	.venv-test/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-times: .venv-test/.made  ## the same, and in the end the seconds of CPU that each file and folder of tests took
+	.venv-test/$(BIN)/python -m pytest -q -p tests.times -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-tf215: .venv-tf215/.made  ## the tests that meet TensorFlow, with 2.15 and its Estimators
 	.venv-tf215/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_TENSORFLOW))

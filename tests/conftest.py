@@ -17,6 +17,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # Read by JAX when it is imported. Many tests compile the same, in this process and in others.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiles in less time
 
 # A shared machine makes any single example slow now and then. CI must not fail by luck; elsewhere luck finds more.
 hypothesis.settings.register_profile(

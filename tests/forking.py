@@ -31,10 +31,12 @@ class Request(NamedTuple):
     Attributes:
         arguments: What follows ``python`` in a command: ``-m MODULE``, ``-c CODE`` or a path, then the program's own arguments.
         directory: The working directory.
+        late: Variables of the environment that it has beside those of the process that forks it.
     """
 
     arguments: list[str]
     directory: str
+    late: dict[str, str]
 
 
 def serve(control: socket.socket) -> Request | None:
@@ -87,6 +89,7 @@ def _report(pipe: int, number: int) -> None:
 def become(request: Request) -> None:
     """Runs a program as ``python`` would, in the module ``__main__``."""
     os.chdir(request.directory)
+    os.environ.update(request.late)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # as on import; Python's own generator does so by itself
     kind, *others = request.arguments
@@ -116,10 +119,12 @@ def become(request: Request) -> None:
 
 def start(descriptor: int, names: list[str]) -> None:
     """Imports modules, and serves on an inherited socket."""
+    gc.disable()  # while modules are imported, there is nothing to find
     for name in (*names, "milepost.checkpoint", "milepost.manager"):  # `import milepost` alone imports little
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else each process would copy what it only looks at
+    gc.enable()
     request = serve(socket.socket(fileno=descriptor))
     if request is not None:
         become(request)

@@ -17,9 +17,11 @@ memory, or the start of the interpreter.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -35,12 +37,16 @@ from tests.forking import STATUS, Request
 ROOT = Path(__file__).parents[1]
 CAN_FORK = hasattr(os, "pidfd_open")
 """Elsewhere than on Linux, programs are started as usual: some systems' libraries do not work in forked processes."""
-_MOST_FORKERS = 4
-"""How many stand by at a time; each may hold half a gigabyte."""
+_MOST_FORKERS = 6
+"""How many stand by at a time; each may hold half a gigabyte, much of which are files that all of them have mapped."""
 
 
 _LATE = {"torch": ["torch._dynamo"]}
 """What frameworks import when it is first needed, and takes long."""
+
+
+_BESIDE = {"torch": ["torchdata.stateful_dataloader"], "jax": ["flax.nnx", "optax"]}
+"""What some programs of these frameworks need, and all get where it is installed: so they share one process."""
 
 
 _TOGETHER = ("tensorflow", "keras", "tf_keras")
@@ -51,8 +57,14 @@ def imports(*frameworks: str) -> list[str]:
     """The frameworks, and what takes long of what they import later; in one order, so that the same lists are equal."""
     wanted = set(frameworks)
     if wanted.intersection(_TOGETHER):
-        wanted.update(name for name in _TOGETHER if importlib.util.find_spec(name) is not None)
+        wanted.update(name for name in _TOGETHER if _is_installed(name))
+    else:
+        wanted.update(name for each in frameworks for name in _BESIDE.get(each, ()) if _is_installed(name))
     return [name for framework in sorted(wanted) for name in (framework, *_LATE.get(framework, ()))]
+
+
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
 def environment(backend: str | None = None, hash_seed: int = 1, **others: str) -> dict[str, str]:
@@ -63,7 +75,7 @@ def environment(backend: str | None = None, hash_seed: int = 1, **others: str) -
         hash_seed: Which hashes strings have.
         others: What else differs from the environment of the tests.
     """
-    own = {"PYTHONHASHSEED": str(hash_seed), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiles in less time
+    own = {"PYTHONHASHSEED": str(hash_seed), "OMP_NUM_THREADS": "1"}  # threads of small models wait for each other
     keras = {"KERAS_BACKEND": backend or os.environ.get("KERAS_BACKEND", "tensorflow")}
     return {**os.environ, **own, **keras, **others}
 
@@ -127,6 +139,8 @@ class Program:
         arguments: What follows ``python`` in a command: ``-m MODULE``, ``-c CODE`` or a path, then the program's own arguments.
         imports: What is imported before the program begins.
         environment: Its environment, by default that of the tests.
+        late: What it has beside that: variables that nothing looks at while it is imported. Programs that differ in these alone
+            come from the same process that stands by.
         directory: Its working directory, by default the project's.
         stdout: An open file, or `subprocess.PIPE`.
         stderr: An open file.
@@ -140,13 +154,14 @@ class Program:
         stdout: IO[Any] | int,
         stderr: IO[Any],
         environment: Mapping[str, str] | None = None,
+        late: Mapping[str, str] | None = None,
         directory: str | Path = ROOT,
     ) -> None:
         self.stdout: IO[str] | None = None
         self.returncode: int | None = None
         forker = _forker(imports, dict(os.environ if environment is None else environment))
         read, write = os.pipe()
-        self._status = os.fdopen(read, "rb")
+        self._status = os.fdopen(read, "rb", buffering=0)  # what is not read yet can be waited for
         opened = [write]
         if stdout == subprocess.PIPE:
             reading, output = os.pipe()
@@ -156,7 +171,7 @@ class Program:
             output = stdout if isinstance(stdout, int) else stdout.fileno()
         opened.append(os.open(os.devnull, os.O_RDONLY))
         try:
-            request = Request([os.fspath(each) for each in arguments], os.fspath(directory))
+            request = Request([os.fspath(each) for each in arguments], os.fspath(directory), dict(late or {}))
             forker.send(request, [opened[-1], output, stderr.fileno(), write])
         finally:
             for each in opened:
@@ -169,13 +184,25 @@ class Program:
         found = self._status.read(STATUS.size)
         return STATUS.unpack(found)[0] if found else None
 
-    def wait(self) -> int:
+    def poll(self) -> int | None:
+        """How it ended, or None as long as it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
         """Waits for its end.
 
         Returns:
             The exit status, or the negative number of the signal that killed it.
+
+        Raises:
+            subprocess.TimeoutExpired: It still runs after ``timeout`` seconds.
         """
         if self.returncode is None:
+            if timeout is not None and not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a program", timeout)
             status = self._number()
             assert status is not None, "the process that had forked it ended"
             self.returncode = os.waitstatus_to_exitcode(status)
@@ -183,8 +210,9 @@ class Program:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        if self.returncode is None and self.pid is not None:
-            os.kill(self.pid, number)
+        if self.poll() is None and self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -204,6 +232,7 @@ def start(arguments: Sequence[str | Path], **options: Any) -> Program | subproce
         return Program(arguments, **options)
     options.pop("imports")
     environment, directory = options.pop("environment", None), options.pop("directory", ROOT)
+    environment = {**(os.environ if environment is None else environment), **(options.pop("late", None) or {})}
     return subprocess.Popen([sys.executable, *arguments], env=environment, cwd=directory, text=True, **options)
 
 

@@ -54,11 +54,15 @@ def interrupted(name):
 
 
 def run(code, name, directory):
-    needed = ["flax", "jax", "optax"] if name == "Flax" else FRAMEWORKS[name]
-    environment = programs.environment(
-        PYTHONPATH=os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    needed = ["jax"] if name == "Flax" else FRAMEWORKS[name]  # `programs` imports Flax and Optax beside it
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return programs.run(
+        ["-c", code],
+        imports=programs.imports(*needed),
+        environment=programs.environment(),
+        late={"PYTHONPATH": path},
+        directory=directory,
     )
-    return programs.run(["-c", code], imports=programs.imports(*needed), environment=environment, directory=directory)
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

@@ -166,7 +166,7 @@ def train(keras, callbacks, directory, data="arrays", model="sequential", option
     before = signal.getsignal(signal.SIGTERM)
     x, arguments = data_of(keras, callback, data)
     history = net.fit(
-        x, epochs=4, verbose=0, validation_data=(X, Y), callbacks=[Recorder(), callback], **arguments
+        x, epochs=3, verbose=0, validation_data=(X, Y), callbacks=[Recorder(), callback], **arguments
     )  # fmt: skip
     return {
         "losses": seen,

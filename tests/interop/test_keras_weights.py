@@ -3,6 +3,9 @@
 import importlib
 import importlib.util
 import json
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,41 +28,71 @@ def load(net, path, library):
     return milepost.load_weights(net, path) if library == "milepost" else net.load_weights(path)
 
 
+class Saved(NamedTuple):
+    """A model of Keras 2 and its weights, which each library has saved.
+
+    Attributes:
+        net: The model, which nothing trains any more.
+        paths: By library, where its weights are.
+        losses: Those of its next epoch, if it was compiled.
+    """
+
+    net: Any
+    paths: dict[str, str]
+    losses: list[float]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Gives a model of Keras 2, trained or only built, and its weights; several tests read each."""
+    made = {}
+
+    def get(model, compiled):
+        if (model, compiled) not in made:
+            net = trained(tf_keras, model, compiled)
+            directory = tmp_path_factory.mktemp("saved")
+            paths = {library: str(directory / library) for library in ("milepost", "keras")}
+            for library, path in paths.items():
+                save(net, path, library)
+            np.save(directory / "predictions.npy", predictions(net))
+            losses = net.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"] if compiled else []
+            made[model, compiled] = Saved(net, paths, losses)
+        return made[model, compiled]
+
+    return get
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(("writer", "reader"), [("milepost", "keras"), ("keras", "milepost"), ("milepost", "milepost")])
 class TestKeras2:
     @pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
-    def test_gives_the_same_predictions(self, tmp_path, model, built, writer, reader):
-        net = trained(tf_keras, model, compiled=False)
-        path = str(tmp_path / "weights")
-        save(net, path, writer)
+    def test_gives_the_same_predictions(self, saved, model, built, writer, reader):
+        net, paths, _ = saved(model, compiled=False)
         fresh = MODELS[model](tf_keras)
         if built:
             predictions(fresh)
-        status = load(fresh, path, reader)
+        status = load(fresh, paths[writer], reader)
         np.testing.assert_array_equal(predictions(fresh), predictions(net))
         status.assert_consumed()
 
-    def test_resumes_the_optimizer_of_a_compiled_model(self, tmp_path, model, writer, reader):
-        net = trained(tf_keras, model)
-        path = str(tmp_path / "weights")
-        save(net, path, writer)
-        expected = net.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
+    def test_resumes_the_optimizer_of_a_compiled_model(self, saved, model, writer, reader):
+        _, paths, expected = saved(model, compiled=True)
         fresh = MODELS[model](tf_keras)
         fresh.compile(optimizer=tf_keras.optimizers.Adam(0.01), loss="mse", run_eagerly=model not in COMPILED)
-        load(fresh, path, reader)
+        load(fresh, paths[writer], reader)
         assert fresh.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"] == expected
         assert int(fresh.optimizer.iterations) == 4
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory):
+def theirs(saved, tmp_path_factory):
     """A directory of weights that Keras 2 saved."""
     directory = tmp_path_factory.mktemp("theirs")
     for model in MODELS:
-        net = trained(tf_keras, model)
-        np.save(directory / f"{model}.npy", predictions(net))
-        net.save_weights(str(directory / model))
+        path = Path(saved(model, compiled=True).paths["keras"])
+        shutil.copy(path.with_name("predictions.npy"), directory / f"{model}.npy")
+        for file in path.parent.glob(f"{path.name}.*"):
+            shutil.copy(file, directory / file.name.replace(path.name, model))
     return directory
 
 

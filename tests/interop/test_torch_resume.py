@@ -22,7 +22,7 @@ class Training:
             return programs.start(
                 ["-m", "tests.interop.torch_training", self.directory, name, *options],
                 imports=programs.imports("torch", "torchdata.stateful_dataloader"),
-                environment=programs.environment(hash_seed=hash_seed, OMP_NUM_THREADS="1"),
+                environment=programs.environment(hash_seed=hash_seed),
                 stdout=errors,
                 stderr=errors,
             )

@@ -226,7 +226,7 @@ def test_a_killed_run_with_workers_ends_as_one_that_was_not_killed(tmp_path):
         return programs.run(
             [script, tmp_path / directory, str(kill_at)],
             imports=programs.imports("torch", "torchdata.stateful_dataloader"),
-            environment=programs.environment(hash_seed=hash_seed, OMP_NUM_THREADS="1"),
+            environment=programs.environment(hash_seed=hash_seed),
         )
 
     whole = run("whole")

@@ -1,18 +1,27 @@
-"""Programs that run in several real processes of this machine, which files, PyTorch or JAX connects."""
+"""Programs that run in several real processes of this machine, which files, PyTorch or JAX connects.
+
+Each is forked from a process that has imported what connects them (`tests.programs`). Neighbours have other hashes of strings, as
+processes of their own would have: none may rely on the order of a set.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +42,19 @@ jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(f"127.0.0.1:{os.environ['PORT']}", size, rank)
 options = dict(process_timeout=float(os.environ["TIMEOUT"]))
 """
+_IMPORTS = {
+    FILES: ["numpy"],
+    TORCH: [
+        *("torch", "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp"),
+        *("torch.distributed.tensor", "torch.distributed.tensor.debug", "torch.distributed.tensor.parallel"),
+    ],
+    JAX: ["jax", "jax.experimental.multihost_utils", "optax", "flax.nnx"],
+}
+"""What programs import that are connected by it: those that do not need all of it share the process with others."""
+_LATE = ("PORT", "MESSAGES", "TIMEOUT", "XLA_FLAGS")
+"""Variables that no import looks at."""
+_launches = itertools.count()
+
 _HEAD = """
 import json, os, sys
 import numpy as np
@@ -61,56 +83,64 @@ class Ended(NamedTuple):
 
     Attributes:
         code: Its exit status; negative for a signal.
-        results: What the program put into ``results``.
+        output: What it wrote to its standard output.
         error: What it wrote to its standard error.
         seconds: How long it ran.
     """
 
-    code: int
-    results: Any
+    code: int | None
+    output: str
     error: str
     seconds: float
 
+    @property
+    def results(self) -> Any:
+        """What a program of `Programs` put into ``results``; None if it did not come to its end."""
+        lines = [line for line in self.output.splitlines() if line.startswith("RESULTS ")]
+        return json.loads(lines[-1].removeprefix("RESULTS ")) if lines else None
 
-class Programs:
-    """The processes of one program, running.
+
+class Processes:
+    """Processes that run.
 
     Args:
-        body: The program. It finds ``rank``, ``size``, ``directory``, ``options`` (for `CheckpointOptions`), and ``attempt(name, action)``,
-            which puts what the action returns, or the error it raises, into ``results``.
-        size: How many processes.
-        directory: A directory that they share.
+        arguments: What follows ``python`` in the command of each.
         connect: What connects them: `FILES`, `TORCH` or `JAX`.
-        timeout: The ``process_timeout``, in seconds.
-        environment: More of the environment.
+        environment: Their environment.
+        directory: Their working directory.
+        forked: Whether they come from a process that has imported what they need. Those that measure their own memory start afresh.
     """
 
     def __init__(
         self,
-        body: str,
-        size: int,
-        directory: Path,
-        connect: str = FILES,
-        timeout: float = 60,
-        environment: dict[str, str] | None = None,
+        arguments: Sequence[Sequence[str]],
+        connect: str,
+        environment: dict[str, str],
+        directory: Path = ROOT,
+        forked: bool = True,
     ) -> None:
-        end = {TORCH: "torch.distributed.destroy_process_group()", JAX: "jax.distributed.shutdown()"}.get(connect, "")
-        text = _HEAD.format(connect=connect) + textwrap.dedent(body) + _TAIL.format(end=end)
-        Path(directory).mkdir(parents=True, exist_ok=True)
         self._begun = time.monotonic()
-        messages = f"{directory}-messages-{time.time_ns()}"
-        own = {"PORT": str(free_port()), "MESSAGES": messages, "TIMEOUT": str(timeout)}
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", text, str(rank), str(size), str(directory)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=settings(**own, **(environment or {})),
-                cwd=ROOT,
-            )
-            for rank in range(size)
-        ]
+        self._written = [(tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")) for _ in arguments]  # noqa: SIM115
+        launch = next(_launches)
+        self.processes: list[programs.Program | subprocess.Popen[str]] = []
+        for rank, (each, (stdout, stderr)) in enumerate(zip(arguments, self._written, strict=True)):
+            own = {**environment, "PYTHONHASHSEED": str(1 + (rank + launch) % 2)}
+            if forked:
+                early = {name: value for name, value in own.items() if name not in _LATE}
+                late = {name: own[name] for name in _LATE if name in own}
+                process = programs.start(
+                    each,
+                    imports=imports(connect, own),
+                    environment=early,
+                    late=late,
+                    directory=directory,
+                    stdout=stdout,
+                    stderr=stderr,
+                )
+            else:
+                command = [sys.executable, *each]
+                process = subprocess.Popen(command, env=own, cwd=directory, text=True, stdout=stdout, stderr=stderr)
+            self.processes.append(process)
 
     def signal(self, rank: int, number: int = signal.SIGKILL) -> None:
         """Sends a signal to one of them."""
@@ -121,18 +151,63 @@ class Programs:
         ended = []
         until = time.monotonic() + deadline
         try:
-            for process in self.processes:
-                out, error = process.communicate(timeout=max(until - time.monotonic(), 0.1))
-                lines = [line for line in out.splitlines() if line.startswith("RESULTS ")]
-                results = json.loads(lines[-1].removeprefix("RESULTS ")) if lines else None
-                ended.append(Ended(process.returncode, results, error, time.monotonic() - self._begun))
+            for process, written in zip(self.processes, self._written, strict=True):
+                process.wait(timeout=max(until - time.monotonic(), 0.1))
+                output, error = map(_read, written)
+                ended.append(Ended(process.returncode, output, error, time.monotonic() - self._begun))
         finally:
             for process in self.processes:
                 if process.poll() is None:
                     process.send_signal(signal.SIGCONT)
                     process.kill()
-                    process.communicate()
+                    process.wait()
         return ended
+
+
+class Programs(Processes):
+    """The processes of one program, running.
+
+    Args:
+        body: The program. It finds ``rank``, ``size``, ``directory``, ``options`` (for `CheckpointOptions`), and ``attempt(name, action)``,
+            which puts what the action returns, or the error it raises, into ``results``.
+        size: How many processes.
+        directory: A directory that they share.
+        connect: What connects them: `FILES`, `TORCH` or `JAX`.
+        timeout: The ``process_timeout``, in seconds.
+        environment: More of the environment.
+        forked: As of `Processes`.
+    """
+
+    def __init__(
+        self,
+        body: str,
+        size: int,
+        directory: Path,
+        connect: str = FILES,
+        timeout: float = 60,
+        environment: dict[str, str] | None = None,
+        forked: bool = True,
+    ) -> None:
+        end = {TORCH: "torch.distributed.destroy_process_group()", JAX: "jax.distributed.shutdown()"}.get(connect, "")
+        text = _HEAD.format(connect=connect) + textwrap.dedent(body) + _TAIL.format(end=end)
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        messages = f"{directory}-messages-{time.time_ns()}"
+        own = {"PORT": str(free_port()), "MESSAGES": messages, "TIMEOUT": str(timeout)}
+        arguments = [["-c", text, str(rank), str(size), str(directory)] for rank in range(size)]
+        super().__init__(arguments, connect, {**settings(**own), **(environment or {})}, forked=forked)
+
+
+def imports(connect: str, environment: Mapping[str, str]) -> list[str]:
+    """What a process imports before it becomes programs that are connected so, of what is installed."""
+    wanted = [*_IMPORTS[connect], *(["keras"] if "KERAS_BACKEND" in environment else [])]
+    return [name for name in wanted if importlib.util.find_spec(name.partition(".")[0]) is not None]
+
+
+def _read(file: IO[str]) -> str:
+    """All that was written to a file, which is then closed."""
+    with file:
+        file.seek(0)
+        return file.read()
 
 
 def run(body: str, size: int, directory: Path, connect: str = FILES, **settings: Any) -> list[Any]:

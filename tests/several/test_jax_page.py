@@ -1,14 +1,11 @@
 """The program of docs/jax.md runs in four processes, and goes on in two."""
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 import milepost
-from tests.several.programs import ROOT, free_port
+from tests.several.programs import JAX, ROOT, Processes, free_port, settings
 
 pytest.importorskip("jax")
 pytest.importorskip("optax")
@@ -22,30 +19,11 @@ def start(directory, size, last):
     (text,) = re.findall(r"^```python\n(\"\"\"train\.py.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     text = text.replace("12345", str(free_port())).replace(f"{LAST + 1})", f"{last + 1})")
     (directory / "train.py").write_text(text)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={4 // size}",
-        "JAX_PLATFORMS": "cpu",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "train.py", str(rank), str(size)],
-            cwd=directory,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    try:
-        said = [process.communicate(timeout=240) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * size, said
-    return [out.splitlines() for out, _ in said]
+    arguments = [["train.py", str(rank), str(size)] for rank in range(size)]
+    environment = settings(XLA_FLAGS=f"--xla_force_host_platform_device_count={4 // size}")
+    ended = Processes(arguments, JAX, environment, directory).end()
+    assert [each.code for each in ended] == [0] * size, ended
+    return [each.output.splitlines() for each in ended]
 
 
 def test_the_program_runs_in_four_processes_and_goes_on_in_two(tmp_path):

@@ -102,11 +102,11 @@ def check(results, more=None):
 
 def test_tensors_of_pytorch_need_no_copy(tmp_path):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    two = run(_TWO, 2, tmp_path, TORCH)
+    two = run(_TWO, 2, tmp_path, TORCH, forked=False)
     assert len(two[0]) == 16
     check(two, {"save in the background": 320 // 2})
-    check(run(_FOUR, 4, tmp_path, TORCH))
-    check(run(_FOUR, 1, tmp_path, TORCH))
+    check(run(_FOUR, 4, tmp_path, TORCH, forked=False))
+    check(run(_FOUR, 1, tmp_path, TORCH, forked=False))
 
 
 def test_arrays_of_jax_need_no_copy_but_the_new_arrays(tmp_path):
@@ -144,7 +144,7 @@ for saved in KINDS:
         restored(saved, parts, f"restore as {name} from {saved}")
 """
     )
-    found = run(body, 2, tmp_path, JAX)
+    found = run(body, 2, tmp_path, JAX, forked=False)
     check(found, {"restore as rows": 160, "restore as columns": 160, "restore as replicas": 320})
 
 
@@ -159,4 +159,4 @@ measured("save in the background", lambda: saved_in_background(live, "background
 measured("restore", lambda: live.read(directory + "/saved", options=together()))
 """
     )
-    check(run(body, 2, tmp_path, FILES), {"save in the background": 320 // 2})
+    check(run(body, 2, tmp_path, FILES, forked=False), {"save in the background": 320 // 2})

@@ -48,7 +48,7 @@ class Training:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Gives, by optimizer, the checkpoint of a training of three epochs and the losses of the next three."""
+    """Gives, by optimizer, the checkpoint of a training of three epochs, the losses of the next three, and the training."""
     made = {}
 
     def get(name):
@@ -56,7 +56,7 @@ def trained(tmp_path_factory):
             training = Training(name)
             training.losses(3)
             path = training.checkpoint.write(tmp_path_factory.mktemp("trained") / "c")
-            made[name] = path, training.losses(3)
+            made[name] = path, training.losses(3), training
         return made[name]
 
     return get
@@ -70,7 +70,7 @@ class TestFit:
             pytest.skip("Keras itself fails in the second fit with averages on JAX")
 
     def test_resumes_exactly_from_nothing(self, trained, name):
-        path, expected = trained(name)
+        path, expected, _ = trained(name)
         fresh = Training(name)
         status = fresh.checkpoint.read(path)
         assert fresh.losses(3) == expected
@@ -78,7 +78,7 @@ class TestFit:
         assert status.report().complete
 
     def test_resumes_exactly_after_a_save_right_after_the_restore(self, trained, tmp_path, name):
-        path, expected = trained(name)
+        path, expected, _ = trained(name)
         between = Training(name)
         between.checkpoint.read(path)
         again = between.checkpoint.write(tmp_path / "again")
@@ -87,11 +87,8 @@ class TestFit:
         assert fresh.losses(3) == expected
         status.assert_consumed()
 
-    def test_a_trained_one_goes_back(self, tmp_path, name):
-        training = Training(name)
-        training.losses(2)
-        path = training.checkpoint.write(tmp_path / "c")
-        expected = training.losses(3)
+    def test_a_trained_one_goes_back(self, trained, name):
+        path, expected, training = trained(name)
         training.checkpoint.read(path).assert_consumed()
         assert training.losses(3) == expected
 

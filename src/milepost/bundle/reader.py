@@ -132,6 +132,7 @@ class IndexedReader:
             for place in columns.others:
                 del found[keys[place]]
             self._entries = found | self._entries
+            self._columns = None  # they take as much memory again
 
     @property
     def is_swapped(self) -> bool:

@@ -37,6 +37,8 @@ def follow_converted(reader: BundleReader, nodes: Sequence[Node], bound: Binding
     """
     others = []
     for node, obj in bound.living():
+        if not nodes[node].children:
+            continue
         adapter = adapter_of_type(type(obj))
         if adapter is None or "converted" not in adapter.overrides:
             continue

@@ -211,10 +211,12 @@ class MatchedRestore(WatchedRestore):
     def _follow_exchanges(self) -> None:
         """Binds the present objects instead of those that were replaced since the restore, such as buffers."""
         for node, obj in self._bound.living():
+            saved = self.graph.nodes[node]
+            if not (saved.children or saved.slots):
+                continue
             adapter = adapter_of_type(type(obj))
             if adapter is None or adapter.leaf:
                 continue
-            saved = self.graph.nodes[node]
             names = adapter.exchanged(obj) if "exchanged" in adapter.overrides else ()
             children = dict(live_children(adapter, obj)) if names else {}
             for name, child in saved.children:
@@ -226,10 +228,11 @@ class MatchedRestore(WatchedRestore):
 
     def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
         entries = []
+        living = dict(self._bound.living())
         for number, node in enumerate(self.graph.nodes):
-            if self._is_skipped(number) or not (node.values or node.saver):
+            if not (node.values or node.saver) or (self._skip_slots and self._is_skipped(number)):
                 continue
-            obj, unused = self._bound[number], self._unused.get(number, _NONE)
+            obj, unused = living.get(number), self._unused.get(number, _NONE)
             if obj is not None and not unused and not with_matched and not node.saver:
                 continue
             for value, key in self._matcher.values_in_file(number):

@@ -72,7 +72,7 @@ test-jax: .venv-jax/.made  ## that JAX, Flax and Optax need no other framework
 
 test-trainers: .venv-trainers/.made  ## Lightning, transformers, Accelerate and ignite, and their page
 	.venv-trainers/$(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),$(MEETING_TRAINERS))
-	.venv-trainers/$(BIN)/python -m pytest -q tests/test_project.py -k "(docstrings or documented) and (lightning or transformers or accelerate or ignite)"
+	$(if $(ARGS),,.venv-trainers/$(BIN)/python -m pytest -q tests/test_project.py -k "(docstrings or documented) and (lightning or transformers or accelerate or ignite)")
 
 test-core: .venv-core/.made  ## the tests that need no TensorFlow
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

@@ -66,7 +66,7 @@ class LayerAdapter(Adapter):
 def adapters(monkeypatch):
     monkeypatch.setattr(contract, "_adapters", list(contract._adapters))
     monkeypatch.setattr(frameworks, "_awaited", {})
-    monkeypatch.setattr(frameworks, "_tried", {})
+    monkeypatch.setattr(frameworks, "_known", {})
     monkeypatch.setattr(contract, "_by_type", {})
     register(WeightAdapter())
     register(LayerAdapter())

@@ -41,7 +41,7 @@ def framework(tmp_path, monkeypatch):
     monkeypatch.setattr(contract, "_adapters", list(contract._adapters))
     monkeypatch.setattr(contract, "_functional", list(contract._functional))
     monkeypatch.setattr(frameworks, "_awaited", {})
-    monkeypatch.setattr(frameworks, "_tried", dict(frameworks._tried))
+    monkeypatch.setattr(frameworks, "_known", dict(frameworks._known))
     monkeypatch.setattr(contract, "_by_type", {})
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -108,6 +108,22 @@ def test_nothing_of_a_failed_adapter_stays_behind(framework):
 def test_an_adapter_that_can_be_imported_later_is(framework, tmp_path):
     module = framework(GONE)
     with pytest.raises(AdapterError):
+        adapter_of(module.Thing())
+    module._gone = None
+    assert adapter_of(module.Thing()) is not None
+
+
+def test_an_adapter_in_a_package_registers_again_what_it_had_registered_before_it_failed(framework, tmp_path):
+    package = tmp_path / "some_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "things.py").write_text(textwrap.dedent(ADAPTER))
+    (package / "adapters.py").write_text("import some_package.things\nfrom some_framework import _gone\n")
+    module = framework("")
+    register_framework("some_framework", "some_package.adapters", tried="1.2")
+    with pytest.raises(
+        AdapterError, match=r"^some_package.adapters cannot use the installed version of some_framework"
+    ):
         adapter_of(module.Thing())
     module._gone = None
     assert adapter_of(module.Thing()) is not None
@@ -230,7 +246,7 @@ def test_each_framework_fails_every_time(framework, module, attempt):
 @pytest.mark.parametrize("framework", ["torch", "jax", "flax", "tensorflow", "keras"])
 def test_the_versions_that_adapters_were_tried_with_are_those_installed(framework):
     version = pytest.importorskip(framework).__version__
-    assert version.startswith(tuple(frameworks._tried[framework].split(" and ")))
+    assert version.startswith(tuple(frameworks._known[framework].tried.split(" and ")))
 
 
 def test_the_error_is_public():

@@ -123,7 +123,7 @@ DEFECTS = {
     "a path of very many steps": (path_of(*"w" * 1000), "steps or less"),
     "a path of a number": (path_of(0), "steps or less"),
     "a path that is no path": (set_field("planner_data", {"w": 3}), "steps or less"),
-    "paths that are no dict": (set_field("planner_data", [3]), "the ways to the values"),
+    "paths that are no dict": (set_field("planner_data", [3]), "the paths of the values"),
     "one path twice": (set_field("planner_data", {"w": ("a",), "n": ("a",)}), "the same path"),
     "a path inside a value": (set_field("planner_data", {"w": ("a",), "n": ("a", "b")}), "the same path"),
 }  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, latest_checkpoint
 from milepost.bundle import find_prefixes, open_bundle
-from milepost.errors import MilepostWarning, StorageError, UnrestoredWarning
+from milepost.errors import MilepostWarning, SkippedCheckpointWarning, StorageError, UnrestoredWarning
 from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 
@@ -191,6 +191,32 @@ class TestRefusal:
                 manager.save()
             for state in (storage, *storage.crash_states(limit=4)):
                 assert step(state) == 4, (where, state)
+
+
+@pytest.mark.parametrize("verify", ["none", "files", "checksums"])
+def test_blocks_that_the_disk_cannot_read_are_damage(tmp_path: Path, verify: Any) -> None:
+    """However little of a checkpoint is verified before it is restored, an older one takes its place."""
+
+    class Unreadable(LocalStorage):
+        def open(self, path: str) -> Any:
+            file: Any = super().open(path)
+            if "ckpt-2.data" in path:
+                file.read = file.read_into = refuse
+            return file
+
+    def refuse(*_: object) -> Any:
+        raise StorageError("cannot read", errno=errno.EIO, file="ckpt-2")
+
+    checkpoint: Any = Checkpoint(v=Variable(np.zeros(10)))
+    manager = CheckpointManager(checkpoint, tmp_path, 2)
+    for value in (1.0, 2.0):
+        checkpoint.v.assign(np.full(10, value))
+        manager.save()
+    fresh: Any = Checkpoint(v=Variable(np.zeros(10)))
+    manager = CheckpointManager(fresh, tmp_path, 2, verify=verify, options=CheckpointOptions(storage=Unreadable()))
+    with pytest.warns(SkippedCheckpointWarning, match="ckpt-2"):
+        assert str(manager.restore_or_initialize()).endswith("ckpt-1")
+    assert float(np.asarray(fresh.v)[0]) == 1.0
 
 
 def test_a_full_disk_in_the_middle_of_a_save(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def names_by_key(path: str, checkpoint: Checkpoint, translation: Translation) ->
             "the model has no variables yet, so Keras has no names for them",
             key=type(model).__name__,
             file=path,
-            remedy="build the model before it is returned, as by a call with an example",
+            remedy="build the model before it is returned, for example by calling it on one batch",
         )
     wanted = {name: each for name, each in live_variables.items() if not name.startswith(_OPTIMIZER)}
     of_optimizer = {name: each for name, each in live_variables.items() if name.startswith(_OPTIMIZER)}

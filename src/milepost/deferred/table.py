@@ -1,8 +1,8 @@
 """The table of deferred values: saved values of objects that do not exist yet.
 
 A saved node may have more children than its live object. For each edge to such a child, the table has a *position*, under
-the live object and the name of the edge. Before an object becomes that child, `admit` settles the positions of the edge, the newest
-restore first, so that the object has its value before it is used.
+the live object and the name of the edge. The positions of the edge settle the object that becomes that child, the newest restore first,
+before it is used: `admit` has them do so when one of milepost's own containers gets the child, and `take` when a scan has found it.
 
 A position is superseded when a newer restore defers or matches the same child of the same object. A superseded position
 restores nothing. It stays in the table as long as the status of the older restore may report its values.

@@ -1,6 +1,6 @@
 """Commits: files become visible whole and durable, or not at all.
 
-A checkpoint, in this order; each step is durable before the next begins::
+A checkpoint, in this order. Steps 1 and 2 are durable after step 3; each later step is durable before the next begins::
 
     1. claim the data's names     P.index.milepost-<token>-of-NNNNN.tmp, which becomes the index
     2. write and sync             P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index; data files of an earlier

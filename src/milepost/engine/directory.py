@@ -338,14 +338,19 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
                 reader.check_files()
             else:
                 reader.verify()
-    except (CheckpointNotFoundError, CorruptCheckpointError) as error:
-        return error.with_traceback(None)
-    except StorageError as error:
-        # A disk that cannot read its blocks has damaged the file. Any other error does not concern the file.
-        if error.errno != errno.EIO:
+    except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
+        if not concerns_file(error):
             raise
         return error.with_traceback(None)
     return None
+
+
+def concerns_file(error: MilepostError) -> bool:
+    """Whether an error shows that a checkpoint is damaged or missing, so that an older one is to be used.
+
+    A disk that cannot read its blocks (``EIO``) has damaged the file. Any other error of the operating system does not concern the file.
+    """
+    return not isinstance(error, StorageError) or error.errno == errno.EIO
 
 
 def _identifying_path(storage: Storage, prefix: str) -> str | None:

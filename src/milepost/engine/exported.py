@@ -42,7 +42,7 @@ def exported_lists(graph: ObjectGraph, model: Any) -> list[tuple[str, Any]]:
         model: The live root.
 
     Returns:
-        More edges for the root. None of them if the live variables are not the exported ones.
+        More edges for the root. An empty list if the live variables are not the exported ones.
     """
     nodes = graph.nodes
     edges = {edge.name: edge.node for edge in nodes[0].children}

@@ -49,7 +49,7 @@ def refuse_omissions(omissions: Sequence[Omitted], options: CheckpointOptions) -
     also = "".join(f"\n    also {line}" for line in listed)
     leave = how_to_leave_out(first.path)
     raise UntrackableError(
-        f"would not be saved: {first.reason}{also}",
+        f"this object would not be saved: {first.reason}{also}",
         key=first.path,
         remedy=f"{first.remedy}; {leave}" if first.remedy else leave,
     )

@@ -257,7 +257,7 @@ class NpzFile:
 def _header(data: bytes) -> tuple[bytes, int]:
     """The header of a ``.npy`` file, and where the elements begin."""
     if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
-        raise CorruptCheckpointError("a record of the .npz file is no .npy file", found=data[:8].hex(" "))
+        raise CorruptCheckpointError("a record of the .npz file is not a .npy file", found=data[:8].hex(" "))
     width = 2 if data[6] == 1 else 4
     length = int.from_bytes(data[8 : 8 + width], "little")
     end = 8 + width + length

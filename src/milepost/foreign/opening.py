@@ -133,7 +133,7 @@ def is_item_of_orbax(storage: Storage, path: str) -> bool:
 
 
 def steps_of_orbax(storage: Storage, path: str) -> list[str]:
-    """The steps in the directory of a manager of Orbax. None if a path is anything else, such as one step."""
+    """The steps in the directory of a manager of Orbax. An empty list if a path is anything else, such as one step."""
     if _model_in(storage, path) is not None or _is_distributed(storage, path) or not _is_orbax(storage, path):
         return []
     return orbax.steps_in(path)

@@ -246,7 +246,7 @@ def _place(places: Mapping[tuple[str, str], Place], name: str, start: tuple[int,
 
 def _paths(planned: Any, names: Mapping[str, Any]) -> dict[str, tuple[str | int, ...]]:
     if planned is not None and not isinstance(planned, dict):
-        raise _damaged("the ways to the values", planned)
+        raise _damaged("the paths of the values", planned)
     found: dict[str, tuple[str | int, ...]] = {}
     for name in names:
         path = (planned or {}).get(name, (name,))

@@ -97,7 +97,7 @@ class TorchStorages:
         self._checked.add(view.storage.key)
 
     def has_checksum(self, tensor: Stored) -> bool:
-        """Whether the record of a tensor's storage has one."""
+        """Whether the record of a tensor's storage has a checksum."""
         return self.records[tensor.place.storage.key].crc != UNKNOWN
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:

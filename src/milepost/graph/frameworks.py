@@ -22,8 +22,9 @@ _T = TypeVar("_T")
 Snapshot = Callable[[], Callable[[], None]]
 """A function that copies a registry. It returns a function that restores the copy."""
 
+_OWN: Final = "milepost."
 _UNDONE: Final = ("milepost.adapters.", "milepost.callbacks.")
-"""The package of the modules that use private names of frameworks."""
+"""The packages of milepost's modules that use private names of frameworks."""
 
 
 class _Awaited(NamedTuple):
@@ -34,7 +35,8 @@ class _Awaited(NamedTuple):
 
 
 _awaited: dict[str, _Awaited] = {}
-_tried: dict[str, str] = {}
+_known: dict[str, _Awaited] = {}
+"""The adapters of each package, whether they are imported or not."""
 _registries: Final[list[Snapshot]] = []
 _lock: Final = threading.RLock()  # the thread that imports an adapter may itself ask for adapters
 _importing: Final[set[str]] = set()
@@ -48,8 +50,7 @@ def register_framework(framework: str, module: str, tried: str = "") -> None:
         module: Full name of the module that calls `milepost.graph.adapter.register` when imported.
         tried: The versions of the framework with which the adapter was tested.
     """
-    _awaited[framework] = _Awaited(module, tried)
-    _tried[framework.partition(".")[0]] = tried
+    _awaited[framework] = _known[framework.partition(".")[0]] = _Awaited(module, tried)
 
 
 def register_registry(snapshot: Snapshot) -> None:
@@ -100,7 +101,7 @@ def import_adapters() -> None:
             if framework not in _importing and imported(framework) is not None:
                 _importing.add(framework)
                 try:
-                    with whole_import(framework):
+                    with whole_import(framework, awaited.module):
                         importlib.import_module(awaited.module)
                 finally:
                     _importing.discard(framework)
@@ -108,11 +109,14 @@ def import_adapters() -> None:
 
 
 @contextmanager
-def whole_import(framework: str) -> Iterator[None]:
-    """Undoes the changes to milepost's modules and registries if an import in the block fails.
+def whole_import(framework: str, adapter: str = "") -> Iterator[None]:
+    """Undoes the changes to modules of adapters and to registries if an import in the block fails.
+
+    The modules are forgotten with what they have registered, so that the next import registers it again.
 
     Args:
         framework: The framework whose private names are used.
+        adapter: The module of the adapter, if it is not one of milepost's. All modules of its package count.
 
     Raises:
         AdapterError: An import raised an exception, which is the cause.
@@ -123,12 +127,21 @@ def whole_import(framework: str) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            _forget_modules([name for name in sys.modules if name.startswith(_UNDONE) and name not in modules])
+            own = _UNDONE if adapter.startswith(_OWN) else (*_UNDONE, *_package_of(adapter, framework))
+            _forget_modules([name for name in sys.modules if f"{name}.".startswith(own) and name not in modules])
             for restore in put_back:
                 restore()
             if isinstance(error, AdapterError) or not isinstance(error, Exception):
                 raise
             raise _adapter_error(framework, error) from error
+
+
+def _package_of(adapter: str, framework: str) -> tuple[str, ...]:
+    """The package of an adapter's modules, with a dot at its end. In a package of the framework, it is the module itself."""
+    package = adapter.partition(".")[0]
+    if not package:
+        return ()
+    return (f"{adapter if package == framework.partition('.')[0] else package}.",)
 
 
 def _forget_modules(names: list[str]) -> None:
@@ -144,14 +157,16 @@ def _adapter_error(framework: str, cause: Exception) -> AdapterError:
     package = framework.partition(".")[0]
     module = sys.modules.get(package)
     version = getattr(module, "__version__", None)
-    tried = _tried.get(package) or "another version"
+    adapter, tried = _known.get(package) or _Awaited(_OWN, "")
+    tried = tried or "another version"
     version = str(version) if version else f"without a version, from {getattr(module, '__file__', 'an unknown place')}"
+    who = "milepost" if adapter.startswith(_OWN) else adapter
     return AdapterError(
-        f"milepost cannot use the installed version of {package}, so nothing is saved or restored while it is imported",
+        f"{who} cannot use the installed version of {package}, so milepost saves and restores nothing while it is imported",
         key=_missing_name(cause),
-        expected=f"{package} {tried}, with which this version of milepost was tested",
+        expected=f"{package} {tried}, with which this version of {who} was tested",
         found=f"{package} {version}: {type(cause).__name__}: {cause}",
-        remedy=f"install {package} {tried}, or a version of milepost that was tested with {package} {version}",
+        remedy=f"install {package} {tried}, or a version of {who} that was tested with {package} {version}",
         framework=package,
         version=version,
         tried=tried,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from milepost.engine.directory import Verification, newest_good, skipped_message
+from milepost.engine.directory import Verification, concerns_file, newest_good, skipped_message
 from milepost.engine.state_file import STATE_FILE, CheckpointState
 from milepost.engine.status import LoadStatus
 from milepost.engine.together import error_of, facts_of, first_decides, is_first
@@ -14,6 +14,7 @@ from milepost.errors import (
     CorruptCheckpointError,
     MilepostError,
     SkippedCheckpointWarning,
+    StorageError,
     warn,
 )
 from milepost.manager.managed_series import ManagedSeries
@@ -41,8 +42,10 @@ class NewestCheckpoint:
         """The path of the newest good checkpoint, or None. The directory is searched only if that is not known yet."""
         series = self._series
         if series.must_look:
-            self.skipped = {}
-            found = newest_good(series.storage, series.listing.refresh, self._verify, self._skip)
+            self.skipped, problems = {}, dict[str, MilepostError]()
+            found = newest_good(series.storage, series.listing.refresh, self._verify, problems.__setitem__)
+            for each, problem in problems.items():
+                self._skip(each, problem, found)
             with series.lock:
                 # a save in the background may have ended meanwhile
                 if series.must_look:
@@ -58,6 +61,7 @@ class NewestCheckpoint:
         Raises:
             CheckpointNotFoundError: All checkpoints that the state file lists are missing.
             CorruptCheckpointError: All checkpoints that the state file lists are damaged or missing.
+            StorageError: A file cannot be read, for another reason than a damaged disk.
             MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
         """
         series = self._series
@@ -77,7 +81,9 @@ class NewestCheckpoint:
                 raise self._none_is_good(list(problems.values()))
             try:
                 status = series.checkpoint.restore(prefix, series.with_options(None))
-            except (CheckpointNotFoundError, CorruptCheckpointError) as error:
+            except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
+                if not concerns_file(error):
+                    raise
                 problems[prefix] = error
                 refused.add(prefix)
                 continue

@@ -174,7 +174,7 @@ def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 def _norms(values: Any, starts: Any, lengths: Any) -> Any:
-    """The square root of the sum of squares of each part. No square is too large or too small, since the largest value becomes 1."""
+    """The square root of the sum of squares of each part. Each part is first divided by its largest value, so squares do not overflow."""
     largest = np.maximum.reduceat(values, starts)
     scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     squares = np.add.reduceat(np.square(values / np.repeat(scale, lengths)), starts)

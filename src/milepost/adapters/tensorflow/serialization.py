@@ -137,7 +137,7 @@ def _read(tensor: Any) -> Array:
         return to_array(tensor)
     if tensor.dtype == tf.variant:
         raise UnsupportedError(
-            "the state of this object cannot leave a session",
+            "the state of this object cannot be read out of a session",
             found=f"a tensor of type variant, {tensor.name}",
             remedy="run the program eagerly, or leave the object out of the checkpoint",
         )

@@ -77,8 +77,8 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
         nodes[number] = node._replace(values=tuple(kept))
     if without:
         warn(
-            f"{prefix} was saved by fewer processes than restore it, so process {rank} keeps its own random state, of "
-            + ", ".join(dict.fromkeys(without)),
+            f"{prefix} was saved by fewer processes than restore it, so process {rank} keeps its own random state in: "
+            f"{', '.join(dict.fromkeys(without))}; seed it, or restore with as many processes as have saved",
             UnrestoredWarning,
         )
     return OwnGraph(graph if nodes is None else ObjectGraph(tuple(nodes)), kept_own, own_values)

@@ -1,4 +1,4 @@
-"""The data files that a process other than the first writes in a save of several, and how it learns whether they count."""
+"""The data files that a process other than the first writes in a save of several processes, and how it learns whether the save was committed."""
 
 from __future__ import annotations
 

@@ -316,7 +316,7 @@ def _joined(small: Sequence[tuple[str, Any, bytes]], plan: SharePlan) -> dict[st
     for key, count in counts.items():
         if count != plan.sharded[key].size:
             raise CoordinationError(
-                "the processes have not given each element of a tensor once; nothing was saved",
+                "the pieces of a tensor that the processes hold overlap or leave gaps; nothing was saved",
                 key=key,
                 expected=f"{plan.sharded[key].size} elements, of {plan.sharded[key]}",
                 found=f"{count} elements",

@@ -189,7 +189,7 @@ _in_use: Final = _InUse()
 
 @contextlib.contextmanager
 def places_in_use() -> Iterator[None]:
-    """Lets places keep their values until the outermost such block ends."""
+    """While this block runs, places keep their values. If blocks are nested, the outermost one counts."""
     _in_use.depth += 1
     try:
         yield

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     if options.output is None and sys.stdout.isatty():
         raise UnsupportedError(
-            "a .npy file is no text for a terminal",
+            "a .npy file is not text, and would disturb the terminal",
             remedy="pass -o FILE, or redirect the output to a file or a program",
         )
     if options.dtype is not None and not _is_number(options.dtype):
@@ -91,7 +91,7 @@ def _wanted(name: str | None, saved: DType, key: str, file: str) -> np.dtype[Any
 
 
 def _is_number(name: str) -> bool:
-    """Whether this is the name of a type of numbers of NumPy."""
+    """Whether this is the name of a number type of NumPy."""
     try:
         return np.dtype(name).kind in "biufc"
     except (TypeError, ValueError):

@@ -125,7 +125,7 @@ def _walk(root: Branch) -> Iterator[tuple[int, list[str], Branch]]:
 
 
 def _ordered(branch: Branch) -> list[tuple[str, Branch]]:
-    """The branches below one, with 2 before 10."""
+    """The branches below a branch, in natural order: 2 comes before 10."""
     if len(branch.below) < 2:
         return list(branch.below.items())
     return sorted(branch.below.items(), key=lambda pair: _natural(pair[0]))

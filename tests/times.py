@@ -54,12 +54,12 @@ class _InEachProcess:
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
         report = yield
-        begun, ended = getattr(item, _BEGUN), _used()
-        report.used = [ended[0] - begun[0], ended[1] - begun[1]]
-        self.in_tests += report.used[0]
-        setattr(item, _BEGUN, ended)
+        if call.when == "teardown":  # before, a test may have taken functions of the system away
+            begun, ended = getattr(item, _BEGUN), _used()
+            report.used = [ended[0] - begun[0], ended[1] - begun[1]]
+            self.in_tests += report.used[0]
         return report
 
     @pytest.hookimpl(tryfirst=True)

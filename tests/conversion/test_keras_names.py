@@ -95,6 +95,25 @@ def test_the_optimizer_goes_along_if_all_of_it_was_saved(tmp_path, program, caps
         np.testing.assert_array_equal(np.asarray(mine), np.asarray(other))
 
 
+def test_the_optimizer_goes_along_into_a_program_that_has_not_trained_yet(tmp_path, program, capsys):
+    def compiled(seed):
+        model = built(Subclassed, seed=seed)
+        model.compile("adam", "mse")
+        return model
+
+    model = compiled(1)
+    model.fit(INPUTS, TARGETS, verbose=0)
+    saved = milepost.Checkpoint(model=model).save(tmp_path / "ckpt")
+    target = tmp_path / "a.weights.h5"
+    output_of(capsys, "convert", saved, target, "--object", program(lambda: {"model": compiled(2)}))
+    fresh = compiled(3)
+    fresh.fit(INPUTS, TARGETS, verbose=0)
+    fresh.load_weights(target)
+    assert len(fresh.optimizer.variables) > 2, "not only the counter and the learning rate"
+    for mine, other in zip(fresh.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), np.asarray(other))
+
+
 def test_a_part_of_a_model(tmp_path, program, capsys):
     saved = milepost.Checkpoint(model=built(Subclassed)).save(tmp_path / "ckpt")
     name = program(lambda: {"model": built(Subclassed)})

@@ -217,7 +217,7 @@ class TestOnATerminal:
         assert "\x1b[2J" not in text
 
     def test_npy_is_not_written_to_it(self, saved):
-        assert "no text for a terminal" in self.seen("cat", saved, "v")
+        assert "is not text, and would disturb the terminal" in self.seen("cat", saved, "v")
 
     def test_a_long_read_shows_its_progress(self, tmp_path):
         path = Checkpoint(v=Variable(np.ones(1 << 24))).write(tmp_path / "ckpt")

@@ -41,7 +41,10 @@ def test_no_damage_in_a_directory_is_passed_over(paths, capsys, damaged):
     assert main(["verify", os.path.dirname(paths[0])]) == 1
     captured = capsys.readouterr()
     assert data in captured.err
-    assert len(captured.out.splitlines()) == 2
+    lines = captured.out.splitlines()
+    assert len(lines) == 3
+    assert [line.endswith(": damaged") for line in lines].count(True) == 1
+    assert f"{paths[damaged]}: damaged" in lines
 
 
 def test_one_that_no_state_file_lists_is_verified_too(paths, capsys):

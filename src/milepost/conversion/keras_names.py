@@ -39,6 +39,9 @@ def names_by_key(path: str, checkpoint: Checkpoint, translation: Translation) ->
     model = _model_of(checkpoint)
     from milepost.adapters.keras.own_files import variables_by_path
 
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)  # otherwise it has only two of its variables before the first step
     status = checkpoint.restore(path, rename=translation.rename, ignore=translation.ignore, only=translation.only)
     status.expect_partial()
     if not isinstance(status, CheckpointLoadStatus):

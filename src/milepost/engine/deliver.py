@@ -306,6 +306,8 @@ def _remedy(problems: Sequence[Entry], translation: Translation) -> str:
         ignore = "[...] with their names"
     keep = f"to keep the live values, pass ignore={ignore} to the restore"
     if any(entry.outcome is Outcome.WRONG_DTYPE for entry in problems):
+        if any(translation.casts(entry.key) for entry in problems):
+            return f"give the live object the saved element type, because cast does not convert numbers of this type to the other; {keep}"
         return f"give the live object the saved element type; to convert numbers, pass cast=True to the restore; {keep}"
     return f"give the live object the saved shape; {keep}"
 

@@ -35,10 +35,10 @@ def _option(found: re.Match[str]) -> str:
 
 _SAID_OTHERWISE: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
     (rf"\b({'|'.join(_OPTIONS)})={_LITERAL}", _option),
-    *((rf"\b{re.escape(switch)}(?!\w)", option) for switch, option in _SWITCHES.items()),
+    *((rf"(?<![(\w]){re.escape(switch)}(?!\w)", option) for switch, option in _SWITCHES.items()),
     (
-        r"keys\(\) of the reader lists the (\d+) keys that there are.*",
-        r"'milepost show' lists the \1 keys that there are",
+        r"list the (\d+) keys with keys\(\) of the reader or milepost\.list_variables\(\)",
+        r"list the \1 keys with 'milepost show'",
     ),
     (
         r"milepost\.latest_checkpoint\(\) skips damaged ones",

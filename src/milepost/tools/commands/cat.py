@@ -14,7 +14,7 @@ from milepost.bundle.memory import Array
 from milepost.conversion import npy
 from milepost.conversion.chunks import chunks_of
 from milepost.conversion.output_file import replaced
-from milepost.errors import StorageError, UnsupportedError
+from milepost.errors import MilepostError, StorageError, UnsupportedError
 from milepost.tensor import DType
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_output, check_output
@@ -102,7 +102,7 @@ def _write(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], chunks:
     try:
         npy.write(file, dtype, shape, chunks)
         file.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, MilepostError):  # the second is about what is read
         raise
     except OSError as error:
         raise StorageError(

@@ -11,6 +11,7 @@ from milepost.conversion.output_file import write_text
 from milepost.engine.load import read_object_graph
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
+from milepost.tools import amounts
 from milepost.tools.arguments import (
     SUCCESS,
     add_checkpoint,
@@ -114,5 +115,6 @@ def run(options: argparse.Namespace) -> int:
     write_text(options.output, text)
     folded = sum(node.folded for node in picture.nodes)
     more = f", {folded:,} more objects folded" if folded else ""
-    line(f"{shown(options.output)}: {len(picture.nodes)} nodes, {len(picture.edges)} edges{more}")
+    drawn = f"{amounts.plural(len(picture.nodes), 'node')}, {amounts.plural(len(picture.edges), 'edge')}"
+    line(f"{shown(options.output)}: {drawn}{more}")
     return SUCCESS

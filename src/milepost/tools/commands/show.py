@@ -13,6 +13,7 @@ from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.conversion.chunks import chunks_of
 from milepost.engine.metadata import read_metadata
+from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.tools import amounts
@@ -82,7 +83,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace, *, is_part: bool) -> None:
     objects = reader.objects if isinstance(reader, ForeignReader) else {}
-    saved_with = None if isinstance(reader, ForeignReader) else read_metadata(reader)
+    saved_with = None
+    try:
+        saved_with = None if isinstance(reader, ForeignReader) else read_metadata(reader)
+    except MilepostError as error:  # the list of tensors needs the index only
+        note(f"metrics and metadata cannot be read: {error.problem}")
     if options.json:
         print_json(
             {

@@ -52,6 +52,7 @@ class _Result:
     tensors: int | None = None
     checksums: int | None = None
     stored: int = 0
+    objects: int = 0
     size: int = 0
     seconds: float = 0.0
     error: MilepostError | None = None
@@ -62,19 +63,23 @@ class _Result:
             return SUCCESS
         return DIFFERS if isinstance(self.error, (CorruptCheckpointError, CheckpointNotFoundError)) else CANNOT
 
+    @property
+    def state(self) -> str:
+        if isinstance(self.error, CheckpointNotFoundError) and not self.size:
+            return "missing"
+        return {SUCCESS: "whole", DIFFERS: "damaged", CANNOT: "not read"}[self.status]
+
     def to_dict(self) -> dict[str, Any]:
         error = self.error
         problem = None
         if error is not None:
             problem = {name: _text(getattr(error, name)) for name in ("problem", "key", "file", "expected", "found")}
-        state = {SUCCESS: "whole", DIFFERS: "damaged", CANNOT: "not read"}[self.status]
-        if isinstance(error, CheckpointNotFoundError) and not self.size:
-            state = "missing"
         return {
             "path": self.path,
-            "state": state,
+            "state": self.state,
             "tensors": self.tensors,
             "tensors_without_checksum": None if self.checksums is None else self.stored - self.checksums,
+            "objects_not_read": self.objects,
             "bytes": self.size,
             "seconds": round(self.seconds, 3),
             "error": problem,
@@ -113,6 +118,7 @@ def _verified(path: str) -> _Result:
             result.tensors = len(keys)
             if isinstance(reader, ForeignReader):
                 result.checksums, result.stored = reader.checksums()
+                result.objects = len(reader.objects)
             else:
                 result.checksums = result.stored = len(keys)
     except MilepostError as error:
@@ -123,12 +129,14 @@ def _verified(path: str) -> _Result:
 
 def _print(result: _Result) -> None:
     if result.error is not None:
+        line(f"{shown(result.path)}: {result.state}")
         note(f"error: {for_command(result.error)}")
         return
     rate = ""
     if is_drawn() and result.seconds > 0:
         rate = f" ({amounts.size(result.size)}, {amounts.size(int(result.size / result.seconds))}/s)"
-    line(f"{shown(result.path)}: {amounts.plural(result.tensors or 0, 'tensor')}, {_found(result)}{rate}")
+    unread = f"; {amounts.plural(result.objects, 'object')} not read" if result.objects else ""
+    line(f"{shown(result.path)}: {amounts.plural(result.tensors or 0, 'tensor')}, {_found(result)}{unread}{rate}")
 
 
 def _found(result: _Result) -> str:

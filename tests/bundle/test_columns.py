@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from milepost.bundle import open_bundle
 from milepost.bundle.columns import decode_all
 from milepost.bundle.entry import decode, encode
-from milepost.errors import MilepostError
+from milepost.errors import MilepostError, UnsupportedError
+from milepost.storage.local import LOCAL_STORAGE
+from milepost.table import TableWriter
 from milepost.tensor import DType, TensorSlice
 
 FLOAT, STRING = DType.of("float32"), DType.of("string")
@@ -81,3 +84,18 @@ def test_damaged_entries_are_never_decoded_otherwise():
                 continue
             # what both could decode is a form that no writer uses
             assert entry.slices or encode(*entry[:6]) != row
+
+
+def test_an_index_without_any_entry_that_can_be_decoded(tmp_path):
+    """There are more keys than are looked up one by one."""
+    prefix = str(tmp_path / "ckpt")
+    names = [f"k{number:03}" for number in range(100)]
+    resource = bytes.fromhex("08 14 12 00")
+    writer = TableWriter()
+    writer.add_all([(b"", bytes.fromhex("08 01 1a 02 08 01")), *((name.encode(), resource) for name in names)])
+    (tmp_path / "ckpt.index").write_bytes(writer.finish())
+    (tmp_path / "ckpt.data-00000-of-00001").write_bytes(b"")
+    with open_bundle(LOCAL_STORAGE, prefix) as reader:
+        for name in names:
+            with pytest.raises(UnsupportedError, match="a resource"):
+                reader.entry(name)

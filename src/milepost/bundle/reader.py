@@ -123,6 +123,8 @@ class IndexedReader:
         self._are_decoded = True
         with suppress(CorruptCheckpointError):  # a malformed key concerns nobody who reads another
             keys, columns = self.columns()
+            if len(columns.others) == len(keys):
+                return
             specs, fields = columns.specs, (columns.shard, columns.offset, columns.size, columns.crc)
             places = zip(columns.spec.tolist(), *(field.tolist() for field in fields), strict=True)
             found = {

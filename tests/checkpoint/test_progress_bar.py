@@ -108,6 +108,6 @@ def test_control_characters_of_a_path_do_not_reach_the_terminal():
 
 def test_the_command_verify_goes_on_a_terminal_and_without_one(tmp_path):
     path = milepost.save(tmp_path / "state", {"epoch": 3})
-    command = [sys.executable, "-m", "milepost.tools", "verify", path]
+    command = [sys.executable, "-m", "milepost", "verify", path]
     assert "all checksums correct" in in_a_terminal(command)
     assert "all checksums correct" in subprocess.run(command, capture_output=True, text=True, check=True).stdout

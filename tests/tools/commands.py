@@ -17,7 +17,7 @@ from milepost.tools.cli import main
 
 def run(*arguments, **options):
     """Runs the command in a process of its own. The output is not that of a terminal."""
-    command = [sys.executable, "-m", "milepost.tools", *map(str, arguments)]
+    command = [sys.executable, "-m", "milepost", *map(str, arguments)]
     return subprocess.run(command, **{"capture_output": True, "text": True, "check": False} | options)
 
 

@@ -137,6 +137,6 @@ def test_memory_does_not_grow_with_a_tensor(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="this needs a shell")
 def test_a_pipe_that_closes(tmp_path):
     path = written(tmp_path, np.ones(1 << 20))
-    shell = f"set -o pipefail; {sys.executable} -m milepost.tools cat {path} v | head -c 10"
+    shell = f"set -o pipefail; {sys.executable} -m milepost cat {path} v | head -c 10"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (141, b"")

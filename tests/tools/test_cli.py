@@ -134,7 +134,7 @@ def test_a_device_is_written_to(saved):
 def test_a_closed_pipe_ends_the_command_silently(tmp_path):
     tree = {f"v{number}": Variable(1.0) for number in range(3000)}
     path = Checkpoint(**tree).write(tmp_path / "ckpt")
-    shell = f"set -o pipefail; {sys.executable} -m milepost.tools show {path} | head -1"
+    shell = f"set -o pipefail; {sys.executable} -m milepost show {path} | head -1"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
     assert done.returncode == 141
     assert done.stdout.startswith(path)
@@ -147,7 +147,7 @@ class TestOnATerminal:
         pytest.importorskip("pty")
         pytest.importorskip("rich")
 
-    def seen(self, *arguments, columns=60, program=("-m", "milepost.tools"), **variables):
+    def seen(self, *arguments, columns=60, program=("-m", "milepost"), **variables):
         """What a terminal gets."""
         import fcntl
         import pty

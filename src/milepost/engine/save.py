@@ -266,15 +266,14 @@ def _unreadable(error: Exception, live: LiveGraph, number: int, value: Value | N
     Args:
         error: The error that it raised.
         live: The live objects.
-        number: Its number.
+        number: The number of the object.
         value: The value that was read last, if there was any.
     """
     path, key = live.paths[number], live.paths[number]
     if isinstance(error, MilepostError):
+        # The state of an iterator has the same name in files, reports and errors.
         if value is not None and value.dtype.name == "variant":
-            key = tensor_key(
-                path, value.name
-            )  # the state of an iterator has the same name in files, reports and errors
+            key = tensor_key(path, value.name)
         problem: MilepostError = error
     else:
         problem = cannot_be_read(live.objects[number], error, live.adapters[number], "values")

@@ -1,8 +1,0 @@
-"""Runs the `milepost` command as ``python -m milepost.tools``."""
-
-import sys
-
-from milepost.tools.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -46,8 +46,10 @@ def test_the_speed_table_in_short_is_the_benchmarks():
 def test_ratios_on_disk_are_the_benchmarks():
     disk = measured(RESULTS.split("### On disk")[1].split("\n## ")[0])
     text = " ".join(SHORT.split())
-    assert f"accuracy of the measurement ({disk['milepost'][6]})" in text
-    assert f"from disk, a restore takes {disk['milepost'][8]}" in text
+    memory = measured(RESULTS.split(MEMORY)[1].split("###")[0])
+    assert f"How much less (here {disk['milepost'][6]})" in text
+    assert f"most of the {memory['milepost'][6]}; from disk, a restore takes {disk['milepost'][8]}" in text
+    assert f"reads everything once ({memory['milepost, read once'][6]} from the page cache)" in text
 
 
 def test_the_table_of_training_states_is_the_benchmarks():

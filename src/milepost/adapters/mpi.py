@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from milepost.adapters.coordinators import COORDINATORS
 from milepost.coordination import Coordinator
+from milepost.coordination.polling import poll
 from milepost.errors import CoordinationError
 
 _POST: Final = b"p"
@@ -71,16 +72,13 @@ class MPICoordinator:
 
     def wait(self, topic: str, rank: int, timeout: float) -> bytes | None:
         """Waits for a message; see `Coordinator.wait`."""
-        end, pause = time.monotonic() + timeout, _SHORTEST
-        while True:
+
+        def look() -> bytes | None:
             with self._lock:
                 self._move()
-                found = self._received.get((rank, topic))
-            left = end - time.monotonic()
-            if found is not None or left <= 0:
-                return found
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST)
+                return self._received.get((rank, topic))
+
+        return poll(look, timeout, _SHORTEST, _LONGEST)
 
     def clear(self, topic: str) -> None:
         """Removes a message of this process; see `Coordinator.clear`."""

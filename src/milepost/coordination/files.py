@@ -11,9 +11,9 @@ Such programs are started by Ray, by a batch system, or as plain processes.
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
+from milepost.coordination.polling import poll
 from milepost.errors import StorageError, UnsupportedError
 
 _SHORTEST, _LONGEST = 0.005, 0.25
@@ -77,16 +77,15 @@ class FileCoordinator:
 
     def wait(self, topic: str, rank: int, timeout: float) -> bytes | None:
         """Waits for a message; see `Coordinator.wait`."""
-        path, end, pause = self._path(topic, rank), time.monotonic() + timeout, _SHORTEST
-        while True:
+        path = self._path(topic, rank)
+
+        def look() -> bytes | None:
             try:
                 return path.read_bytes()
             except FileNotFoundError:
-                left = end - time.monotonic()
-            if left <= 0:
                 return None
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST)
+
+        return poll(look, timeout, _SHORTEST, _LONGEST)
 
     def clear(self, topic: str) -> None:
         """Removes a message of this process; see `Coordinator.clear`."""

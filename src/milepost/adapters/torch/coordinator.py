@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ import torch
 from milepost.adapters.coordinators import COORDINATORS
 from milepost.adapters.torch.private import default_store
 from milepost.coordination import Coordinator, StoreCoordinator
+from milepost.coordination.polling import poll
 
 _SHORTEST, _LONGEST = 0.001, 0.1
 """Seconds between two looks for a message: few at first, then more."""
@@ -30,14 +30,8 @@ class _Store:
 
     def get(self, key: str, timeout: float) -> bytes | None:
         # PyTorch's own wait writes a warning to the standard error stream whenever its time has passed.
-        end, pause = time.monotonic() + timeout, _SHORTEST
-        while not self._store.check([key]):
-            left = end - time.monotonic()
-            if left <= 0:
-                return None
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST)
-        return bytes(self._store.get(key))
+        is_there = poll(lambda: self._store.check([key]) or None, timeout, _SHORTEST, _LONGEST)
+        return bytes(self._store.get(key)) if is_there else None
 
     def delete(self, key: str) -> None:
         self._store.delete_key(key)

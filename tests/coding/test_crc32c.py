@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.coding.crc32c import PARALLEL, PROVIDER, PROVIDERS, combine, crc32c, mask, unmask
+from milepost.coding.crc32c import PROVIDERS, combine, crc32c, mask, provider, unmask
 
 Provider = Callable[[Any, int], int]
 
@@ -35,8 +35,11 @@ def bitwise(data: bytes, value: int = 0) -> int:
     return value ^ 0xFFFFFFFF
 
 
-@pytest.fixture(params=sorted(PROVIDERS))
-def provider(request: pytest.FixtureRequest) -> Provider:
+@pytest.fixture(params=[*sorted(PROVIDERS), "milepost"])
+def extend(request: pytest.FixtureRequest) -> Provider:
+    """The function of each package, and the one that chooses among them."""
+    if request.param == "milepost":
+        return crc32c
     if request.param not in AVAILABLE:
         pytest.skip(f"{request.param} is not installed")
     return AVAILABLE[str(request.param)]
@@ -52,9 +55,9 @@ def provider(request: pytest.FixtureRequest) -> Provider:
         (bytes(range(32)), 0x46DD794E),
     ],
 )
-def test_published_vectors(provider: Provider, data: bytes, crc: int) -> None:
+def test_published_vectors(extend: Provider, data: bytes, crc: int) -> None:
     """Every provider gives the values that RFC 3720 publishes."""
-    assert provider(data, 0) == crc32c(data) == crc
+    assert extend(data, 0) == crc32c(data) == crc
 
 
 def test_masked_vectors() -> None:
@@ -101,35 +104,35 @@ BUFFERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("buffer", BUFFERS.values(), ids=BUFFERS.keys())
-def test_any_contiguous_buffer(provider: Provider, buffer: Any) -> None:
+def test_any_contiguous_buffer(extend: Provider, buffer: Any) -> None:
     """Every kind of buffer is hashed as the bytes it holds."""
-    assert provider(buffer, 7) == bitwise(buffer.tobytes() if hasattr(buffer, "tobytes") else buffer, 7)
+    assert extend(buffer, 7) == bitwise(buffer.tobytes() if hasattr(buffer, "tobytes") else buffer, 7)
 
 
-def test_read_only_array(provider: Provider) -> None:
+def test_read_only_array(extend: Provider) -> None:
     """Hashing does not need write access."""
     array = np.arange(10)
     array.flags.writeable = False
-    assert provider(array, 0) == bitwise(array.tobytes())
+    assert extend(array, 0) == bitwise(array.tobytes())
 
 
 @pytest.mark.parametrize("array", [np.zeros((4, 4))[:, ::2], np.zeros((4, 5), order="F"), np.zeros(8)[::2]])
-def test_scattered_arrays_are_refused(provider: Provider, array: np.ndarray[Any, Any]) -> None:
+def test_scattered_arrays_are_refused(extend: Provider, array: np.ndarray[Any, Any]) -> None:
     """Bytes that do not lie in row-major order in one piece are never hashed as if they did."""
     with pytest.raises(ValueError, match="contiguous"):
-        provider(array, 0)
+        extend(array, 0)
 
 
 @pytest.mark.parametrize("shape", [(2 * 8 << 20, 2), (4,)], ids=["large", "small"])
-def test_scattered_arrays_are_refused_at_any_size(provider: Provider, shape: tuple[int, ...]) -> None:
+def test_scattered_arrays_are_refused_at_any_size(extend: Provider, shape: tuple[int, ...]) -> None:
     """Chunking copies nothing to make an array contiguous."""
     with pytest.raises(ValueError, match="contiguous"):
-        provider(np.zeros(shape, np.uint8)[::2], 0)
+        extend(np.zeros(shape, np.uint8)[::2], 0)
 
 
 @pytest.mark.parametrize("size", [(8 << 20) - 1, 8 << 20, (8 << 20) + 1, (24 << 20) + 5])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.ndarray, ml_dtypes.bfloat16])
-def test_large_buffers(provider: Provider, size: int, kind: Any) -> None:
+def test_large_buffers(extend: Provider, size: int, kind: Any) -> None:
     """Hashing in chunks gives the same value as hashing at once."""
     array = np.resize(np.arange(251, dtype=np.uint8), size)
     if kind is ml_dtypes.bfloat16:
@@ -140,7 +143,7 @@ def test_large_buffers(provider: Provider, size: int, kind: Any) -> None:
     data = {np.ndarray: array.view, ml_dtypes.bfloat16: lambda: array.view(ml_dtypes.bfloat16)}.get(
         kind, lambda: kind(array)
     )()
-    assert provider(data, 3) == expected
+    assert extend(data, 3) == expected
 
 
 @given(st.binary(max_size=100), st.binary(max_size=100))
@@ -156,10 +159,9 @@ def test_combine_agrees_with_another_implementation(crc_a: int, crc_b: int, leng
     assert combine(crc_a, crc_b, length) == checksums.combine_crc32c(crc_a, crc_b, length)
 
 
-def test_parallel_says_whether_other_threads_run() -> None:
-    """Only the core dependency stops other threads."""
-    assert (PROVIDER != "google-crc32c") is PARALLEL
-    assert next(iter(AVAILABLE)) == PROVIDER
+def test_the_first_package_that_is_installed_is_for_large_buffers() -> None:
+    """The core dependency, which stops other threads, is used last."""
+    assert provider()[0] == next(iter(AVAILABLE))
 
 
 def run_without(packages: list[str], code: str) -> subprocess.CompletedProcess[str]:
@@ -172,10 +174,27 @@ def test_without_fast_providers_the_core_dependency_is_used() -> None:
     """A missing or broken optional package is passed over at import."""
     ran = run_without(
         ["awscrt", "crc32c"],
-        "from milepost.coding.crc32c import PARALLEL, PROVIDER, crc32c\n"
-        "print(PROVIDER, PARALLEL, hex(crc32c(bytearray(b'123456789'))))",
+        "from milepost.coding.crc32c import crc32c, provider\n"
+        "print(provider()[0], hex(crc32c(bytearray(b'123456789'))))",
     )
-    assert ran.stdout.split() == ["google-crc32c", "False", "0xe3069283"]
+    assert ran.stdout.split() == ["google-crc32c", "0xe3069283"]
+
+
+SMALL_AND_LARGE = "print(hex(crc32c(b'123456789')), 'awscrt' in sys.modules, hex(crc32c(bytes(1 << 20))))"
+
+
+def test_a_program_without_large_buffers_imports_no_large_package() -> None:
+    """The import takes longer than all checksums of a small checkpoint."""
+    ran = run_without([], f"from milepost.coding.crc32c import crc32c\n{SMALL_AND_LARGE}")
+    assert ran.stdout.split() == ["0xe3069283", "False", "0x14298c12"]
+
+
+def test_without_a_compiled_core_dependency_another_package_hashes_small_buffers() -> None:
+    """google-crc32c in pure Python is ten thousand times slower."""
+    pytest.importorskip("awscrt")
+    pure = "import google_crc32c\ngoogle_crc32c.implementation = 'python'\ngoogle_crc32c.extend = None\n"
+    ran = run_without([], f"{pure}from milepost.coding.crc32c import crc32c\n{SMALL_AND_LARGE}")
+    assert ran.stdout.split() == ["0xe3069283", "True", "0x14298c12"]
 
 
 def test_without_any_provider_the_error_says_what_to_install() -> None:

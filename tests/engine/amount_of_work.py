@@ -12,6 +12,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import milepost
 from milepost.coding import crc32c
@@ -133,18 +134,22 @@ def kept(run):
 def hashed(run):
     """Bytes of which a checksum is computed."""
     counted = 0
-    extend = crc32c._extend
+    of_small, (name, of_large) = crc32c._extend, crc32c.provider()
 
-    def counting(data, value):
+    def small(value, data):
         nonlocal counted
         counted += memoryview(data).nbytes
-        return extend(data, value)
+        return of_small(value, data)
 
-    crc32c._extend = counting
-    try:
+    def large(data, value):
+        nonlocal counted
+        counted += memoryview(data).nbytes
+        return of_large(data, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crc32c, "_extend", small)
+        patch.setattr(crc32c, "provider", lambda: (name, large))
         run()
-    finally:
-        crc32c._extend = extend
     return counted
 
 

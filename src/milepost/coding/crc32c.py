@@ -4,11 +4,13 @@ Reflected polynomial 0x82F63B78, initial value and final complement 0xFFFFFFFF: 
 *masked* checksums, rotated and offset, because the checksum of bytes that contain their own checksum is always the
 same; source: LevelDB ``util/crc32c.h``.
 
-Three packages can compute it, at about 17 GB/s each. The first one that is installed is used:
+Three packages can compute it, at about 17 GB/s each. The first one that is installed is used for large buffers:
 
 1. ``awscrt`` (``pip install milepost[fast]``) accepts any buffer, and other threads run meanwhile.
 2. ``crc32c`` does the same. Its licence is the LGPL, so milepost does not depend on it.
 3. ``google-crc32c``, on which milepost depends, is small and runs everywhere, but stops all other threads.
+
+The third one is used for small buffers. The first takes some 70 ms to import, so a program without large buffers never imports it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ _POLYNOMIAL: Final = 0x82F63B78
 _MASK_DELTA: Final = 0xA282EAD8
 _CHUNK: Final = 8 << 20
 """Bytes to hash at once if other threads stop meanwhile. They take about half a millisecond."""
+_SMALL: Final = 64 << 10
+"""Bytes of a small buffer. They take about four microseconds, in which other threads may stop."""
 _TINY: Final = 1 << 10
 """Bytes up to which a copy is faster than an array that wraps the memory."""
 
@@ -44,16 +48,14 @@ def _google() -> Callable[[Buffer, int], int]:
     def crc32c(data: Buffer, value: int) -> int:
         if isinstance(data, bytes) and len(data) <= _CHUNK:
             return extend(value, data)
-        if not isinstance(data, np.ndarray):
-            view = memoryview(data)
-            if view.nbytes <= _TINY and view.c_contiguous:
-                return extend(value, bytes(view))
-            data = np.frombuffer(data, np.uint8)
-        if data.nbytes <= _CHUNK:
-            return extend(value, data)
-        if not data.flags.c_contiguous:
+        array = data if isinstance(data, np.ndarray) else _without_view(data)
+        if isinstance(array, bytes):
+            return extend(value, array)
+        if array.nbytes <= _CHUNK:
+            return extend(value, array)
+        if not array.flags.c_contiguous:
             raise ValueError("ndarray is not C-contiguous")
-        flat = data.reshape(-1).view(np.uint8)
+        flat = array.reshape(-1).view(np.uint8)
         for start in range(0, len(flat), _CHUNK):
             value = extend(value, flat[start : start + _CHUNK])
         return value
@@ -65,7 +67,13 @@ PROVIDERS: Final = {"awscrt": _awscrt, "crc32c": _icrar, "google-crc32c": _googl
 """The functions that load a package, by its name. An `ImportError` means that the package is absent or cannot run here."""
 
 
-def _choose() -> tuple[str, Callable[[Buffer, int], int]]:
+@cache
+def provider() -> tuple[str, Callable[[Buffer, int], int]]:
+    """The package for large buffers, by its name, and its function.
+
+    Raises:
+        ImportError: There is none.
+    """
     for name, load in PROVIDERS.items():
         try:
             return name, load()
@@ -74,10 +82,19 @@ def _choose() -> tuple[str, Callable[[Buffer, int], int]]:
     raise ImportError("no installed package computes CRC-32C; run: pip install google-crc32c")
 
 
-PROVIDER, _extend = _choose()
+def _for_small() -> Callable[[int, Buffer], int]:
+    """The function for small bytes and arrays. google-crc32c runs without its compiled part too, and is then too slow."""
+    try:
+        google = importlib.import_module("google_crc32c")
+        if google.implementation == "c":
+            return google.extend  # type: ignore[no-any-return]
+    except ImportError:
+        pass
+    _, extend = provider()
+    return lambda value, data: extend(data, value)
 
-PARALLEL: Final = PROVIDER != "google-crc32c"
-"""Whether other threads run while a large buffer is hashed, so that hashing in several threads is faster."""
+
+_extend: Final = _for_small()
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
@@ -91,7 +108,21 @@ def crc32c(data: Buffer, value: int = 0) -> int:
         >>> hex(crc32c(b"6789", crc32c(b"12345")))
         '0xe3069283'
     """
-    return _extend(data, value)
+    if isinstance(data, bytes):
+        if len(data) <= _SMALL:
+            return _extend(value, data)
+    elif isinstance(data, np.ndarray):
+        if data.nbytes <= _SMALL:
+            return _extend(value, data)
+    elif memoryview(data).nbytes <= _SMALL:
+        return _extend(value, _without_view(data))
+    return provider()[1](data, value)
+
+
+def _without_view(data: Buffer) -> bytes | np.ndarray[Any, Any]:
+    """The same bytes as google-crc32c takes them, which takes bytes and arrays only."""
+    view = memoryview(data)
+    return bytes(view) if view.nbytes <= _TINY and view.c_contiguous else np.frombuffer(data, np.uint8)
 
 
 def mask(crc: int) -> int:

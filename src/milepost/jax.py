@@ -14,8 +14,8 @@ import jax as _jax  # noqa: F401 - without JAX, this module cannot be imported
 
 from milepost.checkpoint.tree_checkpoint import TreeCheckpoint as _TreeCheckpoint
 from milepost.checkpoint.tree_checkpoint import is_of_series as _is_of_series
-from milepost.engine.load import storage_of as _storage_of
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import storage_of as _storage_of
 from milepost.engine.status import LoadStatus
 from milepost.engine.translation import Names as _Names
 from milepost.engine.translation import Rename as _Rename

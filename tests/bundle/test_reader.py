@@ -483,7 +483,7 @@ def test_entries_are_decoded_once(monkeypatch):
     """Looking at a tensor, then reading it, costs one decoding."""
     reader = bundle({"a": 1})
     decoded = []
-    monkeypatch.setattr("milepost.bundle.reader.decode", lambda row: decoded.append(1) or entries.decode(row))
+    monkeypatch.setattr("milepost.bundle.index.decode", lambda row: decoded.append(1) or entries.decode(row))
     reader.spec("a")
     reader.read("a")
     reader.extent("a")

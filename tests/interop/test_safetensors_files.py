@@ -60,6 +60,17 @@ class TestFiles:
         assert model.l1.bias.numpy().tolist() == [1.0, 1.0, 1.0]
         assert int(model.step) == 7
 
+    @pytest.mark.skipif(os.name == "nt", reason="the file would take all of its size on the disk")
+    def test_tensors_beyond_the_first_gigabytes_are_read(self, tmp_path):
+        path, begin = tmp_path / "model.safetensors", 4 << 30
+        header = content({"a": entry("U8", (begin,), 0, begin), "b": entry("F32", (2,), begin, begin + 8)})
+        with path.open("wb") as file:
+            file.write(header)
+            file.truncate(len(header) + begin)  # a hole, which takes no room
+            file.seek(0, os.SEEK_END)
+            file.write(np.float32([1, 2]).tobytes())
+        assert milepost.load_variable(path, "b").tolist() == [1.0, 2.0]
+
     def test_a_checkpoint_of_the_model_as_root_takes_it(self, tmp_path):
         model = net()
         milepost.Checkpoint(model).restore(write(tmp_path, ARRAYS)).assert_consumed()

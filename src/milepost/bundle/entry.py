@@ -2,16 +2,16 @@
 
 ::
 
-    entry := BundleEntryProto, fields in the order of their numbers, zero scalars left out
-    1 dtype     DataType number
-    2 shape     always present; a dimension of length 0 is an empty message
-    3 shard_id  which data file
-    4 offset    first byte in it
-    5 size      number of bytes
-    6 crc32c    fixed32: masked checksum of the bytes (see `strings` and `variants` for theirs)
-    7 slices    the pieces in which the tensor was saved, each under its own key; then 3 to 6 have no meaning
+    entry := 1 dtype int32        the number of the element type
+             2 shape Shape        always present; a dimension of length 0 is an empty message
+             3 shard_id int32     which data file
+             4 offset int64       the first byte in it
+             5 size int64         the number of bytes
+             6 crc32c fixed32     the masked checksum of the bytes; `strings` and `variants` have theirs
+             {7 slices Slice}     the pieces in which the tensor was saved, each under its own key; then 3 to 6 have no meaning
 
-Source: TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
+Fields are in the order of their numbers, and numbers that are zero are left out. `milepost.bundle.messages` has Shape and Slice. Source:
+TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
 """
 
 from __future__ import annotations

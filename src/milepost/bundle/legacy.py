@@ -2,13 +2,13 @@
 
 ::
 
-    file   := table of  "" -> SavedTensorSlices{meta},  slice key -> SavedTensorSlices{data}
-    meta   := for each tensor of the file: name, shape, type, slices
-    data   := name, slice, TensorProto{values in the field for their type, no type, no shape}
+    file := table of  "" -> SavedTensorSlices with meta,  slice key -> SavedTensorSlices with data
+    meta := for each tensor of the file: name, shape, type, slices
+    data := name, slice, and a TensorProto with the values in the field for their type, without type and shape
 
-Slice keys are those of `slices`; a tensor in one piece is the slice that covers it. Blocks of the table have checksums,
-tensors have none. A sharded checkpoint is several such files, each with the pieces that it holds. Source:
-TensorFlow 1.15, ``tensorflow/core/util/saved_tensor_slice.proto`` and ``tensor_slice_writer.cc``.
+`milepost.bundle.messages` has the messages, `milepost.bundle.slices` the slice keys; a tensor in one piece is the slice that covers it.
+Blocks of the table have checksums, tensors have none. A sharded checkpoint is several such files, each with the pieces that it holds.
+Source: TensorFlow 1.15, ``tensorflow/core/util/saved_tensor_slice.proto`` and ``tensor_slice_writer.cc``.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
     contribution := wholes tensors                   what one process writes
     wholes       := column of keys, column of entries
     tensors      := column of keys, of heads, of sizes, of pieces: of tensors of which the process has written pieces
-    head         := the fields ``dtype`` and ``shape`` of an entry, after the elements of the whole tensor, in 8 bytes
-    sizes        := {elements  length of end  length of entry  length of slice}      of each piece, in 8, 4, 4 and 4 bytes
+    head         := elements:u64 fields              of the whole tensor: its number of elements; ``dtype`` and ``shape`` of its entry
+    sizes        := {elements:u64  length of end:u32  length of entry:u32  length of slice:u32}      of each piece
     pieces       := {end entry slice}                of each piece
     end          := what the slice key of the piece has after `milepost.bundle.slices.slice_key_start`
     slice        := the field ``slices`` of the tensor's entry, with its tag
-    column       := n (length)^n (bytes)^n           n in 8 bytes, lengths in 4
+    column       := n:u64 (length:u32)^n {byte}      the lengths of n members; all members, joined
 
 Numbers are little-endian. A repeated field of a message is its encoded elements, one after the other. So the entry of a tensor in pieces is its head,
 followed by the slices from all processes.

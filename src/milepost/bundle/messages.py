@@ -1,8 +1,25 @@
 """The protocol buffer messages of tensor bundles and of the older checkpoints.
 
-Source: TensorFlow 2.21, ``tensor_bundle.proto``, ``tensor_shape.proto``, ``tensor_slice.proto``, ``versions.proto``,
-``tensor.proto`` and ``saved_tensor_slice.proto``. Names are declared as ``bytes``, because nothing but convention makes
-them UTF-8. Fields that milepost never reads are left out; parsers skip them.
+::
+
+    BundleHeader         := 1 num_shards int32  2 endianness int32  3 version Version       endianness: 0 little, 1 big
+    Version              := 1 producer int32  2 min_consumer int32  {3 bad_consumers int32}
+    BundleEntry          := 1 dtype int32  2 shape Shape  3 shard_id int32  4 offset int64  5 size int64
+                            6 crc32c fixed32  {7 slices Slice}                              see `milepost.bundle.entry`
+    Shape                := {2 dim Dimension}  3 unknown_rank bool
+    Dimension            := 1 size int64  2 name bytes
+    Slice                := {1 extent Extent}                                               one for each dimension
+    Extent               := 1 start int64  2 length int64                                   no length: the whole dimension
+    SavedTensorSlices    := (1 meta SavedTensorSliceMeta)?  (2 data SavedSlice)?            see `milepost.bundle.legacy`
+    SavedTensorSliceMeta := {1 tensor SavedSliceMeta}  2 versions Version
+    SavedSliceMeta       := 1 name bytes  2 shape Shape  3 type int32  {4 slice Slice}
+    SavedSlice           := 1 name bytes  2 slice Slice  3 data TensorProto
+    TensorProto          := the values, in the repeated field for their type                its fields are listed below
+
+TensorFlow calls some of them otherwise: ``BundleHeaderProto``, ``VersionDef``, ``BundleEntryProto``, ``TensorShapeProto``,
+``TensorSliceProto``. Names are declared as ``bytes``, because nothing but convention makes them UTF-8. Fields that milepost never
+reads are left out; parsers skip them. Source: TensorFlow 2.21, ``tensor_bundle.proto``, ``tensor_shape.proto``,
+``tensor_slice.proto``, ``versions.proto``, ``tensor.proto`` and ``saved_tensor_slice.proto``.
 """
 
 from __future__ import annotations
@@ -21,7 +38,7 @@ _MESSAGES: Final = declare(
         ],
         "Dimension": [Field("size", 1, "int64"), Field("name", 2, "bytes")],
         "Shape": [Field("dim", 2, "Dimension", repeated=True), Field("unknown_rank", 3, "bool")],
-        # an absent length, which is 0 here, means the whole dimension; empty extents are never written
+        # an absent length is 0 here; empty extents are never written
         "Extent": [Field("start", 1, "int64"), Field("length", 2, "int64")],
         "Slice": [Field("extent", 1, "Extent", repeated=True)],
         "BundleHeader": [
@@ -68,4 +85,3 @@ BundleEntry: Final = _MESSAGES["BundleEntry"]
 SavedTensorSlices: Final = _MESSAGES["SavedTensorSlices"]
 Shape: Final = _MESSAGES["Shape"]
 Slice: Final = _MESSAGES["Slice"]
-Version: Final = _MESSAGES["Version"]

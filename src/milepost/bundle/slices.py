@@ -2,11 +2,12 @@
 
 ::
 
-    key    := num(0) str(name) num(rank) extent^rank
-    extent := snum(start) snum(length)         whole dimension: start 0, length -1
+    key    := 0:num  name:str  rank:num  extent^rank
+    extent := start:snum  length:snum          whole dimension: start 0, length -1
 
 All keys of slices begin with a zero byte, so they come right after the header. Numbers and strings are those of
-`milepost.coding.ordered`. Source: TensorFlow 2.21, ``tensorflow/core/util/saved_tensor_slice_util.cc``.
+`milepost.coding.ordered`. The entry of the whole tensor lists its pieces as messages (Slice in `milepost.bundle.messages`).
+Source: TensorFlow 2.21, ``tensorflow/core/util/saved_tensor_slice_util.cc``.
 """
 
 from __future__ import annotations
@@ -183,13 +184,13 @@ def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[in
     for place, piece in sorted(near, key=lambda pair: pair[0]):
         if not missing:
             break
-        common = _intersection(place, wanted)
+        common = intersection(place, wanted)
         if common is None:
             continue
         left = [rest for part in missing for rest in _without(part, common)]
         if left != missing:
             missing = left
-            found.append(Overlap(piece, _relative(common, place), _relative(common, wanted)))
+            found.append(Overlap(piece, relative(common, place), relative(common, wanted)))
     if missing:
         raise CorruptCheckpointError(
             "the saved slices leave out part of the tensor",
@@ -197,6 +198,27 @@ def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[in
             found="nothing for " + ":".join(f"{start},{stop - start}" for start, stop in missing[0]),
         )
     return found
+
+
+def intersection(a: Box, b: Box) -> Box | None:
+    """The box of the elements that two boxes have in common. None if there are none.
+
+    Example:
+        >>> intersection(((0, 2), (0, 4)), ((1, 3), (2, 6)))
+        ((1, 2), (2, 4))
+    """
+    common = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return None if _is_empty(common) else common
+
+
+def relative(box: Box, other: Box) -> Box:
+    """A box in a tensor, as a box in the part of the tensor that another box holds.
+
+    Example:
+        >>> relative(((3, 5),), ((2, 6),))
+        ((1, 3),)
+    """
+    return tuple((start - first, stop - first) for (start, stop), (first, _) in zip(box, other, strict=True))
 
 
 def _place(piece: TensorSlice, shape: Sequence[int]) -> Box:
@@ -218,14 +240,9 @@ def _is_empty(box: Box) -> bool:
     return any(start >= stop for start, stop in box)
 
 
-def _intersection(a: Box, b: Box) -> Box | None:
-    common = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
-    return None if _is_empty(common) else common
-
-
 def _without(box: Box, hole: Box) -> list[Box]:
     """The rest of a box, as boxes, without the part in another box."""
-    common = _intersection(box, hole)
+    common = intersection(box, hole)
     if common is None:
         return [box]
     left: list[Box] = []
@@ -233,7 +250,3 @@ def _without(box: Box, hole: Box) -> list[Box]:
         sides = [side for side in ((start, first), (last, stop)) if side[0] < side[1]]
         left += [(*common[:axis], side, *box[axis + 1 :]) for side in sides]
     return left
-
-
-def _relative(box: Box, origin: Box) -> Box:
-    return tuple((start - first, stop - first) for (start, stop), (first, _) in zip(box, origin, strict=True))

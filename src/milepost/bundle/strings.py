@@ -2,7 +2,7 @@
 
 ::
 
-    tensor := length^N check:u32 {byte}     lengths are varints; then all elements, joined
+    tensor := (length:varint)^n check:u32 {byte}     the lengths of n elements; their checksum; all elements, joined
     check  := masked checksum of the lengths, each as u32, or as u64 if it needs more
 
 The checksum of the entry covers the lengths, as for ``check``, then ``check``, then the elements. Numbers that are not

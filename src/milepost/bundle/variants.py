@@ -3,7 +3,7 @@
 ::
 
     tensor  := {element}
-    element := varint(length) {byte} check:u32     a serialized VariantTensorDataProto
+    element := length:varint {byte} check:u32      a serialized VariantTensorDataProto
     check   := masked checksum of all bytes before it, from the first element on, with each length as u64
 
 The checksum of the entry also covers the last ``check``. Numbers that are not varints are little-endian: TensorFlow

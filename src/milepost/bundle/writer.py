@@ -4,8 +4,9 @@
 
     index := table of  "" -> BundleHeader,  slice key -> entry of a piece,  key -> entry of a tensor
 
-With an alignment of 1, all files are byte for byte what TensorFlow's SaveV2 writes for the same tensors. Source:
-TensorFlow 2.21, ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
+`milepost.table.block` has the table, `milepost.bundle.messages` the header, `milepost.bundle.entry` the entries and
+`milepost.bundle.slices` the slice keys. With an alignment of 1, all files are byte for byte what TensorFlow's SaveV2 writes for the
+same tensors. Source: TensorFlow 2.21, ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from milepost.callbacks.portraits import Portrait, fingerprint, portrait, put_back, saved_form
+from milepost.callbacks.records import Record, fingerprint, put_back, record, saved_form
 from milepost.callbacks.sources import state_of
 from milepost.errors import MilepostError, MismatchError, warn
 
@@ -84,13 +84,13 @@ class OtherCallbacks:
                 found[name] = {"state": methods[0]()}
                 continue
             attributes = {}
-            for each, (mark, picture) in _look_at(callback).items():
+            for each, (mark, kept) in _look_at(callback).items():
                 first = self._first[name].get(each)
                 if each not in self._changed[name] and first is not None and _is_same(first[0], mark):
                     continue
-                if picture is not None:
+                if kept is not None:
                     self._changed[name].add(each)
-                    attributes[each] = saved_form(picture)
+                    attributes[each] = saved_form(kept)
                 elif (name, each) not in self._complained:
                     self._complained.add((name, each))
                     lost.append(f"{name}.{each}")
@@ -167,8 +167,8 @@ class CallbackStates:
         self.now = state
 
 
-Look = dict[str, tuple[Any, Portrait | None]]
-"""For each attribute: a mark by which a change is seen, and its portrait if it has one."""
+Look = dict[str, tuple[Any, Record | None]]
+"""For each attribute: a mark by which a change is seen, and its record if it has one."""
 
 
 def _look_at(callback: Any) -> Look:
@@ -181,8 +181,8 @@ def _look_at(callback: Any) -> Look:
         if name in _OWN or name in exempt:
             continue
         try:
-            picture = portrait(value)
-            found[name] = (fingerprint(picture), picture)
+            kept = record(value)
+            found[name] = (fingerprint(kept), kept)
         except (MilepostError, RecursionError):
             found[name] = (_Same(value), None)
     return found

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from milepost.bundle import BundleWriter, data_path, index_path, open_bundle
+from milepost.checkpoint import in_memory
+from milepost.checkpoint.arguments import check_clashes, check_object, check_root, followed
 from milepost.checkpoint.names import PRIVATE, check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
@@ -20,8 +21,8 @@ from milepost.engine.background import BackgroundWriter
 from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
 from milepost.engine.leftovers import sweep_quietly
-from milepost.engine.load import load_into, storage_of
-from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.load import load_into
+from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.engine.removal import finish_removals
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.series import list_announced
@@ -29,24 +30,20 @@ from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.engine.translation import Names, Rename, translation
-from milepost.errors import UnsupportedError, UntrackableError
+from milepost.errors import UnsupportedError
 from milepost.graph import Tracked, Variable
-from milepost.graph.adapter import adapter_of, adapter_of_type
-from milepost.graph.containers import NoDependency, hold_state, wrap
-from milepost.graph.keys import OBJECT_GRAPH
+from milepost.graph.adapter import adapter_of
+from milepost.graph.containers import hold_state, wrap
 from milepost.graph.module import NOW_NUMBERS, UNTRACKED
 from milepost.graph.plain.places import StateHolder, Unsaveable
 from milepost.graph.plain.values import PLAIN
-from milepost.graph.remedies import forgotten_init, remedy_for_state
+from milepost.graph.remedies import forgotten_init
 from milepost.graph.traversal import live_children, walk
-from milepost.graph.trees.structure import is_empty_tree, is_functional, is_tuple
+from milepost.graph.trees.structure import is_tuple
 from milepost.storage import MemoryStorage
 from milepost.storage.paths import check_has_file_name, plain_path
-from milepost.tensor import DType
 
 _COUNTER = "save_counter"
-_IN_MEMORY = "state"
-"""The prefix of a checkpoint in memory."""
 
 PathLike = str | os.PathLike[str]
 
@@ -130,16 +127,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         if root is not None:
             root = root if weak else wrap(root)
             hold_state(root)
-            live = _followed(root)
-            if adapter_of(live) is None:
-                raise _not_trackable("root", live)
-            if is_functional(live):
-                raise UntrackableError(
-                    "a tree of immutable arrays cannot be the root: a restore would have no place to put the new arrays",
-                    key="root",
-                    found=f"an object of type {type(live).__name__}",
-                    remedy="pass it under a name, as in Checkpoint(state=tree), or use milepost.jax.save() and milepost.jax.restore()",
-                )
+            check_root(followed(root))
             kwargs["root"] = root
         self.__dict__[PRIVATE] = _State(root, set(kwargs))
         for name in sorted(kwargs):
@@ -147,11 +135,11 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             if weak and value is root:
                 self.__dict__[name] = value
                 continue
-            if adapter_of(value) is None and name != _COUNTER and not is_empty_tree(value) and not _is_accepted(value):
-                raise _not_trackable(name, value)
+            if name != _COUNTER:
+                check_object(name, value)
             setattr(self, name, value)
         if root is not None:
-            self._check_clashes(_followed(root))
+            check_clashes(followed(root), self._private.arguments, self.__dict__)
 
     _internal = frozenset({PRIVATE, UNTRACKED, NOW_NUMBERS})
 
@@ -171,7 +159,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         if counter is None:
             new = Variable(np.int64(0), name=_COUNTER, trainable=False)
             root = self._private.root
-            counter = self.__dict__[_COUNTER] = admit(self if root is None else _followed(root), _COUNTER, new)
+            counter = self.__dict__[_COUNTER] = admit(self if root is None else followed(root), _COUNTER, new)
         return counter
 
     @as_written
@@ -368,11 +356,9 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             >>> int(fresh.step)
             3
         """
-        options = CheckpointOptions(storage=MemoryStorage())
-        self.write(_IN_MEMORY, options)
-        with open_bundle(storage_of(options), _IN_MEMORY) as reader:
-            arrays = {key: reader.read(key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
-        return {key: array if array.ndim or array.dtype != object else array.item() for key, array in arrays.items()}
+        storage = MemoryStorage()
+        self.write(in_memory.PREFIX, CheckpointOptions(storage=storage))
+        return in_memory.arrays_in(storage)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> LoadStatus:
         """Restores the result of `state_dict`, as `read` restores a file. A child of this name hides this method.
@@ -387,21 +373,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             UnsupportedError: The argument is not such a dict.
             MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
         """
-        if not isinstance(state_dict, Mapping) or OBJECT_GRAPH not in state_dict:
-            raise UnsupportedError(
-                "this is not the state of a Checkpoint",
-                expected="a dict that Checkpoint.state_dict() has returned",
-                found=f"{state_dict!r:.80} of type {type(state_dict).__name__}",
-                remedy="to restore a file of another library, pass its path to restore()",
-            )
-        storage, writer = MemoryStorage(), BundleWriter()
-        for key, value in sorted(state_dict.items()):
-            array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
-            writer.add(key, array, DType.of(array))
-        with storage.create(data_path(_IN_MEMORY, 0, 1)) as data, storage.create(index_path(_IN_MEMORY)) as index:
-            writer.write_shard(0, data)
-            index.write(0, [writer.index()])
-        return self.read(_IN_MEMORY, CheckpointOptions(storage=storage))
+        return self.read(in_memory.PREFIX, CheckpointOptions(storage=in_memory.storage_with(state_dict)))
 
     def sync(self) -> None:
         """Waits for the asynchronous save in progress, if any, and raises its error."""
@@ -426,7 +398,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         root = self._private.root
         if root is None:
             return self, ()
-        root = _followed(root)
+        root = followed(root)
         adapter = adapter_of(self)
         assert adapter is not None, "a Checkpoint has an adapter"
         attached = list(live_children(adapter, self))
@@ -473,19 +445,6 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 save.run()
         return save.prefix
 
-    def _check_clashes(self, root: Any) -> None:
-        adapter = adapter_of(root)
-        children = dict(live_children(adapter, root)) if adapter is not None else {}
-        for name in self._private.arguments:
-            if name in children and children[name] is not _followed(self.__dict__[name]):
-                raise UntrackableError(
-                    f"root.{name} already exists and is a different object",
-                    key=name,
-                    expected="a name that the root does not use, or the same object",
-                    found=f"an object of type {type(children[name]).__name__} in the root, and one of type {type(self.__dict__[name]).__name__} as the argument",
-                    remedy="pass the argument under another name",
-                )
-
 
 # Functions for managers and trees of JAX. They are not methods, because no child of a checkpoint can have the name of a
 # method.
@@ -518,41 +477,9 @@ def view_of(checkpoint: Checkpoint) -> tuple[Any, Sequence[tuple[str, Any]]]:
 def root_of(checkpoint: Checkpoint) -> Any:
     """The root of a checkpoint, or None if the checkpoint itself is the root."""
     root = checkpoint._private.root
-    return None if root is None else _followed(root)
+    return None if root is None else followed(root)
 
 
 def set_root(checkpoint: Checkpoint, root: Any) -> None:
     """Sets the object of node 0. Unlike a root that is passed to `Checkpoint`, it is not a child."""
     checkpoint._private.root = root
-
-
-def _is_accepted(value: Any) -> bool:
-    return type(value) in PLAIN or type(value) is NoDependency or is_tuple(type(value))
-
-
-def _followed(root: Any) -> Any:
-    if not isinstance(root, weakref.ref):
-        return root
-    live = root()
-    if live is None:
-        raise UntrackableError(
-            "the root no longer exists",
-            key="root",
-            remedy="keep a reference to the root for as long as the checkpoint is used",
-        )
-    return live
-
-
-def _not_trackable(name: str, value: Any) -> UntrackableError:
-    adapter = adapter_of_type(type(value))
-    omission = adapter.omission(value) if adapter is not None else None
-    remedy = omission.remedy if omission is not None else ""
-    if not remedy:
-        remedy = "pass it under a name, as in Checkpoint(epoch=3)" if type(value) in PLAIN else remedy_for_state(value)
-    return UntrackableError(
-        "an argument of Checkpoint is not trackable",
-        key=name,
-        expected="a Module, Variable, array, number, text, Checkpoint, framework object, or a list, dict or tuple of them",
-        found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy=remedy,
-    )

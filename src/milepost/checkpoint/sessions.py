@@ -22,8 +22,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from milepost.engine.load import load_into, storage_of
-from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.load import load_into
+from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.engine.progress import array_sizes, reported
 from milepost.engine.removal import remove_files
 from milepost.engine.save import execute_save, plan_save

@@ -130,12 +130,6 @@ def mask(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def unmask(masked: int) -> int:
-    """The inverse of `mask`."""
-    rotated = (masked - _MASK_DELTA) & 0xFFFFFFFF
-    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
-
-
 def combine(crc_a: int, crc_b: int, length_b: int) -> int:
     """The checksum of two pieces of data joined, from their checksums.
 

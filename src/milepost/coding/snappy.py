@@ -4,7 +4,7 @@
 
     data    := length:varint {element}        length of the decompressed bytes, at most 2**32 - 1
     element := literal | copy                 the low two bits of its first byte, the tag, say which
-    literal := tag[00] byte*n                 n = tag>>2 plus 1; 60..63 there: n - 1 follows in 1..4 bytes
+    literal := tag[00] byte^n                 n = tag>>2 plus 1; 60..63 there: n - 1 follows in 1..4 bytes
     copy    := tag[01] low:u8                 n = (tag>>2 & 7) + 4, offset = (tag>>5) << 8 | low
              | tag[10] offset:u16             n = (tag>>2) + 1
              | tag[11] offset:u32             n = (tag>>2) + 1

@@ -2,8 +2,9 @@
 
 ::
 
-    <name>/data.pkl      PROTO 2  EMPTY_DICT  MARK {name  tensor} SETITEMS  STOP
-    tensor              := GLOBAL torch._utils _rebuild_tensor_v2 (or _v3)  MARK storage 0 shape strides False {} TUPLE REDUCE
+    <name>/data.pkl     := PROTO 2  EMPTY_DICT  MARK {name  tensor} SETITEMS  STOP
+    tensor              := GLOBAL "torch._utils _rebuild_tensor_v2" (or _v3)  MARK storage 0 shape strides False hooks TUPLE REDUCE
+    hooks               := GLOBAL "collections OrderedDict" EMPTY_TUPLE REDUCE
     storage             := MARK "storage" GLOBAL "torch FloatStorage" key "cpu" elements TUPLE BINPERSID
 
 Types that have no class of storages in PyTorch take ``UntypedStorage``, counted in bytes, and name their type in the call of

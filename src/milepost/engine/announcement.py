@@ -2,9 +2,9 @@
 
 ::
 
-    announcement = P ".milepost-" token "-index-" digest ".tmp"
-    token        = the token of the save
-    digest       = 16 hexadecimal digits: BLAKE2b, 8 bytes, of the index file's bytes
+    announcement := P ".milepost-" token "-index-" digest ".tmp"
+    token        := the token of the save
+    digest       := 16 hexadecimal digits: BLAKE2b, 8 bytes, of the index file's bytes
 
 A numbered save creates this empty file before its index becomes visible. It removes the file when the state file that names
 the checkpoint P is durable. A process that was killed in between leaves its announcement. Its save reached the commit point if

@@ -1,23 +1,26 @@
 """Commits: files become visible whole and durable, or not at all.
 
-A checkpoint, in this order. Steps 1 and 2 are durable after step 3; each later step is durable before the next begins::
+A save of the checkpoint P takes these steps, in this order. Steps 1 and 2 are durable after step 3. Each later step is durable before
+the next begins. ``docs/durability.md`` has the same numbers, and says what a crash at each step leaves::
 
-    1. claim the data's names     P.index.milepost-<token>-of-NNNNN.tmp, which becomes the index
-    2. write and sync             P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index; data files of an earlier
-                                  checkpoint are linked to such names, if the save is incremental
-    3. sync the directory         from here on a crash cannot lose a claim and keep the data; if there was a checkpoint P
-                                  before, its data is claimed, too; a numbered save has been announced (`BeforeCommit`)
-    4. rename the data            to P.data-SSSSS-of-NNNNN, which nothing refers to yet
-    5. sync the directory
-    6. rename the index           THE COMMIT POINT
-    7. sync the directory         the save may return
-    8. remove replaced data       if there was a checkpoint P before
+    1. claim       the names of the data: make P.index.milepost-<token>-of-NNNNN.tmp, which becomes the index
+    2. write       P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index, and sync each. An incremental save links data files
+                   of an earlier checkpoint to such names
+    3. announce    If there is a checkpoint P, claim its data too. Announce a numbered save (`BeforeCommit`). Sync the directory:
+                   after this, no crash can lose a claim and keep the data
+    4. data        Rename the data to P.data-SSSSS-of-NNNNN, which no index names yet. Sync the directory
+    5. index       Rename the index: THE COMMIT POINT
+    6. durable     Sync the directory: the save may return
+    7. replaced    If there was a checkpoint P, remove its data
+    8. list        Write the state file: `milepost.engine.run_save`. It is written by `commit_file`
+    9. delete      Delete what a manager does not keep: `milepost.manager.publishing`
+    10. tidy up    Remove the notes of deletions and the announcement
 
-Invariants:
+This module takes steps 1 to 7. Invariants:
 
 - An index that is visible has all its data, whole and durable: new data never takes the names of the visible index's
   data, because the number of shards is part of the name. If that number is taken, an empty shard is added.
-- Before step 6 a crash leaves what was there before; after it, the new checkpoint. After step 7 it survives a power cut.
+- Before step 5 a crash leaves what was there before; after it, the new checkpoint. After step 6 it survives a power cut.
 - A data file is never written again after it has its final name, so files of several checkpoints may be one file
   (`milepost.engine.incremental`). A deletion removes only a name.
 - Leftovers are recognised by their names (`milepost.engine.leftovers`).
@@ -206,7 +209,7 @@ class BundleCommit:
         self.linked.discard(shard)
 
     def publish(self, index: bytes, before_commit: BeforeCommit | None = None) -> None:
-        """Carries out steps 2 to 8, from the sync of the data on.
+        """Carries out the rest of step 2, from the sync of the data on, and steps 3 to 7.
 
         Args:
             index: The bytes of the index.

@@ -1,8 +1,8 @@
 """Finds the objects into which a framework has converted restored ones, such as the DTensors that `fully_shard` makes
 of parameters.
 
-A converted object is another object with the same values. Nothing tells it from an object that the program has put there for
-another reason, so it counts as the restored one only if it holds the saved values. Each process compares the boxes that it holds.
+A converted object is another object with the same values. A program may also have put another object in that place for another reason.
+So an object counts as the converted one only if it holds the saved values. Each process compares the boxes that it holds.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _POLL_SECONDS: Final = 1.0
 _MOST_REMEMBERED: Final = 64
 _MOST_ATTEMPTS: Final = 20
 _MOST_SHARDS: Final = 1000
-"""Data files that are looked for by name. For more, the directory is listed."""
+"""The most data files that are looked for by name. If there are more, the directory is listed."""
 
 _Fingerprint = tuple[tuple[str, int, float], ...]
 

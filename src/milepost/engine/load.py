@@ -12,7 +12,7 @@ from milepost.engine.exported import REMEDY, exported_lists, is_exported
 from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
 from milepost.engine.lost_values import refuse_lost_values
 from milepost.engine.name_based import NameBasedRestoration
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.progress import reporting
 from milepost.engine.report import Report
 from milepost.engine.restore import Restoration
@@ -45,7 +45,6 @@ from milepost.graph.renaming import renamed
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
-from milepost.storage.checked import checked
 
 _SAVED_MODEL_REMEDY: Final = (
     "a SavedModel has the model itself as its root: pass the model alone, as in milepost.load_weights(model, path) or "
@@ -54,11 +53,6 @@ _SAVED_MODEL_REMEDY: Final = (
 _MOST_LISTED: Final = 5
 _TRIES: Final = 20
 """How often a restore starts again because the checkpoint was replaced meanwhile."""
-
-
-def storage_of(options: CheckpointOptions | None) -> Storage:
-    """The storage that the options name, or this machine."""
-    return checked(getattr(options, "storage", None))
 
 
 @collection_paused()
@@ -119,7 +113,7 @@ def _load_any(
     prefix: str, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
 ) -> LoadStatus:
     import_adapters()
-    storage = checked(options.storage)
+    storage = storage_of(options)
     try:
         for _ in range(_TRIES):
             reader = open_any(storage, prefix)
@@ -155,7 +149,7 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
         UntrackableError: A live object raises an error when its children or values are read.
     """
     import_adapters()
-    storage = checked(options.storage)
+    storage = storage_of(options)
     with open_any(storage, prefix) as reader:
         prepared = _prepared(reader, view, options, storage, None, translation)
         if translation is not AS_SAVED:

@@ -3,7 +3,8 @@
 They are one tensor of the checkpoint, a string without dimensions under the key `METADATA`, so it has a checksum, and every
 reader of TensorFlow's format can read it. No object of the program has this key. The text is JSON::
 
-    {"metrics": object of numbers or such objects, or null, "metadata": any JSON}
+    text    := JSON: {"metrics": metrics | null, "metadata": any JSON}
+    metrics := {name: number | metrics, ...}
 
 Numbers that are not finite are written as ``NaN``, ``Infinity`` and ``-Infinity``, as Python does.
 """

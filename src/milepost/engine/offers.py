@@ -1,8 +1,8 @@
 """Finds the ``rename`` that would match the values that a restore has not matched.
 
-A saved name and a live name belong together if they have the same end and the values have the same shape. What differs
-is then one of two things: the beginning, as with ``module.`` or ``backbone.``; or names in between that wrappers add,
-as ``base_layer`` and ``default`` of adapters. The argument that is offered was tried on all names before.
+A saved name and a live name belong together if they have the same end and the values have the same shape. Either their beginnings
+differ: one may have ``module.`` or ``backbone.`` there. Or one of them has more names in between, which wrappers add, such as
+``base_layer`` and ``default``. An argument is tried on all names before it is offered.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ADDED: Final = frozenset(
 )
 """Names of levels that wrappers add."""
 _MOST: Final = 20_000
-"""Names that are compared; for more, nothing is offered."""
+"""The most names that are compared. If there are more, nothing is offered."""
 _MOST_OFFERED: Final = 3
-"""Entries of a mapping that are offered."""
+"""The most entries of a mapping that are offered."""
 _ENOUGH: Final = 0.5
-"""Share of the unmatched values, saved or live, whichever are fewer, that the argument must match."""
+"""The smallest share of the unmatched values that the argument must match: of the saved or of the live ones, whichever are fewer."""
 _FEW: Final = 0.1
-"""The smallest share of all pairs of names that must differ in the same way. Fewer are taken for a coincidence."""
+"""The smallest share of all pairs of names that must differ in the same way. A smaller share counts as a coincidence."""
 _Names = tuple[str, ...]
 
 

@@ -18,7 +18,7 @@ from milepost.graph.omissions import Omitted
 
 _MOST_LISTED: Final = 10
 _MOST_COMPARED: Final = 5000
-"""Paths to compare an unknown one with. More would make the warning take seconds."""
+"""The largest number of paths that are compared with an unknown one. More would make the warning take seconds."""
 
 
 def refuse_omissions(omissions: Sequence[Omitted], options: CheckpointOptions) -> None:

@@ -16,6 +16,7 @@ from milepost.engine.progress import Progress, check_progress
 from milepost.engine.sharding import ShardingPolicy, sharding_policy
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.storage import Storage
+from milepost.storage.checked import checked
 
 DEFAULT_ALIGNMENT: Final = 64
 """The default alignment, in bytes. It is the size of a cache line, and enough for NumPy, XLA and SIMD instructions to
@@ -214,6 +215,20 @@ def resolved(options: Any) -> CheckpointOptions:
             remedy="write options=milepost.CheckpointOptions(...)",
         )
     return resolved(CheckpointOptions(**given))
+
+
+def storage_of(options: Any) -> Storage:
+    """The storage that the options of a call name, or that of this machine.
+
+    Args:
+        options: A `CheckpointOptions`, a ``tf.train.CheckpointOptions``, which names none, or None.
+
+    Example:
+        >>> from milepost.storage import LOCAL_STORAGE
+        >>> storage_of(None) is LOCAL_STORAGE
+        True
+    """
+    return checked(getattr(options, "storage", None))
 
 
 def _of_path(callback: Callable[..., object]) -> Callable[[str], object]:

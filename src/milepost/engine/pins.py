@@ -2,9 +2,9 @@
 
 ::
 
-    pin      =  P ".pinned"                                      an empty file: the checkpoint P is not removed
-    note     =  P ".milepost-" token "-removal-" digest ".tmp"   an empty file, in use while a process removes P
-    digest   =  16 hexadecimal digits: that of the index to be removed; zeros if a dead removal is not to be completed
+    pin      := P ".pinned"                                      an empty file: the checkpoint P is not removed
+    note     := P ".milepost-" token "-removal-" digest ".tmp"   an empty file, in use while a process removes P
+    digest   := 16 hexadecimal digits: that of the index to be removed; zeros if a dead removal is not to be completed
 
 A pin is a separate file. So pinning is a single step that a crash cannot divide, and no process can lose another's pin
 by writing an older list.

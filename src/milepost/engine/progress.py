@@ -184,9 +184,6 @@ def reporting(
     Returns:
         A context manager, whose value is None if there is no progress function.
 
-    Returns:
-        A context manager, whose value is None if nobody wants to know.
-
     Example:
         >>> told = []
         >>> with reporting(told.append, "save", "run/ckpt-1") as progress:
@@ -237,10 +234,10 @@ def reported(progress: Shown | None, operation: str, path: str, sizes: Iterable[
 
 @contextmanager
 def in_one_stage(progress: Reporter | None, sizes: Iterable[int]) -> Iterator[None]:
-    """Reports on the same when the reports have begun.
+    """Reports on a block that goes over all values once, as `reported` does, through reports that have begun.
 
     Args:
-        progress: What `reporting` has given.
+        progress: The value of the context manager that `reporting` returned.
         sizes: The bytes of each value.
     """
     if progress is None:

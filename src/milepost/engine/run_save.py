@@ -16,7 +16,7 @@ from milepost.collector import QUICK, collection_paused
 from milepost.engine.announcement import Announcement
 from milepost.engine.commit import BeforeCommit
 from milepost.engine.leftovers import sweep_state_files
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.plan import SavePlan
 from milepost.engine.progress import array_sizes, reporting
 from milepost.engine.save import Member, execute_save, plan_save, read_state
@@ -36,7 +36,6 @@ from milepost.engine.together import (
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
 from milepost.storage import Storage, anchored
-from milepost.storage.checked import checked
 from milepost.tensor import PiecewiseArray
 
 
@@ -64,7 +63,7 @@ class Save:
     def __init__(self, prefix: str, options: CheckpointOptions) -> None:
         self.prefix = prefix
         self.options = options
-        self.storage = self.options.storage = anchored(checked(options.storage), prefix)
+        self.storage = self.options.storage = anchored(storage_of(options), prefix)
         self._callbacks = options.experimental_write_callbacks or ()
         self._rounds = rounds_of(options, f"save {prefix}")
         self.leads = self._rounds is None or self._rounds.leads

@@ -143,7 +143,8 @@ def with_checkpoint(storage: Storage, state: CheckpointState | None, prefix: str
 
 
 def _is_newer(storage: Storage, prefix: str, saved: float, other: str) -> bool:
-    """Whether a checkpoint was saved after another one. Clocks of file systems tick every few milliseconds, so numbers decide a tie."""
+    """Whether a checkpoint was saved after another one. If both have the same time, which file systems count in steps of some
+    milliseconds, their numbers decide."""
     modified = _modified(storage, other)
     own, others = split_number(prefix), split_number(other)
     if saved != modified or own is None or others is None or own[0] != others[0]:

@@ -1,15 +1,17 @@
 """The state file of a directory. Its name is ``checkpoint``, and it names the latest checkpoint and all managed ones.
 
-Protocol buffer text format of::
+It is a protocol buffer message in text format, which milepost writes in this form::
 
-    model_checkpoint_path             string            the latest checkpoint
-    all_model_checkpoint_paths        repeated string   all that are managed, oldest first
-    all_model_checkpoint_timestamps   repeated double   seconds since the epoch, one for each path
-    last_preserved_timestamp          double            when the last preserved checkpoint was saved; it is kept, but not
-                                                        listed any more
+    state file := "model_checkpoint_path: " path  {listed}  {time}  ("last_preserved_timestamp: " seconds)?
+    listed     := "all_model_checkpoint_paths: " path           a checkpoint that is managed; the oldest is first
+    time       := "all_model_checkpoint_timestamps: " seconds   when it was saved, for each of them
+    path       := '"' text with the escapes of C '"'
+    seconds    := decimal number                                since the epoch
 
-Source: TensorFlow 2.21, ``tensorflow/python/training/checkpoint_state.proto``. Text outside ASCII is written as it is,
-as protobuf 7 does; octal escapes, as written by protobuf 4, are read too.
+Each field is in a line of its own. The first is the latest checkpoint. The last is the time when the last preserved checkpoint was
+saved, which is kept, but not listed any more. The text format has other forms, which are read too. Source: TensorFlow 2.21,
+``tensorflow/python/training/checkpoint_state.proto``. Text outside ASCII is written as it is, as protobuf 7 does; octal escapes, as
+written by protobuf 4, are read too.
 
 Paths in the file are relative to its directory, or absolute, with ``/`` between names on every system; on Windows ``\\``, as
 TensorFlow writes there, is read too. In memory they are joined to the directory as the caller passed it.

@@ -2,10 +2,10 @@
 
 ::
 
-    temporary     =  final ".milepost-" token ".tmp"                       becomes the file `final`
-    claim         =  P ".index.milepost-" token "-of-" NNNNN ".tmp"        claims P.data-?????-of-NNNNN
-    announcement  =  P ".milepost-" token "-index-" digest ".tmp"          see `milepost.engine.announcement`
-    token         =  16 hexadecimal digits, drawn for each save
+    temporary     := final ".milepost-" token ".tmp"                       becomes the file ``final``
+    claim         := P ".index.milepost-" token "-of-" NNNNN ".tmp"        claims P.data-?????-of-NNNNN
+    announcement  := P ".milepost-" token "-index-" digest ".tmp"          see `milepost.engine.announcement`
+    token         := 16 hexadecimal digits, drawn for each save
 
 A claim says that data files of the checkpoint P with this number of shards belong to no checkpoint, unless the visible index
 has that number of shards.

@@ -60,16 +60,16 @@ class Translation:
     """The changes that a restore makes between a file and the program.
 
     Args:
-        rename: A mapping from beginnings of saved names to beginnings of live names, of which the longest one that
-            matches is used, and in which ``*`` stands for one name; or pairs of a regular expression and its
-            replacement, which are applied one after the other; or a function that returns the live name of a saved
-            name, or None to leave the value out.
-        ignore: Live names of values that the restore does not change, and whose saved values are left out.
-        only: Live names outside of which all is ignored.
-        cast: Whether numbers are converted to the element types of the live objects: for all, or for live names.
+        rename: The new names of saved values. A mapping has beginnings of saved names, and the beginnings that replace them. The
+            longest one that matches is used, and ``*`` stands for one name. Pairs of a regular expression and its replacement are
+            applied one after the other. A function returns the live name of a saved name, or None to leave the value out.
+        ignore: Live names of values that the restore does not change. Their saved values are left out.
+        only: Live names. All values with other names are ignored.
+        cast: Whether numbers are converted to the element types of the live objects. A bool is for all values; live names are for
+            these values.
 
     Attributes:
-        unused: Records which of these names have named something, for the warning of those that have not.
+        unused: Records which of these names have named something. A warning tells of those that have not.
 
     Raises:
         UnsupportedError: An argument has another type, or a regular expression is malformed.

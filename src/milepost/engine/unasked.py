@@ -47,7 +47,7 @@ class Asking(Protocol):
 restores: Final[weakref.WeakSet[Inquired]] = weakref.WeakSet()
 """The restores that warn at the end of the process."""
 statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
-"""The statuses that do."""
+"""The statuses that warn at the end of the process."""
 
 
 def warn_before_save(root: Any, attached: Sequence[tuple[str, Any]]) -> None:

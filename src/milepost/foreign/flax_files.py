@@ -16,7 +16,6 @@ Source: the MessagePack specification, ``spec.md``; Flax 0.12, ``flax/serializat
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 import sys
@@ -25,6 +24,7 @@ from typing import Any, Final
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.shapes import is_shape
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
@@ -35,7 +35,6 @@ _LOOKED_AT: Final = 16
 _BUFFERED: Final = 1 << 16
 _MOST: Final = 1_000_000
 _DEEPEST: Final = 100
-_MOST_DIMENSIONS: Final = 64
 _CHUNKED: Final = "__msgpack_chunked_array__"
 _ARRAY: Final = 1
 _COMPLEX: Final = 2
@@ -222,7 +221,7 @@ class _Parser:
     def _array(self, end: int) -> Stored:
         code = self._take(1)[0]
         shape: Any = self._object(0) if code == 0x93 else None
-        if not _is_shape(shape):
+        if not is_shape(shape, list):
             raise _damaged(f"the shape {shape!r:.80} of an array")
         name = self._object(0)
         name = name.decode(errors="replace") if isinstance(name, bytes) else name
@@ -293,22 +292,13 @@ def _joined(parts: dict[Any, Any]) -> Stored:
         raise _damaged("a chunked array without its shape or its chunks")
     lengths: list[Any] = [shape.get(str(number)) for number in range(len(shape))]
     stored: list[Any] = [chunks.get(str(number)) for number in range(len(chunks))]
-    if not _is_shape(lengths) or not all(isinstance(each, Stored) for each in stored):
+    if not is_shape(lengths, list) or not all(isinstance(each, Stored) for each in stored):
         raise _damaged("a chunked array whose chunks are not numbered from 0")
     dtype = stored[0].spec.dtype
     spec = TensorSpec(dtype, tuple(lengths))
     if any(each.spec.dtype != dtype for each in stored) or sum(each.spec.nbytes for each in stored) != spec.nbytes:
         raise _damaged(f"chunks that do not make up an array of {spec}")
     return Stored(spec, tuple(run for each in stored for run in each.place))
-
-
-def _is_shape(shape: Any) -> bool:
-    return (
-        isinstance(shape, list)
-        and len(shape) <= _MOST_DIMENSIONS
-        and all(type(each) is int and 0 <= each < 1 << 62 for each in shape)
-        and math.prod(each for each in shape if each) < 1 << 62
-    )
 
 
 def _damaged(found: str) -> CorruptCheckpointError:

@@ -3,7 +3,8 @@
 ::
 
     archive  := {<name>.npy}                  stored, or compressed by Deflate; a name may be a path
-    .npy     := magic  version  length  header  elements
+    .npy     := 93 "NUMPY"  version:u8^2  length  header  elements
+    length   := u16 in version 1, u32 in versions 2 and 3; little-endian
     header   := {'descr': element type, 'fortran_order': bool, 'shape': tuple}         as Python writes it
 
 Arrays of objects are pickled data, which is named and never loaded. Limits: a header may have 64 KiB, which is parsed as a literal; an array
@@ -28,6 +29,7 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign.kinds import first_record
 from milepost.foreign.nested import nested
 from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
 from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, ZipRecord, read_directory
 from milepost.storage import ReadableFile
@@ -38,7 +40,6 @@ _ENDING: Final = ".npy"
 _MAGIC: Final = b"\x93NUMPY"
 _LONGEST: Final = 64 << 10
 """The most bytes of a header."""
-_MOST_DIMENSIONS: Final = 64
 _MOST_EXPANDED: Final = 1100
 _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
@@ -275,12 +276,7 @@ def _parsed(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         shape, fortran = found["shape"], found["fortran_order"]
     except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, AttributeError):
         raise CorruptCheckpointError("this is not the header of a .npy file", found=f"{header!r:.80}") from None
-    is_shape = (
-        isinstance(shape, tuple)
-        and len(shape) <= _MOST_DIMENSIONS
-        and all(type(each) is int and 0 <= each < 1 << 63 for each in shape)
-    )
-    if not is_shape or not isinstance(fortran, bool):
+    if not are_counts(shape, tuple, below=1 << 63) or not isinstance(fortran, bool):
         raise CorruptCheckpointError("this is not the header of a .npy file", found=f"{header!r:.80}")
     return dtype, shape, fortran
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from typing import Final
 
 from milepost.bundle import index_path
@@ -117,26 +118,24 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
 
 
 def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
-    inside = _model_in(storage, path)
-    if inside is not None:
-        return _open_file(storage, inside)
-    if _is_distributed(storage, path):
+    kind, found = _kind_of(storage, path)
+    if kind is _Directory.MODEL:
+        return _open_file(storage, found)
+    if kind is _Directory.DISTRIBUTED:
         from milepost.foreign import torch_distributed
 
         return torch_distributed.DistributedDirectory(storage, path)
-    return orbax.OrbaxDirectory(path) if _is_orbax(storage, path) else None
+    return orbax.OrbaxDirectory(path) if kind is _Directory.ORBAX else None
 
 
 def is_item_of_orbax(storage: Storage, path: str) -> bool:
     """Whether a directory is an item of Orbax, in which a file `checkpoint` is not a state file."""
-    return isinstance(unchecked(storage), LocalStorage) and os.path.isdir(path) and orbax.is_item(path)
+    return _is_local_directory(storage, path) and orbax.is_item(path)
 
 
 def steps_of_orbax(storage: Storage, path: str) -> list[str]:
     """The steps in the directory of a manager of Orbax. An empty list if a path is anything else, such as one step."""
-    if _model_in(storage, path) is not None or _is_distributed(storage, path) or not _is_orbax(storage, path):
-        return []
-    return orbax.steps_in(path)
+    return orbax.steps_in(path) if _kind_of(storage, path)[0] is _Directory.ORBAX else []
 
 
 def needs_orbax(storage: Storage, path: str) -> bool:
@@ -145,7 +144,7 @@ def needs_orbax(storage: Storage, path: str) -> bool:
     Raises:
         CorruptCheckpointError: Orbax has not finished the directory, as its name says.
     """
-    if _model_in(storage, path) is not None or _is_distributed(storage, path) or not _is_orbax(storage, path):
+    if _kind_of(storage, path)[0] is not _Directory.ORBAX:
         return False
     if (unfinished := orbax.unfinished_error(path)) is not None:
         raise unfinished
@@ -154,7 +153,27 @@ def needs_orbax(storage: Storage, path: str) -> bool:
 
 def is_foreign_directory(storage: Storage, path: str) -> bool:
     """Whether `open_foreign` opens a directory."""
-    return _model_in(storage, path) is not None or _is_distributed(storage, path) or _is_orbax(storage, path)
+    return _kind_of(storage, path)[0] is not _Directory.OTHER
+
+
+class _Directory(Enum):
+    """What a path is, if it is a directory."""
+
+    MODEL = "a directory with the file, or the index, of a model"
+    DISTRIBUTED = "a directory of torch.distributed.checkpoint"
+    ORBAX = "a directory of Orbax"
+    OTHER = "anything else"
+
+
+def _kind_of(storage: Storage, path: str) -> tuple[_Directory, str]:
+    """What a path is, and the path to open. If a directory is of several kinds, the first in the order of `_Directory` counts."""
+    inside = _model_in(storage, path)
+    if inside is not None:
+        return _Directory.MODEL, inside
+    if _is_distributed(storage, path):
+        return _Directory.DISTRIBUTED, path
+    is_orbax = _is_local_directory(storage, path) and orbax.looks_like(path)
+    return _Directory.ORBAX if is_orbax else _Directory.OTHER, path
 
 
 def _model_in(storage: Storage, path: str) -> str | None:
@@ -172,5 +191,5 @@ def _is_distributed(storage: Storage, path: str) -> bool:
     return storage.is_directory(path) and torch_distributed.looks_like(storage, path)
 
 
-def _is_orbax(storage: Storage, path: str) -> bool:
-    return isinstance(unchecked(storage), LocalStorage) and os.path.isdir(path) and orbax.looks_like(path)
+def _is_local_directory(storage: Storage, path: str) -> bool:
+    return isinstance(unchecked(storage), LocalStorage) and os.path.isdir(path)

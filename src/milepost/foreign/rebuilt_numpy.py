@@ -13,7 +13,6 @@ Source: NumPy 2.3, ``ndarray.__reduce__``, ``ndarray.__reduce_ex__``, observed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,9 +21,9 @@ import numpy as np
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign import pickled
 from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.shapes import is_shape
 from milepost.tensor import DType
 
-_MOST_DIMENSIONS: Final = 64
 _LONGEST_TYPE: Final = 8
 _ARRAY: Final = Name("numpy", "ndarray")
 _TYPE: Final = Name("numpy", "dtype")
@@ -125,19 +124,10 @@ def _array(data: Any, dtype: Any, shape: Any, *, fortran: bool) -> Any:
 def _numbers(data: Any, dtype: Any, shape: Any, fortran: Any) -> Any:
     if isinstance(data, str):
         data = data.encode()  # a byte string of Python 2 that was read as text
-    if not isinstance(dtype, ElementType) or not isinstance(data, (bytes, bytearray)) or not _is_shape(shape):
+    if not isinstance(dtype, ElementType) or not isinstance(data, (bytes, bytearray)) or not is_shape(shape, tuple):
         raise TypeError("not an array of NumPy")
     array = np.frombuffer(data, dtype.numpy()).reshape(shape, order="F" if fortran else "C")
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).reshape(shape)
-
-
-def _is_shape(shape: Any) -> bool:
-    return (
-        isinstance(shape, tuple)
-        and len(shape) <= _MOST_DIMENSIONS
-        and all(type(each) is int and 0 <= each < 1 << 62 for each in shape)
-        and math.prod(each for each in shape if each) < 1 << 62
-    )
 
 
 def _element_type(text: Any, *rest: Any) -> ElementType | Opaque:

@@ -2,7 +2,7 @@
 
 ::
 
-    file    := length of the header (8 bytes, little-endian)  header  data
+    file    := length of the header:u64  header  data
     header  := JSON: {name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
                       "__metadata__": {text: text}}
     index   := JSON: {"weight_map": {name: file name}, ...}
@@ -16,14 +16,14 @@ description.
 
 from __future__ import annotations
 
-import math
 import reprlib
 import sys
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.json_data import parse_object
+from milepost.foreign.shapes import are_counts, is_shape
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.storage import ReadableFile
@@ -35,6 +35,8 @@ _LENGTH: Final = 8
 LONGEST: Final = 100_000_000
 """The most bytes of a header, by the format's own rule."""
 _MOST_DIMENSIONS: Final = 254
+_MOST: Final = 1 << 63
+"""Lengths and positions are less."""
 METADATA: Final = "__metadata__"
 """The name in the header under which metadata is."""
 DTYPES: Final = {
@@ -167,9 +169,9 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
     if not isinstance(entry, dict):
         raise CorruptCheckpointError("this is not the description of a tensor", found=reprlib.repr(entry))
     name, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if not _are_counts(shape, _MOST_DIMENSIONS):
+    if not is_shape(shape, list, longest=_MOST_DIMENSIONS, below=_MOST):
         raise CorruptCheckpointError("this is not the shape of a tensor", found=reprlib.repr(shape))
-    if not _are_counts(offsets, 2) or len(offsets) != 2:
+    if not are_counts(offsets, list, longest=2, below=_MOST) or len(offsets) != 2:
         raise CorruptCheckpointError(
             "these are not the offsets of a tensor", expected="[begin, end]", found=reprlib.repr(offsets)
         )
@@ -191,13 +193,3 @@ def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
             "the offsets of a tensor do not fit its shape", expected=f"{spec.nbytes} bytes for {spec}", found=length
         )
     return Stored(spec, start + offsets[0], local), length
-
-
-def _are_counts(value: Any, longest: int) -> TypeGuard[list[int]]:
-    most = 1 << 63
-    return (
-        isinstance(value, list)
-        and len(value) <= longest  # before the product, which takes time in proportion to the square of the length
-        and all(type(each) is int and 0 <= each < most for each in value)
-        and math.prod(each for each in value if each) < most
-    )

@@ -21,7 +21,7 @@ from milepost.bundle.boxes import read_box
 from milepost.bundle.entry import Entry
 from milepost.bundle.held import FileInMemory
 from milepost.bundle.memory import Array, new_array
-from milepost.bundle.slices import Box, index_of
+from milepost.bundle.slices import Box, index_of, intersection, relative
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.nested import nested
 from milepost.foreign.opaque import Opaque
@@ -347,13 +347,9 @@ def _whole(tensor: Stored) -> Box:
 def _parts(pieces: tuple[SavedPiece, ...], box: Box) -> Iterator[_Part]:
     """The parts of pieces that a box consists of."""
     for piece in pieces:
-        common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(piece.box, box, strict=True))
-        if all(start < stop for start, stop in common):
-            yield _Part(piece, _relative(common, piece.box), _relative(common, box))
-
-
-def _relative(box: Box, origin: Box) -> Box:
-    return tuple((start - first, stop - first) for (start, stop), (first, _) in zip(box, origin, strict=True))
+        common = intersection(piece.box, box)
+        if common is not None:
+            yield _Part(piece, relative(common, piece.box), relative(common, box))
 
 
 def _read_part(archive: TorchArchive, stored: Stored, source: Box, target: Array, name: str) -> None:

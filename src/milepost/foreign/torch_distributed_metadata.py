@@ -29,8 +29,9 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign import rebuilt
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
+from milepost.foreign.shapes import are_counts, is_count
 from milepost.foreign.tiling import check_tiling
-from milepost.foreign.torch_tensors import are_counts, element_size, is_count
+from milepost.foreign.torch_tensors import element_size
 from milepost.storage import ReadableFile
 
 _LONGEST: Final = 1 << 30
@@ -157,13 +158,13 @@ def _value(name: str, value: Any, places: Mapping[tuple[str, str], Place]) -> Sa
     tensor = _state(value, "TensorStorageMetadata")
     dtype, is_readable = _dtype(tensor.get("properties"))
     shape, chunks = tensor.get("size"), tensor.get("chunks")
-    if not are_counts(shape) or not isinstance(chunks, list):
+    if not are_counts(shape, tuple) or not isinstance(chunks, list):
         raise _damaged("a shape and a list of pieces", tensor)
     pieces = []
     for chunk in chunks:
         piece = _state(chunk, "ChunkStorageMetadata")
         start, size = piece.get("offsets"), piece.get("sizes")
-        if not are_counts(start) or not are_counts(size) or not len(start) == len(size) == len(shape):
+        if not are_counts(start, tuple) or not are_counts(size, tuple) or not len(start) == len(size) == len(shape):
             raise _damaged(f"a box of {len(shape)} dimensions", piece)
         if 0 in size:
             continue  # from a process that holds no part of the tensor
@@ -198,7 +199,7 @@ def _places(stored: Mapping[Any, Any]) -> dict[tuple[str, str], Place]:
     for key, value in stored.items():
         index = _state(key, "MetadataIndex")
         name, start = index.get("fqn"), index.get("offset")
-        if not isinstance(name, str) or not (start is None or are_counts(start)):
+        if not isinstance(name, str) or not (start is None or are_counts(start, tuple)):
             raise _damaged("a name, and the start of a box", index)
         try:
             found[name, str(start)] = _stored_place(value)

@@ -2,8 +2,8 @@
 
 ::
 
-    file := magic number  protocol  machine  object  keys of storages       each pickled by itself
-            for each key: elements (8 bytes)  data                          in the byte order of the machine
+    file    := magic number  protocol  machine  object  keys of storages  {storage}      the first five are each pickled by itself
+    storage := elements:i64  data             one for each key, in the byte order of the machine
 
 Source: PyTorch 2.13, ``torch/serialization.py``.
 """

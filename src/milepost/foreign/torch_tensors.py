@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.opaque import Name
+from milepost.foreign.shapes import are_counts, is_count
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType, TensorSpec
 
 _MOST_REPEATED: Final = 64 << 20
 """The most bytes by which a tensor may exceed its storage, if one stored element is several elements of the tensor."""
-_MOST_DIMENSIONS: Final = 64
 
 UNTYPED: Final = "UntypedStorage"
 """The class of storages without an element type."""
@@ -186,7 +186,7 @@ def tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: An
         ValueError: The shape, the strides or the offset are impossible.
     """
     width = element_size(dtype)
-    if not are_counts(size) or not are_counts(stride) or len(size) != len(stride) or not is_count(offset):
+    if not (are_counts(size, tuple) and are_counts(stride, tuple) and is_count(offset)) or len(size) != len(stride):
         raise ValueError("a tensor with an impossible shape")
     count = math.prod(size)
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if count else offset
@@ -217,13 +217,3 @@ def _is_in_order(size: tuple[int, ...], stride: Any) -> bool:
             return False
         expected *= length
     return True
-
-
-def is_count(value: Any) -> TypeGuard[int]:
-    """Whether a value can be a length or a position."""
-    return type(value) is int and 0 <= value < 1 << 62
-
-
-def are_counts(value: Any) -> TypeGuard[tuple[int, ...]]:
-    """Whether a value can be a shape: a tuple of lengths, and not too many."""
-    return isinstance(value, tuple) and len(value) <= _MOST_DIMENSIONS and all(map(is_count, value))

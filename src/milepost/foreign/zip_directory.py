@@ -2,14 +2,15 @@
 
 ::
 
-    archive  := {local header  data}  {entry}  zip64 end?  locator?  end       the entries are the directory
-    entry    := "PK\\1\\2"  versions u16 u16  flags u16  method u16  time u32  crc u32  compressed size u32  size u32
-                lengths of name, extra and comment u16 u16 u16  disk u16  attributes u16 u32  offset u32  name  extra  comment
-    extra    := {id u16  length u16  data}                       id 1: those of size, compressed size, offset, each u64,
+    archive  := {local header  data}  {entry}  (zip64 end)?  (locator)?  end   the entries are the directory
+    entry    := "PK\\1\\2"  versions:u16^2  flags:u16  method:u16  time:u32  crc:u32  compressed size:u32  size:u32
+                lengths of name, extra and comment:u16^3  disk:u16  attributes:u16  more attributes:u32  offset:u32
+                name  extra  comment
+    extra    := {id:u16  length:u16  data}                       id 1: those of size, compressed size, offset, each u64,
                                                                  that are all ones in the entry
-    end      := "PK\\5\\6"  disks u16 u16  entries u16 u16  size u32  offset u32  length of comment u16  comment
-    locator  := "PK\\6\\7"  disk u32  place of the zip64 end u64  disks u32
-    zip64 end:= "PK\\6\\6"  length u64  versions u16 u16  disks u32 u32  entries u64 u64  size u64  offset u64
+    end      := "PK\\5\\6"  disks:u16^2  entries:u16^2  size:u32  offset:u32  length of comment:u16  comment
+    locator  := "PK\\6\\7"  disk:u32  place of the zip64 end:u64  disks:u32
+    zip64 end:= "PK\\6\\6"  length:u64  versions:u16^2  disks:u32^2  entries:u64^2  size:u64  offset:u64
 
 Integers are little-endian. Limits: a directory may name 500,000 records, each once, and the records must not overlap. So time and
 memory are in proportion to the size of the archive. Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.

@@ -2,12 +2,12 @@
 
 ::
 
-    tensor key    = object path "/.ATTRIBUTES/" local name
-    object path   = escaped edge names joined by "/"           (empty for the root)
-    local name    = name, or, where every process has a value of its own, name "-" kind "-of-process-" RANK "-of-" SIZE
-    kind          = "random" / "data" / "own"
-    slot path     = variable's path "/.OPTIMIZER_SLOT/" optimizer's path "/" escaped slot name
-    escaped name  = name with "." doubled, then "/" written as ".S"
+    tensor key    := object path "/.ATTRIBUTES/" local name
+    object path   := escaped edge names, joined by "/"         empty for the root
+    local name    := name | name "-" kind "-of-process-" RANK "-of-" SIZE     the second if every process has a value of its own
+    kind          := "random" | "data" | "own"
+    slot path     := variable's path "/.OPTIMIZER_SLOT/" optimizer's path "/" escaped slot name
+    escaped name  := name with "." doubled, then "/" written as ".S"
 
 No escaped name contains ``/`` or a single ``.`` followed by another letter than ``S``, so the two markers cannot be
 mistaken for names. Source: TensorFlow 2.21, observed.

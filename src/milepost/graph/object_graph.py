@@ -2,14 +2,16 @@
 
 ::
 
-    TrackableObjectGraph  = 1 nodes*                                     node 0 is the root
-    TrackableObject       = 1 children*  2 attributes*  3 slot_variables*  4 registered_saver?  5 has_checkpoint_values
-                            1001 skipped_by_tensorflow*  1002 python string
-    ObjectReference       = 1 node_id int32  2 local_name string
-    SerializedTensor      = 1 name string  2 full_name string  3 checkpoint_key string
-    SlotVariableReference = 1 original_variable_node_id int32  2 slot_name string  3 slot_variable_node_id int32
-    RegisteredSaver       = 1 name string  2 object_name string
-    BoolValue             = 1 value bool
+    TrackableObjectGraph  := {1 nodes TrackableObject}                   node 0 is the root
+    TrackableObject       := {1 children ObjectReference}  {2 attributes SerializedTensor}
+                             {3 slot_variables SlotVariableReference}  (4 registered_saver RegisteredSaver)?
+                             5 has_checkpoint_values BoolValue
+                             {1001 skipped_by_tensorflow SerializedTensor}  (1002 python string)?
+    ObjectReference       := 1 node_id int32  2 local_name string
+    SerializedTensor      := 1 name string  2 full_name string  3 checkpoint_key string
+    SlotVariableReference := 1 original_variable_node_id int32  2 slot_name string  3 slot_variable_node_id int32
+    RegisteredSaver       := 1 name string  2 object_name string
+    BoolValue             := 1 value bool
 
 The fields 1001 and 1002 are milepost's own. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not
 ask for objects that take their values.

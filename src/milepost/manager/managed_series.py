@@ -7,9 +7,8 @@ import os
 from typing import Any, Final
 
 from milepost.checkpoint import Checkpoint
-from milepost.engine.load import storage_of
 from milepost.engine.metadata import Metadata
-from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.engine.pins import pinned_in
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.forks import ForkableLock

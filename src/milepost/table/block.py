@@ -2,18 +2,19 @@
 
 ::
 
-    table      = data block*  metaindex block  index block  footer
-    footer     = metaindex handle  index handle  zero padding to 40 bytes  magic
-    handle     = varint offset  varint size                       size without the trailer
-    magic      = 57 fb 80 8b 24 75 47 db                          0xdb4775248b80fb57, little-endian
-    block      = contents  trailer
-    trailer    = compression byte  masked CRC-32C, u32            of the stored contents and the compression byte
-    compression= 0 (none) | 1 (snappy)
-    contents   = entry*  restart offset, u32 *  restart count, u32
-    entry      = varint shared  varint unshared  varint value size  key suffix  value
+    table       := {data block}  metaindex block  index block  footer
+    footer      := metaindex handle  index handle  {00}  magic        padded to 40 bytes before the magic
+    handle      := offset:varint  size:varint                         the place of a block; the size is without the trailer
+    magic       := 57 fb 80 8b 24 75 47 db                            0xdb4775248b80fb57, little-endian
+    block       := contents  trailer
+    trailer     := compression  crc:u32                               the masked CRC-32C of the stored contents and ``compression``
+    compression := 00 | 01                                            none | snappy
+    contents    := {entry}  {restart offset:u32}  restart count:u32
+    entry       := shared:varint  unshared:varint  value size:varint  key suffix  value
 
-Integers are little-endian. An entry's key is the first ``shared`` bytes of the key before it, and the suffix. At each
-restart offset an entry with ``shared`` = 0 begins; the first restart is always 0, also in a block without entries.
+Integers are little-endian. The suffix of a key has ``unshared`` bytes. An entry's key is the first ``shared`` bytes of the key before
+it, and the suffix. At each restart offset an entry with ``shared`` = 0 begins; the first restart is always 0, also in a block without
+entries.
 
 The value of an index entry is the handle of a data block; its key is not less than any key of that block, and less than
 any key of the next. Data blocks follow each other in the order of their keys. The metaindex is empty. Readers accept

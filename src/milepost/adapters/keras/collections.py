@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from milepost.adapters.keras.attributes import is_state
 from milepost.adapters.keras.private import TrackedDict, TrackedList, TrackedOrderedDict, register_tree_node_class
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import admit, deferred_on
-from milepost.graph.adapter import adapter_of_type, register
+from milepost.graph.adapter import Adapter, adapter_of_type, register
 from milepost.graph.by_identity import ByIdentity
 from milepost.graph.native import DictAdapter, ListAdapter
 
@@ -39,30 +39,36 @@ class WatchedList(TrackedList):  # type: ignore[misc]  # which is untyped
             self.append(value)
 
 
-class WatchedDict(TrackedDict):  # type: ignore[misc]  # which is untyped
+class _WatchedMembers:
+    """The methods of dicts for whose members values are deferred. The class of Keras comes after this one.
+
+    This class derives from no dict. Otherwise Python would refuse to change the class of a dict of Keras to one that derives from this.
+    """
+
+    __slots__ = ()
+    _kind: ClassVar[type]
+    """The class of the dict while nothing is deferred."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, admit(self, key, value) if isinstance(key, str) else value)  # type: ignore[misc]  # Keras' method
+        _ask_holder(self)
+        _stop_watching(self, self._kind)
+
+    def update(self, mapping: Any) -> None:
+        for key, value in mapping.items():
+            self[key] = value
+
+
+class WatchedDict(_WatchedMembers, TrackedDict):  # type: ignore[misc]  # which is untyped
     """A dict for whose members values are deferred."""
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, admit(self, key, value) if isinstance(key, str) else value)
-        _ask_holder(self)
-        _stop_watching(self, TrackedDict)
-
-    def update(self, mapping: Any) -> None:
-        for key, value in mapping.items():
-            self[key] = value
+    _kind = TrackedDict
 
 
-class WatchedOrderedDict(TrackedOrderedDict):  # type: ignore[misc]  # which is untyped
+class WatchedOrderedDict(_WatchedMembers, TrackedOrderedDict):  # type: ignore[misc]  # which is untyped
     """An ordered dict for whose members values are deferred."""
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, admit(self, key, value) if isinstance(key, str) else value)
-        _ask_holder(self)
-        _stop_watching(self, TrackedOrderedDict)
-
-    def update(self, mapping: Any) -> None:
-        for key, value in mapping.items():
-            self[key] = value
+    _kind = TrackedOrderedDict
 
 
 _WATCHED = {TrackedList: WatchedList, TrackedDict: WatchedDict, TrackedOrderedDict: WatchedOrderedDict}
@@ -105,30 +111,28 @@ def _register_with_tree() -> None:
         register_tree_node_class(kind)
 
 
-class TrackedListAdapter(ListAdapter):
+class _TrackedAdapter(Adapter):
+    """What the adapters of lists and of dicts of Keras objects share. Those of Python's lists and dicts come after it."""
+
+    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
+        return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
+
+    def on_deferred(self, obj: Any) -> None:
+        obj.__class__ = _WATCHED.get(type(obj), type(obj))
+
+
+class TrackedListAdapter(_TrackedAdapter, ListAdapter):
     """Lists of Keras objects."""
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, TrackedList)
 
-    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
 
-    def on_deferred(self, obj: Any) -> None:
-        obj.__class__ = _WATCHED.get(type(obj), type(obj))
-
-
-class TrackedDictAdapter(DictAdapter):
+class TrackedDictAdapter(_TrackedAdapter, DictAdapter):
     """Dicts of Keras objects."""
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, (TrackedDict, TrackedOrderedDict))
-
-    def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
-
-    def on_deferred(self, obj: Any) -> None:
-        obj.__class__ = _WATCHED.get(type(obj), type(obj))
 
 
 def _is_edge(value: Any) -> bool:

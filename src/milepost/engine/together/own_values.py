@@ -3,8 +3,8 @@
 ====================  ====================================  ===============================================================
 kind                  as many processes as saved            another number of processes
 ====================  ====================================  ===============================================================
-random                each takes its own                    process r takes that of process r; where there is none, a warning
-                                                            says that it keeps its own
+random                each takes its own                    process r takes that of process r; if there is none, the process
+                                                            keeps its own, and a warning says so
 data, own             each takes its own                    refused, because data would be repeated or left out
 ====================  ====================================  ===============================================================
 
@@ -28,9 +28,9 @@ class OwnGraph(NamedTuple):
     """The object graph as one process takes it.
 
     Attributes:
-        graph: The saved graph without the values of other processes. Where another number of processes has saved, values that
-            may not be taken have their names still; see `refuse_another_number`.
-        kept: The names of values, by node, of which this process keeps its own, because fewer processes have saved theirs.
+        graph: The saved graph without the values of other processes. If another number of processes has saved, values of which each
+            process saved its own keep their names; see `refuse_another_number`.
+        kept: By node, the names of the values of which this process keeps its own, because fewer processes have saved theirs.
         numbers: The nodes that had values of which every process has its own.
     """
 

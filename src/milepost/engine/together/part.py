@@ -1,4 +1,4 @@
-"""The data files that a process other than the first writes in a save of several processes, and how it learns whether the save was committed."""
+"""What a process other than process 0 does in a save of several: it writes its data files, and finds out whether the save was committed."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from milepost.storage.checked import link
 from milepost.tensor import PiecewiseArray
 
 _PATIENCE: Final = 10.0
-"""Seconds in which a file that another machine has made must come in sight."""
+"""Seconds after which a file that another machine has made must be visible here."""
 _PAUSE: Final = 0.05
 
 
 class Part:
     """The data files of one process, from their creation until the save has ended.
 
-    They are in use for as long as this is open, and those that were not published are removed when it closes.
+    The files are in use for as long as this is open. Files that were not published are removed when it closes.
 
     Args:
         storage: Where to write.
         claim: The file that will become the index, which process 0 has made.
         first: The number of this process' first data file.
-        check: Raises an error if process 0 has failed, which removes the claim.
+        check: Raises an error if process 0 has failed. Process 0 then removes the claim.
 
     Raises:
-        StorageError: The claim is not there: the processes do not share the storage.
+        StorageError: The claim does not become visible, because the processes do not share the storage.
     """
 
     def __init__(self, storage: Storage, claim: Temporary, first: int, check: Callable[[], object]) -> None:
@@ -73,7 +73,7 @@ class Part:
         self._linked.discard(shard)
 
     def write(self, division: Division, arrays: Sequence[Array | PiecewiseArray], writer: BundleWriter) -> bytes:
-        """Writes all of its files durably, or takes them over; returns what they add to the index.
+        """Writes all files of this process durably, or links them. Returns what they add to the index.
 
         Raises:
             StorageError: The files could not be written.
@@ -94,8 +94,8 @@ class Part:
     def give_up(self) -> bool:
         """Ends the save without process 0, which does not answer.
 
-        Either the save is committed already, or it cannot be committed any more: of renaming the claim away here and renaming it to
-        the index there, one succeeds.
+        This process renames the claim to another name, and process 0 renames it to the index. One of the two succeeds. So either the
+        save is committed already, or it cannot be committed any more.
 
         Returns:
             Whether it is committed.

@@ -2,15 +2,16 @@
 
 Every value is of one of four kinds:
 
-- *sharded*: the processes hold boxes of it (`milepost.tensor.ShardedArray`). Each box is written by one of those that hold it, and
-  these are compared (`milepost.engine.together.replicas`).
-- *alike*: all processes hold all of it, as the parameters of data-parallel training. Each piece is written by one process, and
-  the checksums of all processes are compared, so that no difference is lost in silence.
-- *own*: every process has its own, as generators of random numbers and iterators over data. Each writes its own, under
-  a name with the number of the process.
-- *first*: process 0 writes its own, as the program has said (``CheckpointOptions(first_process=...)``).
+- *sharded*: the processes hold boxes of it (`milepost.tensor.ShardedArray`). One of the processes that hold a box writes it, and
+  what they hold is compared (`milepost.engine.together.replicas`).
+- *alike*: all processes hold all of it, such as the parameters of data-parallel training. One process writes each piece. The
+  checksums of all processes are compared, so that no difference is lost in silence.
+- *own*: every process has its own value, such as that of a generator of random numbers or of an iterator over data. Each process
+  writes its value, under a name with the number of the process.
+- *first*: process 0 writes its value, as the program has said (``CheckpointOptions(first_process=...)``).
 
-A sharded tensor of few bytes is not written in pieces: its pieces go to process 0 with the messages, which writes the whole.
+A sharded tensor of few bytes is not written in pieces. The processes send its pieces to process 0 in messages, and process 0 writes the
+whole.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ class SharePlan:
         small: The pieces that it gives to process 0.
         sharded: All sharded tensors, by key.
         own: The values of which this process has its own, each with the number of its node.
-        outline: For each value that all must have, in order: its key, and type, shape and layout in words.
-        checksums: For each value that all must hold alike, by key: its checksum.
-        replicas: For each set of processes that hold the same boxes of sharded tensors, this one among them: the checksum of each box.
+        outline: The values that all processes must have, in order: the key of each, and its type, shape and layout in words.
+        checksums: By key, the checksum of each value that all processes must hold alike.
+        replicas: The checksum of each box that this process and others hold, by the set of processes that hold the same boxes.
         structure: A digest of what all processes must have: objects, names, types, shapes and layouts.
-        values: A digest of what all processes must hold alike.
+        values: A digest of ``checksums``.
     """
 
     member: Member

@@ -1,4 +1,4 @@
-"""Errors as messages from one process to the others, so that a save or a restore that fails on one fails on all alike."""
+"""Errors as messages from one process to the others. If a save or a restore fails on one process, it fails in the same way on all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FACTS: Final = ("key", "file", "expected", "found", "remedy")
 
 
 def facts_of(error: BaseException) -> dict[str, Any]:
-    """The facts of an error that the other processes are told."""
+    """The facts of an error, to be sent to the other processes."""
     kind = next((each.__name__ for each in type(error).__mro__ if getattr(errors, each.__name__, None) is each), "")
     if not isinstance(error, MilepostError) or isinstance(error, RefusedError):
         problem = "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
@@ -25,7 +25,7 @@ def error_of(facts: dict[str, Any], who: str | None = None) -> MilepostError:
 
     Args:
         facts: What `facts_of` returned, on the process that failed.
-        who: That process, in words, for an error that is about what it did.
+        who: That process, in words. With None, the message does not name it.
 
     Returns:
         An error of the same class where milepost can make one, and else a `CoordinationError`.

@@ -1,8 +1,8 @@
 """Whether processes that hold the same box of a tensor hold the same elements.
 
-Every box of a sharded tensor is written by one of its holders, so what the others hold would be lost in silence if it differed: as
-after a collective operation that went wrong, or where two stages of a pipeline have the same names. So each process has a digest
-for each set of holders that it belongs to, of all boxes that these hold, and process 0 compares them.
+One of the processes that hold a box writes it. If another one held other elements, these would be lost in silence. This happens after
+a collective operation that went wrong, and if two stages of a pipeline have the same names. So each process computes a digest of all
+boxes that it holds together with the same other processes, for each set of such processes. Process 0 compares the digests.
 """
 
 from __future__ import annotations

@@ -2,15 +2,16 @@
 
 ::
 
-    operation = round*
-    round     = report of each process > 0, decision of process 0
-    topic     = NUMBER "/" STEP             of both; operations are numbered in the order in which a program begins them
-    progress  = NUMBER "/progress"          posted anew for as long as its process makes progress
-    message   = length facts data           length: 4 bytes, little-endian; facts: JSON of that length; data: the rest
+    operation := {round}
+    round     := report of each process except 0, decision of process 0
+    topic     := NUMBER "/" STEP             of a report or decision: the numbers of the operation and of the round in it
+    progress  := NUMBER "/progress"          the topic of a message that is posted again for as long as its process makes progress
+    message   := length:u32 facts data       little-endian; ``facts`` is JSON of this length, ``data`` is the rest
 
-In a round every process reports, process 0 decides, and all get the decision. A process that fails reports that instead, and
-process 0 decides that the operation has failed; then all raise. No process waits forever: a process that has reported
-nothing for the time limit, and has shown no progress, counts as lost, and the operation has failed.
+Operations are numbered in the order in which a program begins them. In a round every process reports, process 0 decides, and all
+processes get the decision. A process that fails reports its error. Process 0 then decides that the operation has failed, and all
+processes raise an error. No process waits forever. A process counts as lost if it has reported nothing and shown no progress for the
+time limit. Then the operation has failed.
 """
 
 from __future__ import annotations
@@ -79,18 +80,18 @@ class Session:
             return self._number
 
     def first_running(self, besides: Rounds) -> int:
-        """The number of the first operation that this process has not ended; of the given one, if there is no earlier one."""
+        """The number of the first operation that this process has not ended: that of ``besides``, or of an earlier one that runs."""
         with self._lock:
             running = [each.number for each in self._operations if not each.is_over and each is not besides]
         return min([*running, besides.number])
 
     def posted(self, number: int, topic: str) -> None:
-        """Records a topic that is to be cleared, some time after the operation."""
+        """Records a topic of an operation, which `clear_before` removes."""
         with self._lock:
             self._posted.setdefault(number, []).append(topic)
 
     def clear_before(self, number: int) -> None:
-        """Removes what operations before this one have posted. All processes have ended them, so none needs it."""
+        """Removes the messages that this process has posted in operations before this number. All processes have ended these."""
         with self._lock:
             topics = [topic for each in self._posted if each < number for topic in self._posted[each]]
             for each in [each for each in self._posted if each < number]:
@@ -104,7 +105,7 @@ _sessions_lock: Final = threading.Lock()
 
 
 def session_of(coordinator: Coordinator) -> Session:
-    """The session of a coordinator, which is made once."""
+    """The session of a coordinator. There is one for each coordinator."""
     with _sessions_lock:
         session = _sessions.get(coordinator)
         if session is None:
@@ -144,7 +145,7 @@ class Rounds:
         self._beats_seen: dict[int, bytes | None] = {}
 
     def agree(self) -> None:
-        """Waits until all processes have come this far; errors as for `exchange`."""
+        """Waits until all processes have called this. Errors are those of `exchange`."""
         self.exchange(Message({}), lambda _: Message({}))
 
     @property
@@ -168,7 +169,7 @@ class Rounds:
 
         Raises:
             MilepostError: A process has failed. The error has the same class on all processes.
-            CoordinationError: A process did not answer, or does something else.
+            CoordinationError: A process did not answer, or it runs another operation.
         """
         if not self.leads:
             self.report(message)
@@ -179,20 +180,20 @@ class Rounds:
 
     @property
     def is_over(self) -> bool:
-        """Whether the operation has ended, for all or by a failure of which all know."""
+        """Whether the operation has ended for all processes, or has failed and all know it."""
         return self._ended
 
     def report(self, message: Message) -> None:
-        """Reports to process 0, on another process. `hear` comes next."""
+        """Reports to process 0. Every other process calls this, and then `hear`."""
         facts = {**message.facts, "what": self._what, "running": self._session.first_running(self)}
         self._post(self._topic(), message._replace(facts=facts))
 
     def hear(self) -> Message:
-        """Waits for what process 0 has decided, on another process."""
+        """Waits for the decision of process 0. Every other process calls this."""
         topic = self._topic()
         decision = Message.decode(self._wait(topic, [0])[0])
         self._step += 1
-        with suppress(Exception):  # it says nothing new
+        with suppress(Exception):  # a message that is not cleared does no harm
             self._coordinator.clear(topic)
         if _FAILED in decision.facts:
             self._ended = True
@@ -200,7 +201,7 @@ class Rounds:
         return decision
 
     def check(self) -> None:
-        """Raises the error of process 0, if it has failed. It does not wait."""
+        """Raises the error of process 0 if that has failed. Does not wait."""
         message = self._look(self._topic(), 0, 0)
         decision = None if message is None else Message.decode(message)
         if decision is not None and _FAILED in decision.facts:
@@ -208,18 +209,18 @@ class Rounds:
             raise error_of(decision.facts[_FAILED], decision.facts["who"])
 
     def collect(self) -> list[Message]:
-        """Waits for the reports of all other processes, on process 0. `tell` comes next.
+        """Waits for the reports of all other processes. Process 0 calls this, and then `tell`.
 
         Raises:
-            MilepostError: One has failed; of the same class.
-            CoordinationError: One did not answer, or does something else.
+            MilepostError: A process has failed. The error has the class of its error.
+            CoordinationError: A process did not answer, or it runs another operation.
         """
         found = self._wait(self._topic(), list(range(1, self.size)))
         reports = [Message.decode(found.pop(rank)) for rank in range(1, self.size)]  # no message is in memory twice
         if self._step == 0:
             # a save in the background may still need what an earlier operation has posted
             running = [report.facts.get("running", 0) for report in reports]
-            with suppress(Exception):  # the messages are small, and stay
+            with suppress(Exception):  # messages that cannot be cleared are small
                 self._session.clear_before(min([self._session.first_running(self), *running]))
         for rank, report in enumerate(reports, 1):
             if _FAILED in report.facts:
@@ -236,7 +237,7 @@ class Rounds:
         return reports
 
     def tell(self, decision: Message) -> None:
-        """Tells all processes the decision of process 0."""
+        """Tells all processes the decision. Process 0 calls this."""
         self._post(self._topic(), decision)
         self._step += 1
 
@@ -245,24 +246,24 @@ class Rounds:
         self._ended = True
 
     def conclude(self, outcome: Message) -> None:
-        """Tells all processes the outcome, on process 0. A later error does not concern the other processes."""
+        """Tells all processes the outcome. Process 0 calls this. A later error does not concern the other processes."""
         if not self._ended:
             self._ended = True
-            with suppress(CoordinationError):  # a process that cannot be told finds out by itself
+            with suppress(CoordinationError):  # a process that this message does not reach looks for the index itself
                 self.tell(outcome)
 
     def fail(self, error: BaseException) -> None:
-        """Tells the others that this process has failed. What it raises next is its own error."""
+        """Tells the other processes that this one has failed. The caller then raises its error."""
         if self._ended:
             return
         self._ended = True
         facts = self._reported or {_FAILED: facts_of(error), "who": self._who(self.rank), "what": self._what}
-        with suppress(Exception):  # who cannot be told will miss this process
+        with suppress(Exception):  # a process that this message does not reach counts this one as lost
             self._post(self._topic(), Message(facts))
 
     @contextmanager
     def working(self, progress: Callable[[], object]) -> Iterator[None]:
-        """Shows the others that this process works, for as long as it makes progress.
+        """Tells the other processes that this one makes progress, for as long as it does.
 
         Args:
             progress: Returns a number that grows with the work.
@@ -301,16 +302,16 @@ class Rounds:
     def _beat(self) -> None:
         topic = f"{self.number}/progress"
         self._beats += 1
-        with suppress(Exception):  # who cannot be told will miss this process
+        with suppress(Exception):  # a process that this message does not reach counts this one as lost
             self._coordinator.post(topic, str(self._beats).encode())
             if self._beats == 1:
                 self._session.posted(self.number, topic)
 
     def _wait(self, topic: str, ranks: list[int]) -> dict[int, bytes]:
-        """Waits until each of these processes has posted.
+        """Waits until each of these processes has posted a message.
 
         Raises:
-            CoordinationError: One has not, and shows no progress.
+            CoordinationError: A process has posted none, and shows no progress.
         """
         found: dict[int, bytes] = {}
         pause = self._timeout / _BEATS
@@ -342,7 +343,7 @@ class Rounds:
             raise self._disconnected(error) from error
 
     def _has_moved(self, rank: int) -> bool:
-        """Whether a process has shown progress since this was last asked."""
+        """Whether a process has shown progress since the last call for it."""
         now = self._look(f"{self.number}/progress", rank, 0)
         before = self._beats_seen.get(rank)
         self._beats_seen[rank] = now

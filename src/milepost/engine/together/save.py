@@ -2,16 +2,17 @@
 
 ::
 
-    1. each plans               `milepost.engine.together.plan`; compares with an earlier checkpoint, if the save is incremental;
-                                reports a summary
-    2. process 0 compares       claims the names of all data files; tells the claim, and each its files
-    3. each writes and syncs    its own data files, or links them; reports their entries of the index
-    4. process 0 writes         one more data file, with the object graph and small tensors; merges the index; commits it
-                                (`milepost.engine.commit`); lists the checkpoint; tells that it is saved
+    1. plan       Each process plans what it writes (`milepost.engine.together.plan`). If the save is incremental, it compares its
+                  values with those of an earlier checkpoint. It reports a summary
+    2. compare    Process 0 compares the summaries and claims the names of all data files. It tells the others the claim and the
+                  number of files of each process
+    3. write      Each process writes its data files, or links them, and syncs them. It reports their entries of the index
+    4. commit     Process 0 writes one more data file, with the object graph and small tensors. It merges the entries to one index
+                  and commits it (`milepost.engine.commit`). It lists the checkpoint and tells the others that it is saved
 
-Until the index is renamed in step 4, whatever fails on any process makes the save fail on all, and the checkpoint that was
-there before stays. A process that hears nothing from process 0 takes the claim away, so that the save cannot be committed any
-more; if it is too late for that, the checkpoint is saved.
+If anything fails on any process before the index is renamed in step 4, the save fails on all processes, and the earlier checkpoint
+stays. A process that hears nothing from process 0 renames the claim. Then the save cannot be committed any more. If process 0 has
+renamed the claim to the index before, the checkpoint is saved.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray
 
 _ASKED: Final = 2
-"""How many of the processes that differ from process 0 are asked for what."""
+"""How many of the processes that differ from process 0 are asked for their details."""
 _LISTED: Final = 5
 
 
@@ -54,7 +55,7 @@ def divide_share(
     prefix: str,
     options: CheckpointOptions,
 ) -> Division:
-    """Which data files this process writes and which it takes over. Each process decides that for what it would write itself."""
+    """Divides the tensors that this process writes: into data files to write, and files of an earlier checkpoint to link."""
     compared: list[int] = []
     with rounds.working(lambda: len(compared)):
         return divide(storage, prefix, plan.writes, plan.files, arrays, options, graph=False, compared=compared.append)
@@ -71,11 +72,11 @@ def save_as_first(
     before_commit: BeforeCommit | None,
     metadata: bytes | None = None,
 ) -> None:
-    """Takes the steps of process 0 up to the commit. The caller tells the others how it ended.
+    """Takes the steps of process 0 up to the commit. The caller tells the others how the save ended.
 
     Raises:
-        MilepostError: The save has failed, here or on another process; what was there before still is.
-        AfterCommitError: The checkpoint is visible, and may or may not survive a power cut.
+        MilepostError: The save has failed, on this process or another one. The earlier checkpoint stays.
+        AfterCommitError: The checkpoint is visible, but a power cut may lose it.
     """
     summaries = [_summary(plan, division), *rounds.collect()]
     _compare(rounds, plan, summaries)
@@ -125,7 +126,7 @@ def save_as_other(
         What failed after the commit point.
 
     Raises:
-        MilepostError: The save has failed, here or on another process; what was there before still is.
+        MilepostError: The save has failed, on this process or another one. The earlier checkpoint stays.
     """
     rounds.report(_summary(plan, division))
     decision = rounds.hear()
@@ -166,7 +167,7 @@ def save_as_other(
 
 @contextmanager
 def _unless_given_up(prefix: str) -> Iterator[None]:
-    """Says why files of the save are gone: the other processes have removed them."""
+    """Turns the error for a file of the save that no longer exists into one that says why: the other processes have removed it."""
     try:
         yield
     except CheckpointNotFoundError as error:
@@ -187,10 +188,10 @@ def _summary(plan: SharePlan, division: Division) -> Message:
 
 
 def _compare(rounds: Rounds, plan: SharePlan, summaries: Sequence[Message]) -> None:
-    """Makes sure that all processes hold the same objects, and the same values where they must.
+    """Checks that all processes hold the same objects, and the same values where these must be the same.
 
     Raises:
-        CoordinationError: They do not. It names paths and processes.
+        CoordinationError: They do not. The error names paths and processes.
     """
     different = [
         rank
@@ -207,7 +208,7 @@ def _compare(rounds: Rounds, plan: SharePlan, summaries: Sequence[Message]) -> N
 
 
 def _compare_replicas(rounds: Rounds, plan: SharePlan, summaries: Sequence[Message]) -> None:
-    """Makes sure that processes hold the same where they hold the same parts of tensors; errors as for `_compare`."""
+    """Checks that processes that hold the same parts of tensors hold the same elements; errors are those of `_compare`."""
     found = find_difference([summary.facts["replicas"] for summary in summaries])
     if found is None:
         return
@@ -266,7 +267,7 @@ def _some(keys: Sequence[str]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Numbers that are mostly equal, in few bytes: each with how often it is repeated."""
+    """Numbers in runs of equal ones, which take few bytes: each number with how often it follows itself."""
     return [(number, len([*run])) for number, run in itertools.groupby(numbers)]
 
 
@@ -300,7 +301,7 @@ def _small_of(report: Message) -> list[tuple[str, Any, bytes]]:
 
 
 def _joined(small: Sequence[tuple[str, Any, bytes]], plan: SharePlan) -> dict[str, Any]:
-    """The small tensors, put together from the pieces of all processes.
+    """The small tensors, joined from the pieces of all processes.
 
     Raises:
         CoordinationError: The pieces do not make up a tensor.

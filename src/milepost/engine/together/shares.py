@@ -1,8 +1,8 @@
 """Which process writes which part of a checkpoint. All functions are pure, so all processes get the same result.
 
-Every box of every tensor is written by one of the processes that hold it. The boxes that the very same processes hold are
-divided among them evenly by bytes: the largest first, each to the process that has least to write so far. All these processes know
-all these boxes, so each of them comes to the same result. A box that is larger than a quarter of a fair part is cut.
+One of the processes that hold a box writes it. The boxes that one set of processes holds are divided among these processes evenly by
+bytes: the largest box first, each to the process that has least to write so far. All these processes know all these boxes, so each of
+them computes the same result. A box that is larger than a quarter of a fair part is cut.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 _CUT: Final = 8 << 20
 """Bytes below which a box is not cut for the sake of a fair division."""
 _PARTS: Final = 4
-"""A box that is larger than this part of what one process should write is cut: so no process writes much more than another."""
+"""A box is cut if it is larger than what one process should write, divided by this number. So no process writes much more than another."""
 
 Box = tuple[tuple[int, int], ...]
 """Start and length in each dimension."""
@@ -43,7 +43,7 @@ class Share(NamedTuple):
     """A box that this process writes.
 
     Attributes:
-        number: That of the `Held` it is, or is cut from.
+        number: The number of the `Held` box that it is, or is cut from.
         box: Start and length in each dimension, in the same tensor as those of the `Held`.
     """
 

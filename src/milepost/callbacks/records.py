@@ -1,14 +1,14 @@
 """The value of an attribute of another object, as plain data, and how to restore it.
 
-A portrait is a tuple of a kind and plain data:
+A record is a tuple of a kind and plain data:
 
 ==============  ====================================================================================================
 ``plain``       the value itself, which `milepost.plain_state.encoding` can write
 ``tensorflow``  an array that was a tensor of TensorFlow; ``jax`` one that was an array of JAX
-``list``        portraits of the members; also ``tuple`` and ``dict``
+``list``        records of the members; also ``tuple`` and ``dict``
 ``state``       the state of a generator, or of an object with ``state_dict()`` or ``get_state()``
 ``variables``   the arrays in an object with ``variables``, such as a metric of Keras
-``attributes``  portraits of the attributes of an object of the program's own class
+``attributes``  records of the attributes of an object of the program's own class
 ==============  ====================================================================================================
 
 The last three are restored into the present object. Objects in lists and dicts cannot be restored.
@@ -32,14 +32,14 @@ from milepost.graph.adapter import adapter_of
 from milepost.graph.frameworks import imported
 from milepost.plain_state.encoding import pack
 
-Portrait = tuple[str, Any]
+Record = tuple[str, Any]
 _IN_PLACE: Final = ("state", "variables", "attributes")
 _LIBRARIES: Final = ("keras", "tf_keras", "tensorflow", "torch", "jax", "jaxlib", "flax", "numpy", "milepost")
 _DEEPEST: Final = 8
 
 
-def portrait(value: Any, depth: int = 0) -> Portrait:
-    """Makes a portrait.
+def record(value: Any, depth: int = 0) -> Record:
+    """Makes a record.
 
     Raises:
         UnsupportedError: The value has something in it that is not data.
@@ -66,8 +66,8 @@ def portrait(value: Any, depth: int = 0) -> Portrait:
     return _of_object(value, depth)
 
 
-def fingerprint(found: Portrait) -> tuple[int, ...]:
-    """Numbers that differ if portraits differ."""
+def fingerprint(found: Record) -> tuple[int, ...]:
+    """Numbers that differ if records differ."""
     arrays = pack(_plain(found))
     return tuple(
         crc32c(array.item() if array.dtype == object else np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -75,13 +75,13 @@ def fingerprint(found: Portrait) -> tuple[int, ...]:
     )
 
 
-def is_in_place(found: Portrait) -> bool:
-    """Whether a portrait is restored into the present object."""
+def is_in_place(found: Record) -> bool:
+    """Whether a record is restored into the present object."""
     return found[0] in _IN_PLACE
 
 
-def saved_form(found: Portrait) -> Any:
-    """Converts a portrait to plain data, for `put_back`."""
+def saved_form(found: Record) -> Any:
+    """Converts a record to plain data, for `put_back`."""
     return _plain(found)
 
 
@@ -113,14 +113,14 @@ def put_back(owner: Any, name: str, saved: Any) -> None:
         methods[1](data)
 
 
-def _member(value: Any, depth: int) -> Portrait:
-    found = portrait(value, depth + 1)
+def _member(value: Any, depth: int) -> Record:
+    found = record(value, depth + 1)
     if is_in_place(found):
         raise _no_data(value)
     return found
 
 
-def _of_object(value: Any, depth: int) -> Portrait:
+def _of_object(value: Any, depth: int) -> Record:
     if isinstance(value, (type, FunctionType, MethodType, ModuleType)) or callable(getattr(value, "fit", None)):
         raise _no_data(value)
     methods = state_of(value)
@@ -134,7 +134,7 @@ def _of_object(value: Any, depth: int) -> Portrait:
     library = type(value).__module__.partition(".")[0]
     if library in _LIBRARIES or library in sys.stdlib_module_names or not hasattr(value, "__dict__"):
         raise _no_data(value)
-    return "attributes", {name: portrait(each, depth + 1) for name, each in vars(value).items()}
+    return "attributes", {name: record(each, depth + 1) for name, each in vars(value).items()}
 
 
 def _array(variable: Any) -> np.ndarray[Any, Any]:
@@ -144,7 +144,7 @@ def _array(variable: Any) -> np.ndarray[Any, Any]:
     return np.array(adapter.values(variable)[0].read())
 
 
-def _plain(found: Portrait) -> Any:
+def _plain(found: Record) -> Any:
     kind, data = found
     if kind in ("list", "tuple"):
         return [kind, [_plain(each) for each in data]]

@@ -1,0 +1,262 @@
+"""The index of an open V2 checkpoint: its header, its keys and their entries.
+
+`milepost.bundle.writer` has the grammar. The first few keys that are asked for are looked up one by one. After them the whole
+index is read, and all entries of the usual form are decoded at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from milepost.bundle import strings
+from milepost.bundle.columns import Columns, decode_all
+from milepost.bundle.entry import Entry, decode, decode_spec
+from milepost.bundle.held import FileInMemory, have_same_bytes
+from milepost.bundle.messages import BundleHeader
+from milepost.bundle.problems import no_such_key
+from milepost.bundle.slices import KEY_START, parse_slice_key, slice_key
+from milepost.bundle.writer import HEADER_KEY, VERSION
+from milepost.coding.protobuf import parse
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.storage import Storage
+from milepost.table import TableReader
+from milepost.tensor import TensorSlice, TensorSpec
+
+_LITTLE, _BIG = 0, 1
+_MOST_SHARDS: Final = 99_999
+"""The largest number of shards that the five digits in the names of data files allow."""
+_NOWHERE: Final = KEY_START
+"""A key that no index has. It is not the key of the header, which is empty, and is too short for that of a slice."""
+_FEW: Final = 64
+"""The number of keys that are looked up one by one before the whole index is read."""
+
+_Decoded = TypeVar("_Decoded")
+
+
+class Index:
+    """An open index.
+
+    Args:
+        storage: Where it is.
+        prefix: The checkpoint's prefix, for errors.
+        path: The path of the index.
+
+    Attributes:
+        file: The open file, or its content if the file was closed.
+        shards: The number of data files.
+        byteorder: The byte order of the machine that wrote them.
+        decoded: The entries that are decoded so far, by key.
+
+    Raises:
+        CorruptCheckpointError: The file is not an index, or its header is damaged.
+        UnsupportedError: The header says that this reader must not read the checkpoint.
+    """
+
+    def __init__(self, storage: Storage, prefix: str, path: str) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self.file = storage.open(path)
+        self.decoded: dict[str, Entry] = {}
+        self._rows: dict[bytes, bytes] | None = None
+        self._columns: tuple[list[str], Columns] | None = None
+        self._are_decoded = False
+        self._lookups = 0
+        try:
+            self._table = TableReader(self.file)
+            self.shards, self.byteorder = self._read_header()
+        except MilepostError as error:
+            self.file.close()
+            raise error.with_context(file=path) from None
+
+    def keys(self) -> list[str]:
+        """The names of all tensors, sorted."""
+        return [self._decode_key(name) for name in self.rows() if not name.startswith(KEY_START) and name]
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and (key in self.decoded or self._row(_encode_key(key)) is not None)
+
+    def spec(self, key: str) -> TensorSpec:
+        """Element type and shape of a tensor."""
+        entry = self.decoded.get(key)
+        return entry.spec if entry is not None else self._decode(key, self._row_of(key), decode_spec)
+
+    def entry(self, key: str) -> Entry:
+        """The entry of a tensor."""
+        entry = self.decoded.get(key)
+        if entry is None:
+            row = self._row_of(key)
+            if self._rows is not None and not self._are_decoded:
+                self._decode_usual()
+                entry = self.decoded.get(key)
+        if entry is None:
+            entry = self.decoded[key] = self._decode(key, row, decode)
+        return entry
+
+    def stored_entry(self, key: str, box: TensorSlice | None) -> Entry | None:
+        """The entry of a tensor, or of the piece of one that was saved as this box. None if there is none."""
+        name = _encode_key(key)
+        row = self._row(name if box is None else slice_key(name, box))
+        return None if row is None else self._decode(key, row, decode)
+
+    def piece(self, key: str, entry: Entry, box: TensorSlice) -> Entry:
+        """The entry of a piece that the entry of a tensor names.
+
+        Raises:
+            CorruptCheckpointError: There is no such piece, or it has another element type or shape.
+        """
+        stored = self.stored_entry(key, box)
+        expected = TensorSpec(entry.dtype, box.shape(entry.shape))
+        if stored is None or stored.slices or TensorSpec(stored.dtype, stored.shape) != expected:
+            raise CorruptCheckpointError(
+                f"the slice {box} of the tensor is not as its entry says",
+                key=key,
+                file=self.file.path,
+                expected=expected,
+                found="nothing" if stored is None else TensorSpec(stored.dtype, stored.shape),
+            )
+        return stored
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """All entries, also those of pieces, with the name of their tensor."""
+        for row, value in self.rows().items():
+            if row.startswith(KEY_START):
+                try:
+                    name, box = parse_slice_key(row)
+                except MilepostError as error:
+                    raise error.with_context(file=self.file.path) from None
+                key = self._decode_key(name)
+                yield f"{key} [{box}]", self._decode(key, value, decode)
+            elif row:
+                yield (key := self._decode_key(row)), self._decode(key, value, decode)
+
+    def columns(self) -> tuple[list[str], Columns]:
+        """The keys of all tensors, sorted, and their entries in columns. The columns do not say much of tensors in pieces.
+
+        Raises:
+            CorruptCheckpointError: A key is malformed.
+        """
+        if self._columns is None:
+            rows = {name: row for name, row in self.rows().items() if name and not name.startswith(KEY_START)}
+            self._columns = [self._decode_key(name) for name in rows], decode_all([*rows.values()])
+        return self._columns
+
+    def rows(self) -> dict[bytes, bytes]:
+        """All rows of the table: the header, the entries of pieces, and the entries of tensors."""
+        if self._rows is None:
+            self._rows = dict(self._table.items())
+        return self._rows
+
+    def verify(self) -> None:
+        """Reads all blocks of the file again, also those that are in memory, and compares their checksums."""
+        TableReader(self.file).verify()
+
+    def is_visible(self) -> bool | None:
+        """Whether the index that has this path now is the one that was opened; None if there is none.
+
+        Raises:
+            StorageError: This cannot be told.
+        """
+        try:
+            present = self._storage.open(self.file.path)
+        except CheckpointNotFoundError:
+            return None
+        try:
+            return have_same_bytes(self.file, present)
+        finally:
+            present.close()
+
+    def release(self) -> None:
+        """Closes the file and keeps its content.
+
+        Raises:
+            StorageError: The file cannot be read. It stays open.
+        """
+        if not isinstance(self.file, FileInMemory):
+            file = self.file
+            self.file = self._table.file = FileInMemory(file.path, file.read(0, file.size))
+            file.close()
+
+    def forget(self) -> None:
+        """Forgets what was parsed, which takes more memory than the file, and is seldom needed again."""
+        self.decoded.clear()
+        self._rows, self._columns, self._are_decoded, self._lookups = None, None, False, 0
+
+    def _read_header(self) -> tuple[int, strings.Order]:
+        row = self._table.get(HEADER_KEY)
+        if row is None:
+            raise CorruptCheckpointError("the index has no header, so it is not that of a checkpoint")
+        header = parse(BundleHeader, row, what="the header of the index")
+        if not 1 <= header.num_shards <= _MOST_SHARDS:
+            raise CorruptCheckpointError(
+                "an impossible number of data files", expected=f"1 to {_MOST_SHARDS}", found=header.num_shards
+            )
+        if header.endianness not in (_LITTLE, _BIG):
+            raise CorruptCheckpointError("an unknown byte order", expected="0 or 1", found=header.endianness)
+        version = header.version
+        if version.min_consumer > VERSION or VERSION in version.bad_consumers:
+            raise UnsupportedError(
+                "the checkpoint says that readers of this version must not read it",
+                expected=f"a reader of version {version.min_consumer} or later, none of {list(version.bad_consumers)}",
+                found=f"version {VERSION}",
+                remedy="update milepost",
+            )
+        return header.num_shards, "big" if header.endianness == _BIG else "little"
+
+    def _decode_usual(self) -> None:
+        """Decodes all entries of the usual form, which takes less time than one after the other."""
+        self._are_decoded = True
+        with suppress(CorruptCheckpointError):  # a malformed key concerns nobody who reads another
+            keys, columns = self.columns()
+            if len(columns.others) == len(keys):
+                return
+            specs, fields = columns.specs, (columns.shard, columns.offset, columns.size, columns.crc)
+            places = zip(columns.spec.tolist(), *(field.tolist() for field in fields), strict=True)
+            found = {
+                key: Entry(specs[spec].dtype, specs[spec].shape, shard, offset, size, crc)
+                for key, (spec, shard, offset, size, crc) in zip(keys, places, strict=True)
+            }
+            for place in columns.others:
+                del found[keys[place]]
+            self.decoded = found | self.decoded
+            self._columns = None  # they take as much memory again
+
+    def _row_of(self, key: str) -> bytes:
+        name = _encode_key(key)
+        row = self._row(name) if self._rows is None else self._rows.get(name)
+        if row is None:
+            raise no_such_key(key, self.keys(), self._prefix)
+        return row
+
+    def _row(self, key: bytes) -> bytes | None:
+        if self._rows is None:
+            self._lookups += 1
+            if self._lookups <= _FEW:
+                return self._table.get(key)
+            return self.rows().get(key)
+        return self._rows.get(key)
+
+    def _decode_key(self, name: bytes) -> str:
+        try:
+            return name.decode()
+        except UnicodeDecodeError:
+            raise CorruptCheckpointError(
+                "a key that is not UTF-8", key=name, file=self.file.path, remedy="the other keys can be read by name"
+            ) from None
+
+    def _decode(self, key: str, row: bytes, decoder: Callable[[bytes], _Decoded]) -> _Decoded:
+        try:
+            return decoder(row)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=self.file.path) from None
+
+
+def _encode_key(key: str) -> bytes:
+    """A key as it is in the index. An impossible key becomes one that no index has."""
+    if key and key[0] != "\0":
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            pass
+    return _NOWHERE

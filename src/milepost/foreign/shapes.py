@@ -1,0 +1,49 @@
+"""Checks of lengths, positions and shapes that a file of another library states.
+
+The checks are made before anything is computed with the numbers. So a file cannot make the reader compute with huge ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, TypeGuard, TypeVar
+
+MOST_DIMENSIONS: Final = 64
+"""The limit of NumPy and of PyTorch on the dimensions of an array."""
+_MOST: Final = 1 << 62
+
+SequenceT = TypeVar("SequenceT", list[int], tuple[int, ...])
+
+
+def is_count(value: Any, below: int = _MOST) -> TypeGuard[int]:
+    """Whether a value can be a length or a position."""
+    return type(value) is int and 0 <= value < below
+
+
+def are_counts(
+    value: Any, kind: type[SequenceT], *, longest: int = MOST_DIMENSIONS, below: int = _MOST
+) -> TypeGuard[SequenceT]:
+    """Whether a value is a list or tuple of lengths or positions.
+
+    Args:
+        value: The value.
+        kind: `list` or `tuple`.
+        longest: The largest number of them.
+        below: A number that is greater than each.
+    """
+    return isinstance(value, kind) and len(value) <= longest and all(is_count(each, below) for each in value)
+
+
+def is_shape(
+    value: Any, kind: type[SequenceT], *, longest: int = MOST_DIMENSIONS, below: int = _MOST
+) -> TypeGuard[SequenceT]:
+    """Whether a value can be the shape of an array. Arguments are those of `are_counts`.
+
+    The lengths that are not 0 must have a product below the limit, too.
+
+    Example:
+        >>> is_shape([2, 3], list), is_shape((2, 3), list), is_shape([1 << 40, 1 << 40], list)
+        (True, False, False)
+    """
+    # the product takes time in proportion to the square of the length, so the length is checked first
+    return are_counts(value, kind, longest=longest, below=below) and math.prod(each for each in value if each) < below

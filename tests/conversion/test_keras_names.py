@@ -159,4 +159,4 @@ class TestErrors:
         with pytest.raises(SystemExit) as ended:
             main(["convert", "a", str(tmp_path / "a.safetensors"), "--object", "a:b"])
         assert ended.value.code == 2
-        assert "--object is for files of Keras" in capsys.readouterr().err
+        assert "leave --object out, or write FILE.weights.h5" in capsys.readouterr().err

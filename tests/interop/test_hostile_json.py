@@ -18,6 +18,8 @@ def safetensors(header, data=b""):
 
 
 NESTED = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+QUOTES = b'{"a":' + b"[" * 100_000 + b'"' + b'\\"' * 1_000_000
+"""After the levels, a text without an end. Whoever counts the levels must not begin again at each of its quotation marks."""
 MANY = b'{"a":[' + b"[]," * 4_000_001 + b"[]]}"
 LARGE = b'{"a":{"dtype":"F32","shape":[' + b"9223372036854775807," * 200_000 + b'1],"data_offsets":[0,4]}}'
 
@@ -25,8 +27,18 @@ LARGE = b'{"a":{"dtype":"F32","shape":[' + b"9223372036854775807," * 200_000 + b
 class TestSafetensors:
     @pytest.mark.parametrize(
         ("header", "kind"),
-        [(NESTED, CorruptCheckpointError), (MANY, UnsupportedError), (LARGE, CorruptCheckpointError)],
-        ids=["very many levels", "very many lists", "a shape whose product has millions of digits"],
+        [
+            (NESTED, CorruptCheckpointError),
+            (QUOTES, CorruptCheckpointError),
+            (MANY, UnsupportedError),
+            (LARGE, CorruptCheckpointError),
+        ],
+        ids=[
+            "very many levels",
+            "levels and quotation marks",
+            "very many lists",
+            "a shape whose product has millions of digits",
+        ],
     )
     @pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
     def test_a_header_beyond_the_limits_is_refused(self, tmp_path, header, kind, name):

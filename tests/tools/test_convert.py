@@ -40,9 +40,9 @@ def test_safetensors(saved, tmp_path, capsys):
 
 @pytest.mark.parametrize("target", ["a.safetensors", "as_checkpoint"])
 def test_a_name_that_names_nothing_is_warned_of_once(saved, tmp_path, capsys, target):
-    assert main(["convert", saved, str(tmp_path / target), "--rename", "nat=x"]) == 0
+    assert main(["convert", saved, str(tmp_path / target), "--rename", "nat=x"]) == 1
     said = capsys.readouterr().err
-    assert said.count("warning") == said.count("rename has 'nat', which fits no saved name") == 1
+    assert said.count("warning") == said.count("--rename has 'nat', which fits no saved name") == 1
 
 
 def test_the_library_reads_it(saved, tmp_path):

@@ -121,7 +121,7 @@ def made(request, tmp_path_factory):
 def test_ls_lists_it(made, capsys):
     path, _ = made
     (row,) = json_of(capsys, "ls", path)["checkpoints"]
-    assert row["state"] == ("not checked" if path.endswith("orbax") else "whole")
+    assert row["state"] == ("not checked" if path.endswith("orbax") else "complete")
     assert row["bytes"] > W.nbytes
     assert row["age_seconds"] < 3600
 

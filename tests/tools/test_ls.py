@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+import milepost
 from milepost import Checkpoint, Variable, get_checkpoint_state, update_checkpoint_state
 from milepost.engine.pins import pin
 from milepost.storage import LOCAL_STORAGE
@@ -24,7 +25,7 @@ def test_steps_sizes_metrics_and_marks(tmp_path, capsys):
     assert [row["path"] for row in rows.values()] == paths
     assert [row["metrics"] for row in rows.values()] == [{"loss": 0.5}, {"loss": 0.25}]
     assert [(row["latest"], row["pinned"]) for row in rows.values()] == [(False, True), (True, False)]
-    assert {row["state"] for row in rows.values()} == {"whole"}
+    assert {row["state"] for row in rows.values()} == {"complete"}
     size = os.path.getsize(paths[0] + ".index") + os.path.getsize(data_of(paths[0]))
     assert rows[10]["bytes"] == size
     assert rows[10]["tensors"] == 4
@@ -52,7 +53,7 @@ def test_damaged_and_missing_ones_are_found_without_reading_data(tmp_path, capsy
     os.remove(data_of(paths[1]))
     damage(paths[2], "net/w")  # a value, which no listing reads
     rows = by_step(json_of(capsys, "ls", tmp_path, status=1))
-    assert [row["state"] for row in rows.values()] == ["damaged", "missing", "whole", "whole"]
+    assert [row["state"] for row in rows.values()] == ["damaged", "missing", "complete", "complete"]
     assert str(data_of(paths[0])) in rows[10]["problem"]
 
 
@@ -118,7 +119,7 @@ def test_a_path_of_another_directory_is_listed_as_the_state_file_has_it(tmp_path
     update_checkpoint_state(str(tmp_path / "run"), path)
     assert get_checkpoint_state(str(tmp_path / "run")) is not None
     (row,) = json_of(capsys, "ls", tmp_path / "run")["checkpoints"]
-    assert (row["path"], row["state"], row["latest"]) == (path, "whole", True)
+    assert (row["path"], row["state"], row["latest"]) == (path, "complete", True)
     assert output_of(capsys, "ls", tmp_path / "run").out.splitlines()[1].endswith(path)
 
 
@@ -149,5 +150,44 @@ def test_directories_of_tensorflow_1(name, capsys):
     directory = pathlib.Path(__file__).parents[1] / "data" / "tf115" / name
     rows = json_of(capsys, "ls", directory)["checkpoints"]
     assert [row["step"] for row in rows] == ([0, 2, 4] if name == "estimator" else [None])
-    assert {row["state"] for row in rows} == {"whole"}
+    assert {row["state"] for row in rows} == {"complete"}
     assert rows[-1]["latest"]
+
+
+def test_values_are_not_read_and_not_called_whole(tmp_path, capsys):
+    """After a repair, a checkpoint with changed bytes is one that the state file does not list. Only ``verify`` reads values."""
+    paths = series(tmp_path, [0.5, 0.25])
+    damage(paths[0], "net/w")
+    assert main(["repair", str(tmp_path)]) == 0
+    capsys.readouterr()
+    rows = by_step(json_of(capsys, "ls", tmp_path))
+    assert [(row["state"], row["listed"]) for row in rows.values()] == [("complete", False), ("complete", True)]
+    table = output_of(capsys, "ls", tmp_path).out
+    assert "whole" not in table
+    assert [("not listed" in line, "latest" in line) for line in table.splitlines()[1:]] == [
+        (True, False),
+        (False, True),
+    ]
+    states = {each["path"]: each["state"] for each in json_of(capsys, "verify", tmp_path, status=1)["checkpoints"]}
+    assert states == {paths[0]: "damaged", paths[1]: "whole"}
+
+
+def test_a_truncated_checkpoint_that_is_not_listed_is_damaged(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25])
+    truncate(paths[0])
+    assert main(["repair", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert [row["state"] for row in by_step(json_of(capsys, "ls", tmp_path, status=1)).values()] == [
+        "damaged",
+        "complete",
+    ]
+
+
+def test_numbered_directories_are_in_the_order_of_their_numbers(tmp_path, capsys):
+    for name in ("10", "9", "checkpoint-500", "checkpoint-60"):
+        (tmp_path / name).mkdir()
+        milepost.convert(
+            Checkpoint(v=Variable(1.0)).write(tmp_path / "source" / "c"), tmp_path / name / "model.safetensors"
+        )
+    rows = json_of(capsys, "ls", tmp_path)["checkpoints"]
+    assert [row["step"] for row in rows] == [9, 10, 60, 500]

@@ -1,5 +1,6 @@
 """`milepost match` says what a restore does, without doing it."""
 
+import json
 import os
 import textwrap
 
@@ -94,10 +95,25 @@ def test_it_offers_the_rename(saved, capsys):
 
 def test_a_name_that_names_nothing_is_warned_of(saved, capsys):
     path, module = saved
-    assert main(["match", path, f"{module}:function", "--rename", "nat=x", "--ignore", "nett"]) == 0
+    assert main(["match", path, f"{module}:function", "--rename", "nat=x", "--ignore", "nett"]) == 1
     said = capsys.readouterr().err
-    assert "rename has 'nat', which fits no saved name" in said
-    assert "ignore names 'nett', and neither a saved value nor a live object has this name; did you mean 'net'" in said
+    assert "--rename has 'nat', which fits no saved name" in said
+    assert (
+        "--ignore names 'nett', and neither a saved value nor a live object has this name; did you mean 'net'" in said
+    )
+
+
+@pytest.mark.parametrize("words", [["--only", "nett"], ["--ignore", "nett"], ["--rename", "nett=x"]])
+def test_scripts_learn_of_a_name_that_names_nothing(saved, capsys, words):
+    """Also if a module of the program has turned warnings off."""
+    path, module = saved
+    with open(f"{module}.py", "a") as file:
+        file.write("import warnings\nwarnings.simplefilter('ignore')\n")
+    done = run("match", path, f"{module}:function", *words, "--json")
+    assert done.returncode == 1
+    (unused,) = json.loads(done.stdout)["unused_names"]
+    assert "nett" in unused
+    assert f"warning: {path}: {words[0]} " in done.stderr
 
 
 def test_ignore_and_cast(saved, capsys):

@@ -34,7 +34,15 @@ def test_every_tensor_is_listed(saved, capsys):
     listed = json_of(capsys, "show", saved)
     rows = {row["key"]: row for row in listed["tensors"]}
     assert sorted(rows) == [key for key, _ in milepost.list_variables(saved)]
-    assert rows[W] == {"key": W, "dtype": "float32", "shape": [2, 3], "bytes": 24, "shard": 0, "pieces": 1}
+    assert rows[W] == {
+        "key": W,
+        "dtype": "float32",
+        "shape": [2, 3],
+        "bytes": 24,
+        "shard": 0,
+        "pieces": 1,
+        "is_none": False,
+    }
     assert rows["name/.ATTRIBUTES/VARIABLE_VALUE"]["bytes"] > len("text")
 
 
@@ -169,3 +177,19 @@ def test_memory_for_a_hundred_thousand_tensors(tmp_path):
     path = milepost.save(tmp_path / "ckpt", tree)
     commands = [["show", path, "--tree"], ["diff", "--names-only", path, path]]
     assert max(most_memory(*arguments) for arguments in commands) < 300 << 20
+
+
+def test_none_is_shown_as_what_it_is(tmp_path, capsys):
+    """It is saved as an empty tensor; an empty array is another thing."""
+    path = milepost.save(tmp_path / "tree", {"best": None, "mask": np.zeros(0, bool), "step": 3})
+    rows = {row["key"].partition("/")[0]: row["is_none"] for row in json_of(capsys, "show", path)["tensors"]}
+    assert {name: rows[name] for name in ("best", "mask", "step")} == {"best": True, "mask": False, "step": False}
+    text = output_of(capsys, "show", path, "--tree").out
+    assert [line.split()[:2] for line in text.splitlines() if line.startswith(("best", "mask"))] == [
+        ["best", "None"],
+        ["mask", "bool[0]"],
+    ]
+    assert output_of(capsys, "show", path, "best").out.splitlines()[1:] == ["None"]
+    assert json_of(capsys, "show", path, "best")["first_values"] == [None]
+    other = milepost.save(tmp_path / "other", {"best": 0.5, "mask": np.zeros(0, bool), "step": 3})
+    assert "None -> float64[]" in output_of(capsys, "diff", path, other, status=1).out

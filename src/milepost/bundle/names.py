@@ -211,8 +211,10 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
     elif others:
         remedy = f"pass one of those in this directory: {_some(others)}"
     else:
-        remedy = "check the path: this directory holds no checkpoint"
-    return CheckpointNotFoundError("no such checkpoint", file=prefix, expected=index_path(prefix), remedy=remedy)
+        remedy = "check the path: the directory that it is in holds no checkpoint"
+    return CheckpointNotFoundError(
+        "no such checkpoint, file or directory", file=prefix, expected=index_path(prefix), remedy=remedy
+    )
 
 
 def _alike(storage: Storage, directory: str, name: str, prefixes: list[str]) -> list[str]:

@@ -77,12 +77,13 @@ def _require(wanted: Mapping[str, Any], keys: Mapping[int, str], translation: Tr
     if lacking and (not is_part or len(lacking) == len(wanted)):
         more = len(lacking) - _MOST_LISTED
         raise MismatchError(
-            "the checkpoint has no values of some variables of the model",
+            "the source has no values for some variables of the model",
             key=lacking[0],
             file=path,
             expected=f"values of all {len(wanted)} variables of the model",
             found=f"none of {', '.join(lacking[:_MOST_LISTED])}" + (f" and {more} more" if more > 0 else ""),
-            remedy="pass the objects as they were saved, such as dict(model=model); 'milepost match' says what fits",
+            remedy="'milepost match' says which values fit: rename the others with rename, leave them out with ignore, or pass the objects as they were "
+            "saved, such as dict(model=model)",
         )
 
 

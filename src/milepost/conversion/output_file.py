@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from milepost.errors import CheckpointExistsError, MilepostError, StorageError
 
+_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,6})")
+_STANDARD: Final = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def is_written_to(path: str) -> bool:
+    """Whether a path names a device, a pipe or an open file of this process, such as ``/dev/stdout``, which is written to and not replaced."""
+    return _descriptor(path) is not None or (
+        os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    )
+
+
+def _descriptor(path: str) -> int | None:
+    """The number of the open file of this process that a path names."""
+    found = _DESCRIPTOR.fullmatch(path)
+    return int(found[1]) if found else _STANDARD.get(path)
+
 
 def check_free(paths: Sequence[str]) -> None:
-    """Checks that nothing would be replaced. A device or a pipe, such as ``/dev/stdout``, is written to, and not replaced.
+    """Checks that nothing would be replaced. What `is_written_to` is never replaced.
 
     Raises:
         CheckpointExistsError: Something is there.
     """
     for path in paths:
-        is_special = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-        if os.path.lexists(path) and not is_special:
+        if os.path.lexists(path) and not is_written_to(path):
             raise CheckpointExistsError(
                 f"this {'directory' if os.path.isdir(path) else 'file'} exists, and is not replaced unless you say so",
                 file=path,
@@ -33,13 +49,14 @@ def replaced(path: str) -> Iterator[BinaryIO]:
     """Opens a file for writing. It takes the place of the present one when the body ends without an error.
 
     Args:
-        path: Its path. A device or a pipe, such as ``/dev/stdout``, is written directly.
+        path: Its path. What `is_written_to` is written directly.
 
     Raises:
         StorageError: It cannot be written.
     """
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        with _explained(path), open(path, "wb") as file:
+    if is_written_to(path):
+        number = _descriptor(path)
+        with _explained(path), open(path if number is None else os.dup(number), "wb") as file:
             yield file
         return
     with _explained(path):

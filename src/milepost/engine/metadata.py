@@ -12,6 +12,7 @@ Numbers that are not finite are written as ``NaN``, ``Infinity`` and ``-Infinity
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -80,11 +81,12 @@ def encode(metrics: Any, metadata: Any) -> bytes | None:
     try:
         return json.dumps({"metrics": numbers, "metadata": metadata}, default=_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
+        why = "it has too many levels" if isinstance(error, RecursionError) else error
         raise UnsupportedError(
-            f"metadata must be data that JSON can hold: {error}",
+            f"metadata must be data that JSON can hold: {why}",
             key="metadata",
             expected="numbers, text, True, False, None, and lists and dicts of them, with text as the keys of dicts",
-            found=f"{metadata!r:.200}",
+            found=reprlib.repr(metadata),
             remedy="convert the value to text or numbers; objects and arrays that a restore should bring back belong in the checkpoint",
         ) from None
 

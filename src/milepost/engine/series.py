@@ -27,12 +27,15 @@ from milepost.engine.state_file import (
     get_checkpoint_state,
     record_state,
 )
+from milepost.engine.temporary import temporaries
 from milepost.errors import CheckpointNotFoundError
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
 from milepost.storage.paths import has_directory, plain_path, relative_path
 
 _MOST_LISTED: Final = 5
+_MOST_SEARCHED: Final = 100
+"""Names in a directory that are looked into for directories with checkpoints."""
 _NUMBERED: Final = re.compile(r"(.*)-([0-9]{1,1000})", re.DOTALL)
 
 
@@ -189,13 +192,15 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
     others = find_prefixes(storage, directory)
     listed = ", ".join(map(repr, others[-_MOST_LISTED:]))
     there = listed or "no checkpoint"
-    if state is None:
+    if state is None and others:
         return CheckpointNotFoundError(
             "this directory has no state file (`checkpoint`) that names a checkpoint",
             file=directory,
             found=there,
-            remedy=f"pass one of them: {listed}" if others else "name another directory; there is none in this one",
+            remedy=f"pass one of them: {listed}",
         )
+    if state is None:
+        return _none_in(storage, directory)
     named = state.newest_first()
     missing = [prefix for prefix in named if not _exists(storage, prefix)]
     return CheckpointNotFoundError(
@@ -204,6 +209,32 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
         expected=", ".join((missing or named)[:_MOST_LISTED]),
         found=there,
         remedy="copy the files that it names back, or pass the prefix of another checkpoint",
+    )
+
+
+def _none_in(storage: Storage, directory: str) -> CheckpointNotFoundError:
+    """The error for a directory in which there is neither a state file nor a checkpoint."""
+    unfinished = len(temporaries(storage, directory))
+    if unfinished:
+        return CheckpointNotFoundError(
+            "this directory holds no checkpoint: no save to it has finished",
+            file=directory,
+            expected="a checkpoint",
+            found="1 file of a save that is running or was killed"
+            if unfinished == 1
+            else f"{unfinished} files of saves that are running or were killed",
+            remedy="wait until a save has finished, or start the program again: its next save removes what a killed one has left",
+        )
+    inside = [os.path.join(directory, name) for name in storage.list(directory)[:_MOST_SEARCHED]]
+    below = [each for each in inside if storage.is_directory(each) and find_prefixes(storage, each)]
+    return CheckpointNotFoundError(
+        "this directory holds no checkpoint, and has no state file (`checkpoint`) that names one",
+        file=directory,
+        expected="a checkpoint",
+        found="files and directories that are none" if inside else "an empty directory",
+        remedy=f"pass a directory in it that holds checkpoints: {', '.join(map(repr, below[:_MOST_LISTED]))}"
+        if below
+        else "name another directory, or a checkpoint",
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +17,7 @@ _MOST_COMPARED: Final = 5000
 """The largest number of names to compare with one that names nothing. More would take seconds."""
 _MOST_LISTED: Final = 3
 _FUNCTION: Final = "(a function)"
+_COLLECTED: Final[ContextVar[list[str] | None]] = ContextVar("_COLLECTED", default=None)
 
 
 class _Unused(NamedTuple):
@@ -81,12 +84,31 @@ class UnusedNames:
             for path in paths:
                 self.met_live(path)
         for unused in (*self._beginnings, *sorted(self._replacing)):
-            warn(f"{reader.prefix}: {_of_saved(unused, saved)}", UnrestoredWarning)
+            _tell(f"{reader.prefix}: {_of_saved(unused, saved)}")
         for unused in self._live:
-            warn(f"{reader.prefix}: {_of_live(unused, paths, is_restore=live is not None)}", UnrestoredWarning)
+            _tell(f"{reader.prefix}: {_of_live(unused, paths, is_restore=live is not None)}")
         self._beginnings.clear()
         self._replacing.clear()
         self._live.clear()
+
+
+@contextmanager
+def unused_names_collected() -> Iterator[list[str]]:
+    """Collects what is said of entries that name nothing. Nothing is warned of meanwhile."""
+    found: list[str] = []
+    token = _COLLECTED.set(found)
+    try:
+        yield found
+    finally:
+        _COLLECTED.reset(token)
+
+
+def _tell(message: str) -> None:
+    collected = _COLLECTED.get()
+    if collected is None:
+        warn(message, UnrestoredWarning)
+    else:
+        collected.append(message)
 
 
 def _drop_fitting(entries: dict[Any, re.Pattern[str]], name: str) -> None:

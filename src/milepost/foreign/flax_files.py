@@ -76,6 +76,7 @@ class FlaxFile:
 
     dotted = False
     kind = ""
+    library = "Flax"
 
     def __init__(self, file: ReadableFile) -> None:
         self.path = file.path

@@ -8,6 +8,7 @@ its objects and about 20 times its own length.
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from milepost.errors import CorruptCheckpointError, UnsupportedError
 
 LONGEST: Final = 256 << 20
 _MOST: Final = 4_000_000
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
+"""Texts, in which brackets mean nothing, and brackets."""
 
 
 def parse_json(data: bytes, what: str) -> Any:
@@ -42,8 +45,16 @@ def parse_json(data: bytes, what: str) -> Any:
         )
     try:
         return json.loads(data.decode(), object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise CorruptCheckpointError(f"{what} is not JSON", found=f"{error!s:.200}") from None
+    except RecursionError:
+        raise CorruptCheckpointError(
+            f"{what} has lists or objects inside each other, too many levels deep to be read",
+            expected="a few levels",
+            found=f"{_levels(data)} levels",
+        ) from None
+    except ValueError as error:
+        raise CorruptCheckpointError(
+            f"{what} is not JSON", expected="JSON text in UTF-8", found=f"{error!s:.200}"
+        ) from None
 
 
 def parse_object(data: bytes, what: str) -> dict[str, Any]:
@@ -52,6 +63,18 @@ def parse_object(data: bytes, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise CorruptCheckpointError(f"{what} is not a JSON object", found=reprlib.repr(found))
     return found
+
+
+def _levels(data: bytes) -> int:
+    """How many lists and objects of a JSON text are inside each other."""
+    level = deepest = 0
+    for found in _BRACKETS.finditer(data):
+        if found[0][:1] in b"[{":
+            level += 1
+            deepest = max(deepest, level)
+        elif found[0] in (b"]", b"}"):
+            level -= 1
+    return deepest
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class KerasFile:
 
     dotted = False
     kind = ""
+    library = "Keras"
 
     def __init__(self, file: ReadableFile) -> None:
         self.path = file.path

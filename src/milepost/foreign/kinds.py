@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from milepost.bundle import parse_data_path
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.zip_directory import read_directory
 from milepost.storage import ReadableFile
@@ -150,6 +151,19 @@ _ARCHIVES: Final = (
     ),
 )
 _OTHER_ARCHIVE: Final = Kind("a zip archive that is neither PyTorch's nor Keras'", re.compile(rb""), _UNPACK)
+_OF_CHECKPOINTS: Final = re.compile(r"^checkpoint$|\.(index|meta)$|\.ckpt(-\d+)?$|-\d+$")
+"""Names of checkpoints of TensorFlow 1, and of files beside checkpoints."""
+_LIBRARIES: Final = {
+    ".pt": "PyTorch",
+    ".pth": "PyTorch",
+    ".bin": "PyTorch",
+    ".npz": "NumPy",
+    ".msgpack": "Flax",
+    ".keras": "Keras",
+    ".h5": "Keras",
+    ".hdf5": "Keras",
+}
+"""Whose files have names with these endings."""
 
 
 def refuse(file: ReadableFile) -> None:
@@ -171,7 +185,7 @@ def refuse(file: ReadableFile) -> None:
             remedy="copy or download it again",
         )
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
-    if file.size >= len(_INDEX_END) and bytes(file.read(file.size - len(_INDEX_END), len(_INDEX_END))) == _INDEX_END:
+    if _ends_as_index(file):
         return
     kind = _archive(file, start) if start.startswith(_ZIP) else _known(start)
     if kind is not None:
@@ -186,6 +200,36 @@ def refuse(file: ReadableFile) -> None:
             if kind is _STATE_FILE
             else kind.remedy,
         )
+
+
+def refuse_unknown(file: ReadableFile) -> None:
+    """Refuses a file that has none of the formats that milepost knows, so that it is not taken for a damaged checkpoint.
+
+    Args:
+        file: A file that no reader of another library's files and no pattern here fits.
+
+    Raises:
+        CorruptCheckpointError: It is neither a checkpoint nor a part of one.
+    """
+    name = os.path.basename(file.path)
+    if parse_data_path(name) or _OF_CHECKPOINTS.search(name) or _ends_as_index(file):
+        return
+    ending = next((each for each in _LIBRARIES if name.lower().endswith(each)), None)
+    written = f"a file of {_LIBRARIES[ending]}, as its name says" if ending else "a checkpoint, or a file of weights"
+    raise CorruptCheckpointError(
+        f"this is not a file of {_LIBRARIES[ending]}, although its name ends in {ending}"
+        if ending
+        else "this file has none of the formats that milepost reads",
+        file=file.path,
+        expected=written,
+        found=_shown(bytes(file.read(0, min(file.size, _LOOKED_AT)))),
+        remedy="copy or download it again, or write it again with the library that made it",
+    )
+
+
+def _ends_as_index(file: ReadableFile) -> bool:
+    length = len(_INDEX_END)
+    return file.size >= length and bytes(file.read(file.size - length, length)) == _INDEX_END
 
 
 def first_record(file: ReadableFile) -> str:

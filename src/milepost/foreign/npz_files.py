@@ -84,6 +84,7 @@ class NpzFile:
 
     dotted = False
     kind = ""
+    library = "NumPy"
 
     def __init__(self, file: ReadableFile) -> None:
         self.path = file.path

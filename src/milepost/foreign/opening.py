@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.errors import UnsupportedError
+from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign import orbax
 from milepost.foreign.reader import ForeignReader
 from milepost.foreign.stored import ForeignFile
@@ -20,6 +20,7 @@ _MOST_SHARED: Final = 1 << 30
 _MOST_TIMES: Final = 16
 """All tensors together may take `_MOST_SHARED` bytes, plus this many times the size of the file."""
 _INDEX: Final = ".index.json"
+_REMEDY: Final = "copy or download it again, or write it again with the library that made it"
 
 
 def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReader | None:
@@ -41,10 +42,13 @@ def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReade
     path = os.fspath(path)
     if storage.is_file(index_path(path)):
         return None
-    opened = _open_file(storage, path) if storage.is_file(path) else _open_directory(storage, path)
-    if opened is None:
-        return None
-    reader = ForeignReader(opened)
+    try:
+        opened = _open_file(storage, path) if storage.is_file(path) else _open_directory(storage, path)
+        if opened is None:
+            return None
+        reader = ForeignReader(opened)
+    except CorruptCheckpointError as error:
+        raise error.with_context(remedy=_REMEDY) from None
     if not isinstance(opened, orbax.OrbaxDirectory):  # their tensors share no storage, and may be compressed
         _check_sharing(storage, reader)
     return reader
@@ -110,6 +114,7 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
             return flax_files.FlaxFile(file)
         if path.endswith(safetensors.SUFFIX):
             return safetensors.SafetensorsFile(file)
+        kinds.refuse_unknown(file)
     except BaseException:
         file.close()
         raise

@@ -96,6 +96,7 @@ class OrbaxDirectory:
 
     dotted = False
     kind = ""
+    library = "Orbax"
 
     def __init__(self, path: str) -> None:
         self.path = path

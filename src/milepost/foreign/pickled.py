@@ -134,7 +134,10 @@ class PickledData:
         ) as error:
             # An operand does not fit its instruction. This never happens in an intact stream.
             raise CorruptCheckpointError(
-                f"the pickled data is damaged at byte {self.position}", found=f"{type(error).__name__}: {error!s:.200}"
+                f"the pickled data is damaged at byte {self.position}",
+                found="tuples inside each other, too many levels deep"
+                if isinstance(error, RecursionError)
+                else f"{type(error).__name__}: {error!s:.200}",
             ) from None
 
     def __len__(self) -> int:

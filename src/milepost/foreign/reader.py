@@ -83,6 +83,11 @@ class ForeignReader:
         return self._file.kind
 
     @property
+    def library(self) -> str:
+        """The name of the library or format, such as ``PyTorch``."""
+        return self._file.library
+
+    @property
     def keras(self) -> KerasFile | None:
         """The file, if it is one of Keras."""
         from milepost.foreign.keras_files import KerasFile

@@ -76,6 +76,7 @@ class SafetensorsFile:
 
     dotted = True
     kind = "torch"
+    library = "safetensors"
 
     def __init__(self, file: ReadableFile) -> None:
         self.path = file.path

@@ -29,6 +29,8 @@ class ShardedModel:
     dotted = True
     kind = "torch"
 
+    library = "a model in several files"
+
     def __init__(self, index: ReadableFile, open_shard: Callable[[str], ForeignFile | None]) -> None:
         self.path = index.path
         self.paths: list[str] = []
@@ -42,6 +44,7 @@ class ShardedModel:
             raise error.with_context(file=self.path) from None
         finally:
             index.close()
+        self.library = next((shard.library for shard in self._shards.values()), self.library)
 
     def _open(self, files: dict[str, str], open_shard: Callable[[str], ForeignFile | None]) -> None:
         directory = os.path.dirname(self.path)

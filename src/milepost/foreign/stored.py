@@ -75,6 +75,11 @@ class ForeignFile(Protocol):
         """The registered kind of this library's tensors in plain state (`milepost.plain_state.kinds`); empty for arrays."""
         ...
 
+    @property
+    def library(self) -> str:
+        """The name of the library or format, as users know it."""
+        ...
+
     def read_into(self, tensor: Stored, destination: Array) -> None:
         """Reads a tensor into a contiguous array of its type and shape."""
         ...

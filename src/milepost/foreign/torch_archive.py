@@ -55,6 +55,7 @@ class TorchArchive:
 
     dotted = True
     kind = "torch"
+    library = "PyTorch"
 
     def __init__(self, file: ReadableFile, label: str = "") -> None:
         self.path = file.path

@@ -120,6 +120,7 @@ class DistributedDirectory:
 
     dotted = True
     kind = "torch"
+    library = "DCP"
 
     def __init__(self, storage: Storage, path: str) -> None:
         self.path = path

@@ -46,6 +46,7 @@ class LegacyTorchFile:
 
     dotted = True
     kind = "torch"
+    library = "PyTorch"
 
     def __init__(self, file: ReadableFile) -> None:
         self.path = file.path

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.conversion.output_file import check_free
+from milepost.tools.terminal import shown
 
 SUCCESS: Final = 0
 DIFFERS: Final = 1
@@ -48,7 +49,7 @@ def add_command(
         epilog="\n".join(lines),
         formatter_class=_Formatter,
     )
-    command.set_defaults(run=run)
+    command.set_defaults(run=run, command=name, own_parser=command, usage_error=command.error)
     return command
 
 
@@ -68,13 +69,28 @@ def add_overwrite(command: argparse.ArgumentParser, what: str) -> None:
     command.add_argument("--overwrite", action="store_true", help=f"replace what {what} names, if it exists")
 
 
-def check_output(options: argparse.Namespace) -> None:
-    """Checks that the file that a command writes would replace nothing that is to stay.
+def check_output(options: argparse.Namespace, *endings: str, otherwise: str = "") -> None:
+    """Checks that the file that a command writes has a name that says so, and would replace nothing that is to stay.
+
+    Args:
+        options: The options of the command.
+        endings: The endings that the name may have. It may also have none.
+        otherwise: What to do for another ending.
 
     Raises:
-        CheckpointExistsError: It would.
+        CheckpointExistsError: It would replace something.
+        SystemExit: Its name has the ending of another kind of file.
     """
-    if options.output is not None and not options.overwrite and not os.path.isdir(options.output):
+    if options.output is None:
+        return
+    ending = os.path.splitext(options.output)[1]
+    if ending.lower() not in ("", *endings):
+        known = " or ".join(f"-o FILE{each}" for each in endings)
+        options.usage_error(
+            f"'milepost {options.command}' writes no file that ends in {shown(ending)}: pass {known}"
+            + (f"; {otherwise}" if otherwise else "")
+        )
+    if not options.overwrite and not os.path.isdir(options.output):
         check_free([options.output])
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import warnings
@@ -13,9 +15,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import milepost
-from milepost.errors import printable
 from milepost.tools.arguments import CANNOT
 from milepost.tools.remedies import for_command
+from milepost.tools.terminal import note, shown, warning
 
 _COMMANDS: Final = (
     "ls",
@@ -33,6 +35,22 @@ _COMMANDS: Final = (
     "completion",
 )
 """The modules in `milepost.tools.commands`."""
+_OTHER_WORDS: Final = {
+    "check": "verify",
+    "compare": "diff",
+    "delete": "prune",
+    "dump": "show",
+    "export": "convert",
+    "fix": "repair",
+    "info": "show",
+    "inspect": "show",
+    "list": "ls",
+    "rm": "prune",
+    "tree": "show",
+    "validate": "verify",
+    "view": "show",
+}
+"""What other programs call these commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,16 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _escape_what_cannot_be_shown()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    # The modules of other commands need not be imported.
-    options = parser(words[:1]).parse_args(words)
+    options = _parsed(words)
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("always", milepost.errors.MilepostWarning)
             warnings.showwarning = _show_warning
             status: int = options.run(options)
             if sys.stdout is not None:
                 sys.stdout.flush()
     except milepost.MilepostError as error:
-        print(f"error: {for_command(error)}", file=sys.stderr)
+        note(f"error: {for_command(error, options.command)}")
         return CANNOT
     except BrokenPipeError:
         # The reader of the output has closed it; Python must not try to write the rest at exit.
@@ -88,6 +106,35 @@ def parser(wanted: Sequence[str] = ()) -> argparse.ArgumentParser:
     return top
 
 
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The options that the words of the command line mean. Wrong ones end the program with 2, and similar right ones are named."""
+    first = words[0] if words else ""
+    if not words:
+        parser().print_help(sys.stderr)
+        raise SystemExit(2)
+    if first == "help":  # as other programs have it
+        words = [*words[1:2], "--help"]
+    elif first.startswith("-") and not {"-h", "--help", "--version"} & set(words):
+        parser().error(f"{shown(first)!r} is before the command; options come after it{_meant([first], ['--version'])}")
+    elif first and first not in _COMMANDS:
+        near = [_OTHER_WORDS[first]] if first in _OTHER_WORDS else difflib.get_close_matches(first, _COMMANDS, 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(_COMMANDS)}"
+        parser().error(f"there is no command {shown(first)!r}; {meant}")
+    # The modules of other commands need not be imported.
+    options, unknown = parser(words[:1]).parse_known_args(words)
+    if unknown:
+        known = re.findall(r"(?<!\S)--[a-z-]+", options.own_parser.format_help())
+        options.usage_error(f"unrecognized arguments: {shown(' '.join(unknown))}{_meant(unknown, known)}")
+    return options
+
+
+def _meant(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """The options that are similar to unknown ones, as a question."""
+    names = [each.partition("=")[0] for each in unknown if each.startswith("--")]
+    near = [found[0] for each in names if (found := difflib.get_close_matches(each, known, 1))]
+    return f"; did you mean {' and '.join(near)}?" if near else ""
+
+
 def _escape_what_cannot_be_shown() -> None:
     """Escapes characters that the terminal's encoding lacks, as on Windows, where they would otherwise raise an error."""
     for stream in (sys.stdout, sys.stderr):
@@ -104,4 +151,4 @@ def _discard_output() -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     # Without the line of code, which does not help the user of a command.
-    print(f"warning: {printable(str(message))}", file=sys.stderr)
+    warning(str(message))

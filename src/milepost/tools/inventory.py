@@ -27,12 +27,15 @@ from milepost.errors import (
 from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax, needs_orbax, steps_of_orbax
 from milepost.storage import LOCAL_STORAGE, Storage
 
-State = Literal["whole", "damaged", "missing", "not read", "not checked"]
+State = Literal["complete", "damaged", "missing", "not read", "not checked"]
+"""What is known without reading values. A checkpoint is complete if its index is undamaged, and each data file is there and as long as the index
+says; a file of another library, if its header or directory says where its values are, and the file is as long as that."""
 _WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", ".keras", ".h5", ".hdf5", ".npz")
 """The endings of files of other libraries that are listed."""
 _INDEX: Final = ".index.json"
 _GRAPH: Final = ".meta"
 """The ending of the file of a graph beside a checkpoint of TensorFlow 1."""
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _SHARD: Final = re.compile(r"(.*)-0{5,}-of-\d{5,}", re.DOTALL)
 """The first file of a checkpoint from before TensorFlow 0.12 in several files."""
 _PATTERN: Final = re.compile(r"(.*)-\?{5}-of-\d{5,}", re.DOTALL)
@@ -49,6 +52,7 @@ class Place:
         is_latest: Whether the state file names it as the latest.
         is_pinned: Whether it is pinned.
         is_listed: Whether the state file lists it.
+        is_left_out: Whether it is a checkpoint of a directory whose state file does not list it.
         saved: When it was saved, as the state file says; otherwise None.
     """
 
@@ -57,6 +61,7 @@ class Place:
     is_latest: bool = False
     is_pinned: bool = False
     is_listed: bool = False
+    is_left_out: bool = False
     saved: float | None = None
 
 
@@ -65,7 +70,7 @@ class Facts:
     """What is known of a checkpoint.
 
     Attributes:
-        state: Whether it is whole, as far as was checked.
+        state: Whether it is complete.
         size: The bytes of all its files.
         modified: When its files changed last, in seconds since the epoch; None if that is not known.
         tensors: How many tensors it has, or None.
@@ -129,10 +134,13 @@ def inventory_of(path: str, storage: Storage = LOCAL_STORAGE) -> Inventory:
     # TensorFlow 1 lists a checkpoint of several files by a pattern
     known = {match[1] for each in listed if (match := _PATTERN.fullmatch(each))}
     others = [each for each in _others(storage, path) if each not in known]
-    paths = dict.fromkeys([*find_prefixes(storage, path), *others, *listed])
+    prefixes = find_prefixes(storage, path)
+    left_out = set(prefixes).difference(listed) if state is not None else ()
+    paths = dict.fromkeys([*prefixes, *others, *listed])
     latest = None if state is None else state.model_checkpoint_path
     places = [
-        Place(each, _number(each), each == latest, each in pinned, each in listed, listed.get(each)) for each in paths
+        Place(each, _number(each), each == latest, each in pinned, each in listed, each in left_out, listed.get(each))
+        for each in paths
     ]
     if not places:
         raise problem or no_checkpoint_error(storage, path)
@@ -150,7 +158,7 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
             size, modified = _stat([index_path(path), *reader.shard_paths])
             reader.check_files()
             metrics = None if isinstance(reader, ForeignReader) else read_metadata(reader).metrics
-            return Facts("whole", size, modified, len(reader.keys()), metrics or {})
+            return Facts("complete", size, modified, len(reader.keys()), metrics or {})
     except CheckpointNotFoundError as error:
         return Facts("damaged" if size else "missing", size, modified, problem=error)
     except CorruptCheckpointError as error:
@@ -189,7 +197,14 @@ def _alone(storage: Storage, path: str) -> Place:
             state = None
         latest = None if state is None else state.model_checkpoint_path
         is_listed = state is not None and prefix in state.newest_first()
-        return Place(prefix, _number(prefix), prefix == latest, prefix in pinned_in(storage, directory), is_listed)
+        return Place(
+            prefix,
+            _number(prefix),
+            prefix == latest,
+            prefix in pinned_in(storage, directory),
+            is_listed,
+            state is not None and not is_listed,
+        )
     if not (os.path.exists(prefix) or v1_shards(storage, prefix)):
         open_any(storage, prefix).close()  # raises an error that says what there is
     return Place(prefix)
@@ -249,10 +264,15 @@ def _stat(paths: Iterable[str]) -> tuple[int, float | None]:
 
 def _number(path: str) -> int | None:
     pattern = _PATTERN.fullmatch(path)
-    split = split_number(pattern[1] if pattern else path)
+    split = _split(pattern[1] if pattern else path)
     return None if split is None else split[1]
 
 
 def _order(path: str) -> tuple[str, int]:
-    split = split_number(path)
-    return (path, -1) if split is None else split
+    return _split(path) or (path, -1)
+
+
+def _split(path: str) -> tuple[str, int] | None:
+    """Stem and number of a checkpoint of a series. Steps of Orbax, and versions of a SavedModel, have a number as their name."""
+    directory, name = os.path.split(path)
+    return (os.path.join(directory, ""), int(name)) if _DIGITS.fullmatch(name) else split_number(path)

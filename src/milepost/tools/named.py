@@ -57,9 +57,9 @@ def _holds_any(path: str, storage: Storage) -> bool:
 
 
 def kind_of(reader: BundleReader) -> str:
-    """What has been opened, in one or two words."""
+    """What has been opened, in a few words."""
     if isinstance(reader, ForeignReader):
-        return "directory of another library" if os.path.isdir(reader.prefix) else "file of another library"
+        return f"{'directory' if os.path.isdir(reader.prefix) else 'file'} of {reader.library}"
     return "SavedModel" if is_of_saved_model(LOCAL_STORAGE, reader.prefix) else "checkpoint"
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from milepost.checkpoint import CheckpointReader
-from milepost.errors import KeyNotFoundError
+from milepost.errors import KeyNotFoundError, printable
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
@@ -264,3 +264,40 @@ def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:
     if graph.nodes[node].slots:
         return OPTIMIZER
     return VARIABLE if graph.nodes[node].values else OBJECT
+
+
+def tree_rows(picture: Picture) -> list[list[str]]:
+    """A picture as a tree: for each node its name, indented by its distance from the root, and what it is. An object that has several names
+    is described at the first one, and the others say which that is.
+
+    Example:
+        >>> nodes = (DrawnNode(OBJECT), DrawnNode(VARIABLE, "float32[2]"))
+        >>> tree_rows(Picture(nodes, (DrawnEdge(0, 1, "v"), DrawnEdge(0, 1, "w"))))
+        [['(root)', 'object'], ['  v', 'float32[2]'], ['  w', 'the same as v']]
+    """
+    below: dict[int, list[DrawnEdge]] = {}
+    for edge in picture.edges:
+        below.setdefault(edge.source, []).append(edge)
+    paths: dict[int, str] = {0: ""}
+    rows = [["(root)", _described(picture.nodes[0])]]
+    stack = [iter(below.get(0, ()))]
+    while stack:
+        try:
+            edge = next(stack[-1])
+        except StopIteration:
+            stack.pop()
+            continue
+        name = "  " * len(stack) + printable(edge.name, one_line=True)
+        if edge.target in paths:
+            rows.append([name, f"the same as {paths[edge.target] or '(root)'}"])
+            continue
+        parent = paths[edge.source]
+        paths[edge.target] = printable(f"{parent}/{edge.name}" if parent else edge.name, one_line=True)
+        rows.append([name, _described(picture.nodes[edge.target])])
+        stack.append(iter(below.get(edge.target, ())))
+    return rows
+
+
+def _described(node: DrawnNode) -> str:
+    what = {OPTIMIZER: "optimizer", SLOT: "slot variable", VARIABLE: ""}.get(node.role, "" if node.label else "object")
+    return ", ".join(filter(None, [what, printable(node.label, one_line=True)]))

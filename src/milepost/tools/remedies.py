@@ -6,16 +6,19 @@ Errors are raised by functions of Python, so their remedies name arguments and m
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 from collections.abc import Callable
 from typing import Any, Final
 
-from milepost.errors import MilepostError
+from milepost.errors import MilepostError, StateFileError
 
 _LITERAL: Final = r"(\{[^{}]*\}|\[[^\[\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _OPTIONS: Final = {"rename": "--rename", "ignore": "--ignore", "only": "--only", "format": "--to", "dtype": "--as"}
 _SWITCHES: Final = {"overwrite=True": "--overwrite", "cast=True": "--cast"}
+_SKIPPED: Final = "; milepost.latest_checkpoint() skips damaged ones"
+_NONE_WHOLE: Final = "copy intact checkpoints back: none in this directory is whole, so there is none to list; or delete the file, and training starts anew"
 
 
 def _option(found: re.Match[str]) -> str:
@@ -50,6 +53,9 @@ _SAID_OTHERWISE: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], .
     (r"\bby (rename|ignore|only)\b", r"by --\1"),
     (r"\bwith (rename|ignore|only)\b", r"with --\1"),
     (r"correct rename, ignore and only:", "correct --rename, --ignore and --only:"),
+    (r"(?<=: )rename has (?=')", "--rename has "),
+    (r"(?<=: )(ignore|only) names (?=')", r"--\1 names "),
+    (r"leave it out of (ignore|only)\b", r"leave out --\1"),
     (r"use read\(\)( instead of map\(\))?", "read it in Python"),
 )
 
@@ -61,14 +67,27 @@ def in_options(text: str) -> str:
     return text
 
 
-def for_command(error: MilepostError) -> MilepostError:
+def for_command(error: MilepostError, command: str = "") -> MilepostError:
     """The error, with a remedy for the user of a command.
+
+    Args:
+        error: The error.
+        command: The name of the command, which its own remedies need not name.
 
     Example:
         >>> print(for_command(MilepostError("it exists", remedy="pass overwrite=True, or rename={'net': 'model'}")))
         it exists
           remedy: pass --overwrite, or --rename net=model
     """
-    if error.remedy is not None:
+    if isinstance(error, StateFileError) and "update_checkpoint_state" in (error.remedy or ""):
+        directory = os.path.dirname(str(error.file)) or "."
+        error.remedy = (
+            _NONE_WHOLE
+            if command == "repair"
+            else f"'milepost repair {shlex.quote(directory)}' makes it anew from the checkpoints that are whole"
+        )
+    elif error.remedy is not None:
+        if command == "verify":
+            error.remedy = error.remedy.replace(_SKIPPED, "")
         error.remedy = in_options(error.remedy)
     return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -14,12 +14,17 @@ from milepost.bundle.legacy import LegacyReader
 from milepost.bundle.reader import IndexedReader
 from milepost.checkpoint.short_names import key_of
 from milepost.collector import collection_paused
-from milepost.errors import CorruptCheckpointError, KeyNotFoundError
+from milepost.engine.load import read_object_graph
+from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT
 from milepost.tensor import DType, TensorSpec
 
 _OF_CHECKPOINTS: Final = (OBJECT_GRAPH, METADATA)
+_NONE: Final = type(None).__name__
+"""The name of the type of None in the object graph."""
+_OF_NONE: Final = TensorSpec(DType.of("bool"), (0,))
+"""What is saved for None."""
 
 
 class Row(NamedTuple):
@@ -32,6 +37,7 @@ class Row(NamedTuple):
         size: How many bytes it takes in the file, or in memory if the file is one of another library.
         shard: The number of its data file; None if it is in pieces, or in a file of another library.
         pieces: How many pieces it was saved in.
+        is_none: Whether it stands for None, which has no tensor.
     """
 
     key: str
@@ -40,11 +46,12 @@ class Row(NamedTuple):
     size: int
     shard: int | None
     pieces: int = 1
+    is_none: bool = False
 
     @property
     def spec(self) -> str:
         """Element type and shape as text."""
-        return _spec(self.dtype, self.shape)
+        return "None" if self.is_none else _spec(self.dtype, self.shape)
 
     def to_dict(self) -> dict[str, Any]:
         """The row for JSON."""
@@ -55,6 +62,7 @@ class Row(NamedTuple):
             "bytes": self.size,
             "shard": self.shard,
             "pieces": self.pieces,
+            "is_none": self.is_none,
         }
 
 
@@ -64,11 +72,30 @@ def _spec(dtype: DType, shape: tuple[int, ...]) -> str:
 
 
 @collection_paused()
-def rows_of(reader: BundleReader) -> list[Row]:
-    """All tensors of a checkpoint, sorted by key. Only the index is read."""
-    if isinstance(reader, IndexedReader):
-        return _of_index(reader)
-    return [row_of(reader, key) for key in sorted(reader.keys())]
+def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row]:
+    """Tensors of a checkpoint, by default all, sorted by key. Only the index is read; and the object graph, if it may say that one is None."""
+    if keys is None and isinstance(reader, IndexedReader):
+        rows = _of_index(reader)
+    else:
+        rows = [_row_of(reader, key) for key in (sorted(reader.keys()) if keys is None else keys)]
+    places = [place for place, row in enumerate(rows) if row.shape == _OF_NONE.shape and row.dtype is _OF_NONE.dtype]
+    nones = _nones(reader) if places else ()
+    for place in places:
+        if rows[place].key in nones:
+            rows[place] = rows[place]._replace(is_none=True)
+    return rows
+
+
+def _nones(reader: BundleReader) -> Collection[str]:
+    """The keys of the tensors that stand for None."""
+    if isinstance(reader, ForeignReader):  # which list no None
+        return ()
+    try:
+        graph = read_object_graph(reader)
+    except MilepostError:  # what is damaged is said where it is read
+        return ()
+    nodes = () if graph is None else graph.nodes
+    return {value.key for node in nodes if node.python == _NONE for value in node.values}
 
 
 def _of_index(reader: IndexedReader) -> list[Row]:
@@ -86,7 +113,7 @@ def _of_index(reader: IndexedReader) -> list[Row]:
     )
     rows = list(map(Row, *fields))
     for place in columns.others:
-        rows[place] = row_of(reader, keys[place])
+        rows[place] = _row_of(reader, keys[place])
     return rows
 
 
@@ -104,6 +131,10 @@ def checksums_of(reader: BundleReader) -> dict[str, tuple[int, int]]:
 
 def row_of(reader: BundleReader, key: str) -> Row:
     """One tensor of a checkpoint."""
+    return rows_of(reader, [key])[0]
+
+
+def _row_of(reader: BundleReader, key: str) -> Row:
     if isinstance(reader, ForeignReader):
         return _foreign(reader, key)
     entry = reader.entry(key)

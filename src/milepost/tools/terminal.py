@@ -3,9 +3,8 @@ r"""What a command prints: plain lines, tables, JSON and progress.
 Every text that comes from a file, a path or an argument passes `shown` before it is printed, so no name sends a control character or a
 line end to a terminal. JSON escapes all characters outside of ASCII.
 
-On a terminal, with rich installed, tables and progress are rich's, which observes the width of the terminal. With ``NO_COLOR`` a table is plain text
-of the same width. Otherwise, and
-if a table has too many rows or is too wide, it is plain text: one line for each row, with columns of equal width.
+On a terminal, tables and lines are as wide as the terminal (`milepost.tools.fitting`). With rich installed, tables have colours, unless
+``NO_COLOR`` is set, and long reads show their progress. Otherwise, and if it has very many rows, a table is plain text: one line for each row, with columns of equal width.
 """
 
 from __future__ import annotations
@@ -16,38 +15,23 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from milepost.engine.progress import reported
 from milepost.errors import printable
 from milepost.tools import amounts
+from milepost.tools.fitting import Column, filled, fitted
+from milepost.tools.remedies import in_options
 
 _MOST_DRAWN: Final = 500
-"""Rows of a table of rich. It takes seconds for thousands, so longer tables are plain text."""
-_LEAST_FOLDED: Final = 8
-"""Characters of a line of a cell that is divided."""
+"""Rows of a table with colours. rich takes seconds for thousands, so longer tables are plain text."""
+_MOST_FITTED: Final = 5000
+"""Rows of a table that is fitted to a terminal. It takes seconds for a hundred thousand, which nobody reads without a pager."""
+_NARROWEST: Final = 20
+"""Places of a line, however narrow the terminal is."""
 Operation = Literal["compare", "convert", "read", "verify"]
-
-
-class Column(NamedTuple):
-    """A column of a table.
-
-    Attributes:
-        title: Its heading.
-        right: Whether its cells are aligned to the right.
-        style: The style of rich for its cells.
-        folds: Whether long cells are divided into several lines where the terminal is too narrow.
-        spare: How soon the column is left out, with a message, where the terminal is still too narrow: the one with the largest number
-            first, and one with 0 never.
-    """
-
-    title: str
-    right: bool = False
-    style: str = ""
-    folds: bool = False
-    spare: int = 0
 
 
 def shown(text: object) -> str:
@@ -88,20 +72,34 @@ def metrics_text(metrics: Any, prefix: str = "") -> str:
 
 
 def line(text: str = "") -> None:
-    """Prints a line."""
-    print(text)
+    """Prints a line. On a terminal that is too narrow for it, it is divided at spaces."""
+    print(filled(text, terminal_width()) if is_terminal() else text)
 
 
 def note(text: str) -> None:
     """Prints a line that is no part of the result, so that a program that reads the output does not see it."""
-    print(text, file=sys.stderr)
+    print(filled(text, terminal_width()) if is_terminal(sys.stderr) else text, file=sys.stderr)
+
+
+def warning(text: str) -> None:
+    """Prints a warning of the library, with options of commands in the place of arguments of Python."""
+    note(f"warning: {printable(in_options(text))}")
+
+
+def terminal_width() -> int:
+    """How many places a line of the terminal has. ``COLUMNS`` says it, too."""
+    return max(_NARROWEST, shutil.get_terminal_size().columns)
+
+
+def is_terminal(stream: Any = None) -> bool:
+    """Whether a stream, by default the output, is a terminal that can do more than print lines."""
+    stream = sys.stdout if stream is None else stream
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def is_drawn(stream: Any = None) -> bool:
     """Whether tables are drawn: the output is a terminal that can do it, and rich is installed."""
-    stream = sys.stdout if stream is None else stream
-    is_terminal = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-    return is_terminal and importlib.util.find_spec("rich") is not None
+    return is_terminal(stream) and importlib.util.find_spec("rich") is not None
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -111,18 +109,17 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         columns: The columns. Put names last: in plain text they may have any length.
         rows: The cells of each row.
     """
+    if is_terminal() and len(rows) <= _MOST_FITTED:
+        found = fitted(columns, rows, terminal_width())
+        is_coloured = is_drawn() and len(rows) <= _MOST_DRAWN and not os.environ.get("NO_COLOR")
+        (_print_coloured if is_coloured else _print_plain)(found.lines)
+        if found.left_out:
+            note(f"left out, since the terminal is narrow: {', '.join(found.left_out)}")
+        return
     cells: Sequence[Sequence[str]] = [*zip(*rows, strict=True)] or [()] * len(columns)
     widths = [
         max(len(column.title), max(map(len, below), default=0)) for column, below in zip(columns, cells, strict=True)
     ]
-    if is_drawn() and len(rows) <= _MOST_DRAWN:
-        kept = _that_fit(columns, widths)
-        if kept:
-            _drawn([columns[place] for place in kept], [[row[place] for place in kept] for row in rows])
-            left_out = [column.title for place, column in enumerate(columns) if place not in kept]
-            if left_out:
-                note(f"left out, since the terminal is narrow: {', '.join(left_out)}")
-            return
     forms = [f"{{:{'>' if column.right else '<'}{width}}}" for column, width in zip(columns, widths, strict=True)]
     form = "  ".join(forms).format
     print(form(*(column.title for column in columns)).rstrip())
@@ -130,38 +127,18 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         print("\n".join(form(*row).rstrip() for row in rows))
 
 
-def _that_fit(columns: Sequence[Column], widths: Sequence[int]) -> list[int]:
-    """The places of the columns that fit if cells are divided. None if not even these do: rich would leave out parts of cells."""
-    kept = list(range(len(columns)))
-    spare = sorted((place for place in kept if columns[place].spare), key=lambda place: columns[place].spare)
-    while True:
-        needed = sum(min(widths[place], _LEAST_FOLDED) if columns[place].folds else widths[place] for place in kept)
-        if needed + 2 * (len(kept) - 1) <= shutil.get_terminal_size().columns:
-            return kept
-        if not spare:
-            return []
-        kept.remove(spare.pop())
+def _print_plain(lines: Iterable[Sequence[tuple[str, str]]]) -> None:
+    for pieces in lines:
+        print("".join(text for text, _ in pieces).rstrip())
 
 
-def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def _print_coloured(lines: Iterable[Sequence[tuple[str, str]]]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for column in columns:
-        drawn.add_column(
-            Text(column.title),
-            justify="right" if column.right else "left",
-            style=column.style,
-            overflow="fold",
-            no_wrap=not column.folds,
-            min_width=None if column.folds else len(column.title),
-        )
-    for row in rows:
-        drawn.add_row(*map(Text, row))
-    # without colours rich would still print bold text
-    Console(color_system=None if os.environ.get("NO_COLOR") else "auto").print(drawn)
+    console = Console()
+    for pieces in lines:
+        console.print(Text.assemble(*pieces), soft_wrap=True)
 
 
 def json_text(value: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from milepost.bundle.memory import Array
 from milepost.conversion import npy
 from milepost.conversion.chunks import chunks_of
-from milepost.conversion.output_file import replaced
+from milepost.conversion.output_file import is_written_to, replaced
 from milepost.errors import MilepostError, StorageError, UnsupportedError
 from milepost.tensor import DType
 from milepost.tools import amounts
@@ -48,7 +48,6 @@ def add(commands: Any) -> None:
         metavar="TYPE",
         help="convert to this type of NumPy, such as float32; bfloat16, float8 and the like have no .npy form of their own",
     )
-    command.set_defaults(usage_error=command.error)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.dtype is not None and not _is_number(options.dtype):
         options.usage_error(f"--as takes a type of numbers of NumPy, such as float32 or int64; found {options.dtype!r}")
-    check_output(options)
+    check_output(options, ".npy", otherwise="'milepost convert --only KEY' writes other formats")
     with open_named(options.checkpoint) as reader:
         key = one_selected(reader, options.key)
         spec = reader.spec(key)
@@ -73,8 +72,8 @@ def run(options: argparse.Namespace) -> int:
             else:
                 with replaced(options.output) as file:
                     _write(file, wanted, spec.shape, chunks)
-                size = os.path.getsize(options.output)
-                note(f"{shown(options.output)}: {wanted.name}{list(spec.shape)}, {amounts.size(size)}")
+                size = "" if is_written_to(options.output) else f", {amounts.size(os.path.getsize(options.output))}"
+                note(f"{shown(options.output)}: {wanted.name}{list(spec.shape)}{size}")
         if converter.rounded:
             note(f"rounded: {amounts.plural(converter.rounded, 'element')}")
     return SUCCESS

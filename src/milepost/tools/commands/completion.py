@@ -8,7 +8,6 @@ from typing import Any
 
 from milepost.errors import UnsupportedError
 from milepost.tools.arguments import SUCCESS, add_command
-from milepost.tools.terminal import line
 
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         ) from None
     top = options.parser()
     _complete_paths(top, shtab.FILE)
-    line(shtab.complete(top, options.shell))
+    print(shtab.complete(top, options.shell))
     return SUCCESS
 
 
@@ -48,5 +47,5 @@ def _complete_paths(top: argparse.ArgumentParser, files: Any) -> None:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 _complete_paths(command, files)
-        elif action.dest in ("path", "checkpoint", "directory", "a", "b", "output"):
+        elif action.dest in ("path", "checkpoint", "checkpoints", "directory", "a", "b", "source", "target", "output"):
             action.complete = files  # type: ignore[attr-defined]  # where shtab looks

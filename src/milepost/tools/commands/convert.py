@@ -6,15 +6,19 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.reader import resolve
 from milepost.conversion.conversion import Conversion, Wanted, converted
 from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, WRITERS, format_of
 from milepost.conversion.keras_names import names_by_key
+from milepost.conversion.output_file import is_written_to
 from milepost.conversion.plan import floating
 from milepost.engine.progress import reporting
 from milepost.engine.translation import Translation
+from milepost.engine.unused_names import unused_names_collected
 from milepost.errors import UnsupportedError
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
@@ -31,7 +35,7 @@ from milepost.tools.arguments import (
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.named import open_named
 from milepost.tools.remedies import for_command, in_options
-from milepost.tools.terminal import is_drawn, line, named, note, print_json, shown
+from milepost.tools.terminal import is_drawn, line, named, note, print_json, shown, warning
 
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
 _MOST_LISTED: Final = 20
@@ -52,7 +56,7 @@ def add(commands: Any) -> None:
         ],
         {
             0: "all values are carried over, but for those that are to be left out",
-            1: "the format cannot hold some values, which are listed",
+            1: "the format cannot hold some values, which are listed; or --rename, --ignore or --only names nothing",
         },
         "Files are written in pieces, so memory does not grow with them.",
     )
@@ -90,7 +94,6 @@ def add(commands: Any) -> None:
     )
     add_overwrite(command, "TARGET")
     add_json(command)
-    command.set_defaults(usage_error=command.error)
 
 
 def _bytes(text: str) -> int:
@@ -113,13 +116,31 @@ def run(options: argparse.Namespace) -> int:
         options.usage_error(f"--max-shard-size is not for {form}")
     if form == CHECKPOINT and (options.dtype is not None or options.dots):
         options.usage_error("--as and --dots are not for checkpoints of milepost")
-    if options.object is not None and (form != KERAS or options.dots):
-        options.usage_error("--object is for files of Keras, whose names have no dots")
+    if options.object is not None and form != KERAS:
+        options.usage_error(
+            f"--object names a model from which a file of Keras takes its names, and {shown(options.target)} is to have the format {form}: "
+            "leave --object out, or write FILE.weights.h5"
+        )
+    if options.object is not None and options.dots:
+        options.usage_error("--dots is not for --object: the names are those that Keras has")
     translation = Translation(dict(options.rename), options.ignore, options.only)
+    live = None if options.object is None else checkpoint_named(options.object)
+    with unused_names_collected() as unused:
+        try:
+            done = _done(options, form, translation, live)
+        finally:
+            for each in unused:
+                warning(each)
+    why = "as you said" if live is None else "since they are no variables of the model"
+    _say(done, why, unused, as_json=options.json)
+    return DIFFERS if done.left_out or unused else SUCCESS
+
+
+def _done(options: argparse.Namespace, form: str, translation: Translation, live: Checkpoint | None) -> Conversion:
+    """Converts, with the names that the variables of a live model have, if there is one."""
     names = None
-    if options.object is not None:
-        path = resolve(options.source, LOCAL_STORAGE, "files")
-        names = names_by_key(path, checkpoint_named(options.object), translation)
+    if live is not None:
+        names = names_by_key(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)
     wanted = Wanted(
         options.target,
         form,
@@ -135,13 +156,10 @@ def run(options: argparse.Namespace) -> int:
         open_named(options.source, verify="files") as reader,
         reporting(is_drawn(sys.stderr), "convert", reader.prefix) as told,
     ):
-        done = converted(reader, wanted, told)
-    why = "as you said" if names is None else "since they are no variables of the model"
-    _say(done, why, as_json=options.json)
-    return DIFFERS if done.left_out else SUCCESS
+        return converted(reader, wanted, told)
 
 
-def _say(done: Conversion, why: str, *, as_json: bool) -> None:
+def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) -> None:
     size = sum(map(_size, done.files))
     if as_json:
         print_json(
@@ -155,10 +173,12 @@ def _say(done: Conversion, why: str, *, as_json: bool) -> None:
                 "unwanted": list(done.unwanted),
                 "not_carried_over": list(done.not_carried_over),
                 "rounded": done.rounded,
+                "unused_names": list(unused),
             }
         )
         return
-    line(
+    say = note if is_written_to(done.files[0]) else line
+    say(
         f"{shown(done.files[0])}: {amounts.plural(len(done.tensors), 'tensor')}, {amounts.size(size)} in "
         f"{amounts.plural(len(done.files), 'file')}"
     )

@@ -12,9 +12,10 @@ from milepost.collector import collection_paused
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json
 from milepost.tools.comparison import KINDS, Change, Comparison, Kind
+from milepost.tools.fitting import Column
 from milepost.tools.named import open_named
 from milepost.tools.statistics import Difference
-from milepost.tools.terminal import Column, line, named, print_json, progress, table
+from milepost.tools.terminal import line, named, print_json, progress, table
 
 _SIGNS: Final[dict[Kind, str]] = {"removed": "-", "added": "+", "reshaped": "!", "retyped": "!", "changed": "~"}
 

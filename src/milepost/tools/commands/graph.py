@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import asdict
 from typing import Any
 
-from milepost.conversion.output_file import write_text
+from milepost.conversion.output_file import is_written_to, write_text
 from milepost.engine.load import read_object_graph
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
@@ -22,11 +21,14 @@ from milepost.tools.arguments import (
     natural,
     positive,
 )
-from milepost.tools.named import open_named
-from milepost.tools.picture import MOST_NODES, picture_of
+from milepost.tools.fitting import NAMES, Column
+from milepost.tools.named import kind_of, open_named
+from milepost.tools.picture import MOST_NODES, picture_of, tree_rows
 from milepost.tools.svg import to_dot, to_svg
 from milepost.tools.tensors import rows_of
-from milepost.tools.terminal import line, print_json, shown
+from milepost.tools.terminal import is_terminal, line, note, print_json, shown, table
+
+_COLUMNS = (Column("NAME", style=NAMES, folds=True), Column("OBJECT", folds=True))
 
 
 def add(commands: Any) -> None:
@@ -47,7 +49,10 @@ def add(commands: Any) -> None:
     add_checkpoint(
         command, text="a checkpoint (its prefix), a SavedModel, or a directory of checkpoints, whose latest is used"
     )
-    add_output(command, "FILE.svg or FILE.dot; without it, SVG is printed")
+    add_output(
+        command,
+        "FILE.svg or FILE.dot; without it, a tree of names is printed on a terminal, and SVG into a pipe or a file",
+    )
     command.add_argument(
         "--root",
         default="",
@@ -67,14 +72,11 @@ def add(commands: Any) -> None:
         help=f"draw at most N nodes, and fold the rest; by default {MOST_NODES}, or any number with --depth",
     )
     add_json(command)
-    command.set_defaults(usage_error=command.error)
 
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    if os.path.splitext(options.output or "")[1].lower() not in ("", ".svg", ".dot"):
-        options.usage_error("a graph is written as SVG or in the language of Graphviz: pass -o FILE.svg or -o FILE.dot")
-    check_output(options)
+    check_output(options, ".svg", ".dot")
     with open_named(options.checkpoint) as reader:
         graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
         if graph is None:
@@ -85,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
                 else "a checkpoint of names, as TensorFlow 1 writes it, has no object graph to draw",
                 file=reader.prefix,
                 expected="a checkpoint of milepost, or of tf.train.Checkpoint",
-                found="a file of another library" if is_foreign else "a checkpoint of names",
+                found=f"a {kind_of(reader)}" if is_foreign else "a checkpoint of names",
                 remedy=f"list its tensors: milepost show {reader.prefix}",
             )
         rows = rows_of(reader)
@@ -107,7 +109,11 @@ def run(options: argparse.Namespace) -> int:
             }
         )
         return SUCCESS
-    draw = to_dot if (options.output or "").endswith(".dot") else to_svg
+    if options.output is None and is_terminal():
+        table(_COLUMNS, tree_rows(picture))
+        note("-o FILE.svg draws it")
+        return SUCCESS
+    draw = to_dot if (options.output or "").lower().endswith(".dot") else to_svg
     text = draw(picture, f"Object graph of {prefix}")
     if options.output is None:
         print(text, end="")
@@ -116,5 +122,5 @@ def run(options: argparse.Namespace) -> int:
     folded = sum(node.folded for node in picture.nodes)
     more = f", {folded:,} more objects folded" if folded else ""
     drawn = f"{amounts.plural(len(picture.nodes), 'node')}, {amounts.plural(len(picture.edges), 'edge')}"
-    line(f"{shown(options.output)}: {drawn}{more}")
+    (note if is_written_to(options.output) else line)(f"{shown(options.output)}: {drawn}{more}")
     return SUCCESS

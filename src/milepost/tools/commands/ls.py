@@ -9,8 +9,9 @@ from typing import Any
 from milepost.errors import without_remedy
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
+from milepost.tools.fitting import Column
 from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of
-from milepost.tools.terminal import Column, metrics_text, note, print_json, shown, table
+from milepost.tools.terminal import metrics_text, note, print_json, shown, table
 
 
 def add(commands: Any) -> None:
@@ -19,11 +20,12 @@ def add(commands: Any) -> None:
         commands,
         "ls",
         run,
-        "list the checkpoints of a directory: steps, sizes, ages, metrics, which are whole, latest and pinned",
+        "list the checkpoints of a directory: steps, sizes, ages, metrics, which are complete, latest and pinned",
         ["milepost ls ./tf_ckpts", "milepost ls ./tf_ckpts --json | jq '.checkpoints[].step'"],
-        {0: "all are whole", 1: "one is damaged or missing, or the state file is malformed"},
-        "Nothing is changed, and no data is read: a checkpoint is whole if its index is undamaged and its data files are long "
-        "enough. 'milepost verify' reads all data.",
+        {0: "none is known to be damaged or missing", 1: "one is damaged or missing, or the state file is malformed"},
+        "No values are read. A checkpoint is 'complete' if its index is undamaged, and each data file is there and as long as the index says; a "
+        "file of another library, if its header can be read and the file is as long as that says. Changed bytes of values are not noticed: "
+        "'milepost verify' compares all checksums.",
     )
     command.add_argument(
         "path",
@@ -55,7 +57,7 @@ def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) ->
         Column("AGE", right=True, spare=3),
         Column("TENSORS", right=True, spare=4),
         Column("STATE"),
-        Column("MARKS", style="bold"),
+        Column("MARKS", style="bold", folds=True),
         Column("METRICS", folds=True, spare=1),
         Column("NAME", style="cyan", folds=True),
     ]
@@ -70,14 +72,15 @@ def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) ->
 
 def _cells(directory: str, place: Place, facts: Facts) -> list[str]:
     seconds = age_of(place, facts)
-    marks = [name for name, is_set in (("latest", place.is_latest), ("pinned", place.is_pinned)) if is_set]
+    known = (("latest", place.is_latest), ("pinned", place.is_pinned), ("not listed", place.is_left_out))
+    marks = [name for name, is_set in known if is_set]
     return [
         "" if place.step is None else str(place.step),
         amounts.size(facts.size) if facts.size else "",
         "" if seconds is None else amounts.age(seconds),
         "" if facts.tensors is None else f"{facts.tensors:,}",
         facts.state,
-        " ".join(marks),
+        ", ".join(marks),
         metrics_text(facts.metrics),
         shown(_name(directory, place.path)),
     ]

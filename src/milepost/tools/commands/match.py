@@ -12,10 +12,12 @@ from milepost.engine.load import preview
 from milepost.engine.offers import offered
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.translation import Translation
+from milepost.engine.unused_names import unused_names_collected
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_translation
 from milepost.tools.live_object import checkpoint_named
-from milepost.tools.terminal import line, print_json, shown
+from milepost.tools.remedies import in_options
+from milepost.tools.terminal import line, print_json, shown, warning
 
 _BAD = (
     milepost.Outcome.MISSING,
@@ -37,7 +39,10 @@ def add(commands: Any) -> None:
             "milepost match ./tf_ckpts train:make_checkpoint",
             "milepost match model.safetensors train:model --rename transformer=backbone --ignore head",
         ],
-        {0: "every saved value and every live value would be matched", 1: "some would not"},
+        {
+            0: "every saved value and every live value would be matched",
+            1: "some would not, or --rename, --ignore or --only names nothing",
+        },
         "The module is imported, so its code runs. No value of the checkpoint is read.",
     )
     add_checkpoint(command, text=FILES)
@@ -58,13 +63,20 @@ def run(options: argparse.Namespace) -> int:
     translation = Translation(dict(options.rename), options.ignore, options.only, options.cast)
     checkpoint = checkpoint_named(options.object)
     _ = checkpoint.save_counter  # which every restore makes
-    report = preview(path, lambda: view_of(checkpoint), resolved(CheckpointOptions()), translation)
+    with unused_names_collected() as unused:
+        try:
+            report = preview(path, lambda: view_of(checkpoint), resolved(CheckpointOptions()), translation)
+        finally:
+            for each in unused:
+                warning(each)
     bad = [each for each in report if each.outcome in _BAD and not each.skipped_by_tensorflow]
     argument = offered(report.entries)
     if options.json:
-        print_json(report.to_dict() | {"exact": not bad, "offer": argument or None})
+        print_json(report.to_dict() | {"exact": not bad, "unused_names": unused, "offer": argument or None})
     else:
         line(str(report))
         if argument:
             line(f"if the program has other names than the file, restore with {shown(argument)}")
-    return DIFFERS if bad else SUCCESS
+            if in_options(argument) != argument:
+                line(f"to see what that would do: {shown(in_options(argument))}")
+    return DIFFERS if bad or unused else SUCCESS

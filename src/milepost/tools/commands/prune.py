@@ -12,8 +12,9 @@ from milepost.retention import Best, EveryHours, EverySteps, Policy, Recent
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import SUCCESS, add_command, add_json, hours, positive
+from milepost.tools.fitting import Column
 from milepost.tools.pruning import Pruning, planned
-from milepost.tools.terminal import Column, line, note, print_json, shown, table
+from milepost.tools.terminal import line, note, print_json, shown, table
 
 
 def add(commands: Any) -> None:
@@ -57,7 +58,6 @@ def add(commands: Any) -> None:
         "-n", "--dry-run", action="store_true", help="only say what would be deleted, also with --delete"
     )
     add_json(command)
-    command.set_defaults(usage_error=command.error)
 
 
 def _best(text: str) -> Best:

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             expected="a file, or an output that is no terminal",
             remedy="pass -o FILE, or redirect the output to a file or a program",
         )
-    check_output(options)
+    check_output(options, ".html", ".htm")
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(open_named(path)) for path in _paths(options)]
         readers.sort(key=_order(readers))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -18,10 +17,22 @@ from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
+from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.statistics import Statistics, bars, histogram_of, is_numeric, statistics_of
 from milepost.tools.tensors import Row, row_of, rows_of, selected
-from milepost.tools.terminal import Column, is_drawn, line, named, note, print_json, progress, shown, table
+from milepost.tools.terminal import (
+    is_drawn,
+    is_terminal,
+    line,
+    named,
+    note,
+    print_json,
+    progress,
+    shown,
+    table,
+    terminal_width,
+)
 from milepost.tools.tree import folded, tree_of
 
 _MOST_LINES: Final = 200
@@ -30,6 +41,8 @@ _MOST_VALUES: Final = 100
 """Values that are printed of one tensor."""
 _MOST_TEXT: Final = 2000
 """Characters that are printed of one string."""
+_WIDTH: Final = 80
+"""Places of a line of values where the output is no terminal."""
 _MOST_BINNED: Final = 256 << 20
 """Bytes of a tensor that is read a second time for its histogram without being asked for it."""
 
@@ -76,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         if keys is not None and len(keys) == 1:
             _show_one(reader, keys[0], options)
         else:
-            rows = rows_of(reader) if keys is None else [row_of(reader, key) for key in keys]
+            rows = rows_of(reader, keys)
             _show_all(reader, rows, options, is_part=keys is not None)
     return SUCCESS
 
@@ -144,7 +157,7 @@ def _shard(row: Row) -> str:
 
 def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> None:
     row = row_of(reader, key)
-    if not is_numeric(row.dtype):
+    if row.is_none or not is_numeric(row.dtype):
         _show_other(reader, row, options)
         return
     first: list[Array] = []
@@ -172,19 +185,22 @@ def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> No
     _print_head(row)
     _print_statistics(found, is_complex=row.dtype.numpy.kind == "c")
     if counts:
-        line(f"histogram  {amounts.number(found.minimum or 0)} |{bars(counts)}| {amounts.number(found.maximum or 0)}")
+        _print_histogram(found, counts)
     if found.count:
         line("values" if found.count <= _MOST_VALUES else f"first {len(values)} of {found.count:,} values")
         shape = row.shape if found.count <= _MOST_VALUES else (len(values),)
-        width = max(20, shutil.get_terminal_size().columns - 2)
+        width = (terminal_width() if is_terminal() else _WIDTH) - 2
         for each in np.array2string(values.reshape(shape), max_line_width=width).splitlines():
             line(f"  {each}")
 
 
 def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> None:
-    """Strings, variants, and quantised numbers, of which there are no statistics."""
+    """Strings, variants, None, and quantised numbers, of which there are no statistics."""
     array = reader.read(row.key).reshape(-1)
-    if row.dtype.is_bytes:
+    values: list[str | None]
+    if row.is_none:
+        values = [None]
+    elif row.dtype.is_bytes:
         values = [_text(each) for each in array[:_MOST_VALUES]]
     else:
         values = [str(each[0]) for each in array[:_MOST_VALUES]]
@@ -196,7 +212,7 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
         line("the object graph of the checkpoint; 'milepost graph' draws it")
     elif row.key == METADATA:
         line(f"metrics and metadata: {values[0]}")
-    else:
+    elif not row.is_none:
         line("values" if array.size == len(values) else f"first {len(values)} of {array.size:,} values")
         for each in values:
             line(f"  {each}")
@@ -205,7 +221,7 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
 def _print_head(row: Row) -> None:
     where = f", in {row.pieces} pieces" if row.pieces > 1 else f", shard {row.shard}" if row.shard is not None else ""
     line(named(row.key))
-    line(f"{row.spec}, {amounts.size(row.size)}{where}")
+    line("None" if row.is_none else f"{row.spec}, {amounts.size(row.size)}{where}")
 
 
 def _print_statistics(found: Statistics, *, is_complex: bool) -> None:
@@ -217,6 +233,19 @@ def _print_statistics(found: Statistics, *, is_complex: bool) -> None:
             f"std {number(found.deviation)}  norm {number(found.norm)}"
         )
     line(f"zeros {found.zeros:,}  NaN {found.nan:,}  infinite {found.infinite:,}")
+
+
+def _print_histogram(found: Statistics, counts: list[int]) -> None:
+    ends = amounts.number(found.minimum or 0), amounts.number(found.maximum or 0)
+    text = f"histogram  {ends[0]} |{bars(counts)}| {ends[1]}"
+    width = terminal_width() if is_terminal() else len(text)
+    if len(text) <= width:
+        print(text)
+        return
+    while len(counts) + 4 > width:
+        counts = [sum(counts[place : place + 2]) for place in range(0, len(counts), 2)]
+    print(f"histogram  {ends[0]} to {ends[1]}")
+    print(f"  |{bars(counts)}|")
 
 
 def _watched(chunks: Iterator[Array], first: list[Array]) -> Iterator[Array]:

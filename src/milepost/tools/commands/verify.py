@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     inventory = inventory_of(options.path)
     results = []
     if inventory.problem is not None:
-        note(f"error: {inventory.problem}")
+        note(f"error: {for_command(inventory.problem, 'verify')}")
     for place in inventory.newest_first():
         result = _verified(place.path)
         results.append(result)
@@ -130,7 +130,7 @@ def _verified(path: str) -> _Result:
 def _print(result: _Result) -> None:
     if result.error is not None:
         line(f"{shown(result.path)}: {result.state}")
-        note(f"error: {for_command(result.error)}")
+        note(f"error: {for_command(result.error, 'verify')}")
         return
     rate = ""
     if is_drawn() and result.seconds > 0:

@@ -16,6 +16,7 @@ from milepost.checkpoint.tree_checkpoint import TreeCheckpoint as _TreeCheckpoin
 from milepost.checkpoint.tree_checkpoint import is_of_series as _is_of_series
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.options import storage_of as _storage_of
+from milepost.engine.options import takes_options as _takes_options
 from milepost.engine.status import LoadStatus
 from milepost.engine.translation import Names as _Names
 from milepost.engine.translation import Rename as _Rename
@@ -28,6 +29,7 @@ PathLike = str | os.PathLike[str]
 _TreeT = _TypeVar("_TreeT")
 
 
+@_takes_options("save")
 def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) -> str:
     """Saves a tree under exactly this path, durably and atomically.
 
@@ -60,6 +62,7 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
     return written
 
 
+@_takes_options("restore")
 def restore(
     path: PathLike,
     tree: _TreeT,

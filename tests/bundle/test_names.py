@@ -112,6 +112,19 @@ class TestMistakes:
         for part in remedy.split("..."):
             position = caught.value.remedy.index(part, position)
 
+    def test_a_file_where_the_directory_should_be(self, storage, directory):
+        """It may be the checkpoint itself."""
+        with pytest.raises(CheckpointNotFoundError, match="what would be its directory is a file") as caught:
+            open_bundle(storage, f"{directory}/train.pt/ckpt-1")
+        assert f"if '{directory}/train.pt' is the checkpoint, pass it alone" in caught.value.remedy
+
+    def test_a_directory_where_the_index_should_be(self, storage, directory):
+        """The path that was given is not offered again."""
+        storage.make_directory(f"{directory}/ckpt-3.index")
+        with pytest.raises(CheckpointNotFoundError, match="what has the name of its index is not a file") as caught:
+            open_bundle(storage, f"{directory}/ckpt-3")
+        assert caught.value.found == "a directory"
+
     def test_data_without_index(self, storage, directory):
         """A save that was cut off is told apart from none."""
         storage.remove(f"{directory}/ckpt-9.index")

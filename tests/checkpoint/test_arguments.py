@@ -1,10 +1,13 @@
 """What options, paths, names and keys are refused, with what was expected and found."""
 
+import re
+
 import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Variable
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, MaxShardSizePolicy, Variable
+from milepost.engine import options
 from milepost.errors import UnmatchedError, UnsupportedError, UntrackableError
 from milepost.storage import LocalStorage
 
@@ -35,6 +38,129 @@ def test_a_wrong_option_is_refused_when_it_is_given(name, value):
     assert caught.value.expected
     assert caught.value.found
     assert caught.value.remedy
+
+
+def calls_with(name, value):
+    """Every function that takes options, or is of an object that does, called with one as a keyword argument."""
+    checkpoint = Checkpoint(v=Variable(1.0))
+    given = {name: value}
+    return {
+        "save": lambda: checkpoint.save("./ckpt", **given),
+        "write": lambda: checkpoint.write("./ckpt", **given),
+        "restore": lambda: checkpoint.restore("./ckpt", **given),
+        "read": lambda: checkpoint.read("./ckpt", **given),
+        "save_weights": lambda: milepost.save_weights(checkpoint, "./ckpt", **given),
+        "load_weights": lambda: milepost.load_weights(checkpoint, "./ckpt", **given),
+        "save a tree": lambda: milepost.save("./ckpt", {}, **given),
+        "make a manager": lambda: CheckpointManager(checkpoint, ".", 1, **given),
+        "save of a manager": lambda: CheckpointManager(checkpoint, ".", 1).save(**given),
+    }
+
+
+@pytest.mark.parametrize("call", calls_with("progress", True))
+def test_an_option_given_as_an_argument_is_told_how_to_pass(call):
+    with pytest.raises(TypeError) as caught:
+        calls_with("progress", True)[call]()
+    assert str(caught.value).endswith(
+        "() got an unexpected keyword argument 'progress': it is an option, so pass options=milepost.CheckpointOptions(progress=True)"
+    )
+
+
+def test_the_options_of_a_manager_are_told_to_be_its_own(tmp_path):
+    manager = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, 1)
+    for restore in (manager.restore, manager.restore_or_initialize):
+        with pytest.raises(TypeError, match=r"pass options=.*\(progress=True\) to the manager when it is made"):
+            restore(progress=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "alone"),
+    [("restore", "strict", "saves"), ("read", "incremental", "saves"), ("save", "verify_first", "restores")],
+)
+def test_an_option_of_the_other_is_not_offered(call, option, alone):
+    with pytest.raises(TypeError, match=f"{option}.*an option of {alone} alone"):
+        calls_with(option, False)[call]()
+
+
+def test_the_options_of_saves_and_of_restores_are_those_that_their_description_names():
+    """A line of the description begins with the name of the option, and then says for what it is."""
+    described = dict(re.findall(r"^        (\w+): (Saves|Restores|Both)\b", CheckpointOptions.__doc__, re.MULTILINE))
+    assert {name for name, of in described.items() if of == "Saves"} == options._OF_SAVES
+    assert {name for name, of in described.items() if of == "Restores"} == options._OF_RESTORES
+
+
+def test_other_unknown_arguments_are_python_s_own():
+    with pytest.raises(TypeError, match=r"got an unexpected keyword argument 'foo'$"):
+        Checkpoint(v=Variable(1.0)).restore("./ckpt", foo=1)
+
+
+READERS = {
+    "restore": lambda path: Checkpoint(v=Variable(1.0)).restore(path),
+    "read": lambda path: Checkpoint(v=Variable(1.0)).read(path),
+    "load_weights": lambda path: milepost.load_weights(Checkpoint(v=Variable(1.0)), path),
+    "load_checkpoint": milepost.load_checkpoint,
+    "list_variables": milepost.list_variables,
+    "load": milepost.load,
+    "CheckpointReader": milepost.CheckpointReader,
+    "CheckpointView": milepost.CheckpointView,
+    "convert": lambda path: milepost.convert(path, "./out.npz"),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_an_empty_path_is_shown_as_it_was_given(read, tmp_path, monkeypatch):
+    """It does not mean the current directory, although that has a checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    Checkpoint(v=Variable(1.0)).save("./ckpt")
+    with pytest.raises(milepost.CheckpointNotFoundError) as caught:
+        read("")
+    assert caught.value.problem == "the path of the checkpoint is empty"
+    assert caught.value.found == "''"
+    assert "latest_checkpoint(directory)" in caught.value.remedy
+
+
+def test_no_checkpoint_has_an_empty_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not milepost.checkpoint_exists("")
+    assert milepost.get_checkpoint_mtimes([""]) == []
+    with pytest.warns(milepost.MilepostWarning, match="there is no checkpoint ''"):
+        milepost.remove_checkpoint("")
+
+
+@pytest.mark.parametrize("read", [milepost.load, milepost.load_checkpoint, READERS["load_weights"]])
+def test_none_is_told_where_it_comes_from(read):
+    with pytest.raises(UnsupportedError, match=r"found: None(.|\n)*latest_checkpoint\(\) returns None"):
+        read(None)
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        (print, "put it into a list"),
+        ("name", "put it into a list"),
+        ([3], "pass a list of functions"),
+        ([None], "without calling"),
+    ],
+)
+def test_what_is_no_list_of_write_callbacks_is_refused(given, remedy):
+    with pytest.raises(UntrackableError) as caught:
+        CheckpointOptions(experimental_write_callbacks=given)
+    assert caught.value.key == "experimental_write_callbacks"
+    assert remedy in caught.value.remedy
+
+
+def test_an_open_file_is_told_to_be_opened_again(tmp_path):
+    with (tmp_path / "log").open("w") as file, pytest.raises(UntrackableError, match="hold its path as text"):
+        Checkpoint(log=file)
+
+
+def test_a_value_of_another_type_and_shape_is_told_to_change_both(tmp_path):
+    """To convert it would not do."""
+    path = Checkpoint(v=Variable(np.zeros((2, 3), np.float32))).write(tmp_path / "ckpt")
+    with pytest.raises(milepost.MismatchError) as caught:
+        Checkpoint(v=Variable(np.zeros(7))).read(path)
+    assert caught.value.remedy.startswith("give the live object the saved element type and shape; ")
+    assert "cast" not in caught.value.remedy
 
 
 def test_an_option_that_was_set_later_is_checked_by_the_save(tmp_path):

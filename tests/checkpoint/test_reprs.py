@@ -5,6 +5,8 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Module, Variable
+from milepost.storage import LocalStorage
+from tests.bundle.bundles import write
 
 HALF_BUILT = [
     Checkpoint,
@@ -71,7 +73,7 @@ def test_readers_views_and_statuses_name_their_file(run):
     assert repr(milepost.CheckpointView(path)) == f"<milepost.CheckpointView '{shown(path)}': 6 objects>"
     assert repr(milepost.TrackableView(manager.checkpoint)) == "<milepost.TrackableView of milepost.Checkpoint>"
     status = manager.checkpoint.restore(path)
-    assert repr(status).startswith(f"<milepost.CheckpointLoadStatus '{shown(path)}': 6 objects matched")
+    assert repr(status) == f"<milepost.CheckpointLoadStatus '{shown(path)}': 4 values matched, report() lists them>"
     assert repr(status.report()) == f"<milepost.Report '{shown(path)}': values: 4 matched>"
     assert repr(manager.checkpoint.restore(None)) == "<milepost.InitializationOnlyStatus: nothing was restored>"
 
@@ -84,6 +86,48 @@ def test_looking_at_a_status_does_not_count_as_asking(run):
     assert "report()" in repr(statuses[0])
     with pytest.warns(milepost.UnrestoredWarning, match="other"):
         statuses.clear()
+
+
+def test_a_status_counts_what_its_report_counts(run):
+    manager, _ = run
+    manager.checkpoint.net.bias = Variable(0.0)
+    path = manager.save()
+    live = Checkpoint(net=Net())
+    status = live.restore(path, ignore="epoch").expect_partial()
+    for changed in (False, True):
+        counts = status.report().counts()
+        told = f"{counts['matched']} values matched, {counts['deferred']} deferred, {counts['ignored']} ignored"
+        assert told in repr(status)
+        assert counts["deferred"] == 2 - changed, "step and net/bias"
+        live.net.bias = Variable(1.0)
+
+
+def test_a_status_of_a_name_based_checkpoint_counts_values(tmp_path):
+    path = str(tmp_path / "model")
+    write(LocalStorage(), path, {"v": np.float32(1), "w": np.float32(2)})
+    status = Checkpoint(v=Variable(np.float32(0), name="v")).read(path)
+    assert "1 value matched" in repr(status)
+
+
+def test_a_status_whose_file_is_gone_has_a_repr(run):
+    manager, directory = run
+    path = manager.latest_checkpoint
+    status = Checkpoint(step=Variable(0)).restore(path).expect_partial()
+    for each in directory.iterdir():
+        each.unlink()
+    assert shown(path) in repr(status)
+
+
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError("not now")
+
+    def __call__(self, progress):
+        pass
+
+
+def test_a_value_without_a_repr_has_its_class_in_options():
+    assert repr(CheckpointOptions(progress=Unshowable())) == "CheckpointOptions(progress=<Unshowable>)"
 
 
 def test_a_reader_of_a_damaged_index_has_a_repr(run):

@@ -49,7 +49,9 @@ def test_read_after_save_defers_the_counter(prefix):
     Checkpoint(v=Variable(1.0)).save(prefix)
     checkpoint = Checkpoint(v=Variable(0.0))
     status = checkpoint.read(prefix + "-1")
-    with pytest.raises(AssertionError, match="save_counter"):
+    with pytest.raises(
+        AssertionError, match=r"save_counter(.|\n)*restore it with restore\(\) of a milepost.Checkpoint"
+    ):
         status.assert_consumed()
     assert int(checkpoint.save_counter) == 1
     status.assert_consumed()
@@ -59,8 +61,19 @@ def test_restore_of_what_write_wrote_misses_the_counter(prefix):
     Checkpoint(v=Variable(1.0)).write(prefix)
     status = Checkpoint(v=Variable(0.0)).restore(prefix)
     for assertion in (status.assert_consumed, status.assert_existing_objects_matched):
-        with pytest.raises(AssertionError, match="save_counter"):
+        with pytest.raises(AssertionError, match="save_counter") as caught:
             assertion()
+        assert caught.value.remedy == (
+            "a checkpoint that write() or save_weights() saved has no save_counter: restore it with read() instead of restore()"
+        )
+
+
+def test_the_remedy_for_the_counter_comes_with_that_for_other_values(prefix):
+    Checkpoint(v=Variable(1.0)).write(prefix)
+    with pytest.raises(AssertionError) as caught:
+        Checkpoint(v=Variable(0.0), other=Variable(0.0)).restore(prefix).assert_consumed()
+    assert "with read() instead" in caught.value.remedy
+    assert "print status.report()" in caught.value.remedy
 
 
 def test_a_failed_save_does_not_count(tmp_path):
@@ -71,8 +84,9 @@ def test_a_failed_save_does_not_count(tmp_path):
     assert int(checkpoint.save_counter) == 0
 
 
-def test_restore_of_none_restores_nothing_and_asserts_nothing():
-    status = Checkpoint(v=Variable(1.0)).restore(None)
+@pytest.mark.parametrize("restore", [Checkpoint.restore, Checkpoint.read], ids=["restore", "read"])
+def test_restore_of_none_restores_nothing_and_asserts_nothing(restore):
+    status = restore(Checkpoint(v=Variable(1.0)), None)
     for assertion in (
         status.assert_consumed,
         status.assert_existing_objects_matched,

@@ -24,7 +24,7 @@ from milepost.engine.directory import (
 )
 from milepost.engine.removal import remove_checkpoint
 from milepost.engine.state_file import CheckpointState, get_checkpoint_state, record_state, update_checkpoint_state
-from milepost.errors import MilepostWarning, SkippedCheckpointWarning, StateFileError, StorageError
+from milepost.errors import ArgumentError, MilepostWarning, SkippedCheckpointWarning, StateFileError, StorageError
 from milepost.storage import LocalStorage, MemoryStorage, ReadableFile
 from tests.engine.test_commit import names, values
 
@@ -141,8 +141,10 @@ class TestLatest:
         assert latest_checkpoint(tmp_path, verify="none") == paths[1]
         with pytest.warns(SkippedCheckpointWarning):
             assert latest_checkpoint(tmp_path, verify="files") == paths[0]
-        with pytest.raises(ValueError, match="verify"):
+        with pytest.raises(ArgumentError, match="verify") as caught:
             latest_checkpoint(tmp_path, verify="some")  # type: ignore[arg-type]
+        assert isinstance(caught.value, ValueError)
+        assert caught.value.remedy
 
     def test_none_if_none_is_good(self, tmp_path: Path) -> None:
         """With a warning for each."""

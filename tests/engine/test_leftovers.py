@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import subprocess
 import sys
@@ -11,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.engine.announcement import announced, digest_of
 from milepost.engine.commit import commit_bundle
 from milepost.engine.leftovers import sweep_leftovers, visible_shards
+from milepost.engine.series import list_announced
 from milepost.engine.temporary import Temporary, new_token, temporaries
-from milepost.errors import CorruptCheckpointError
-from milepost.storage import LocalStorage
+from milepost.errors import CorruptCheckpointError, StorageError
+from milepost.storage import LocalStorage, ReadableFile
+from milepost.testing import FaultyStorage
 from tests.engine.test_commit import content, names, values
 
 STORAGE = LocalStorage()
@@ -91,6 +95,49 @@ class TestSweep:
             visible_shards(STORAGE, f"{tmp_path}/x")
         assert sweep_leftovers(STORAGE, str(tmp_path)) == []
         assert names(tmp_path) == files
+
+    @pytest.mark.parametrize(
+        ("code", "kind"),
+        [(errno.EIO, CorruptCheckpointError), (errno.EACCES, StorageError), (errno.EMFILE, StorageError)],
+    )
+    def test_only_damage_counts_as_damage(self, code: int, kind: type[Exception]) -> None:
+        """An index that may not be read is not damaged. Its data stays all the same."""
+        storage = FaultyStorage()
+        commit_bundle(storage, "run/x", values(1))
+        storage.create(f"run/x.index.milepost-{TOKEN}-of-00001.tmp").close()
+        before = storage.list("run")
+        opened = storage.open
+
+        def refusing(path: str) -> ReadableFile:
+            if path == "run/x.index":
+                raise StorageError("cannot open for reading", errno=code, file=path)
+            return opened(path)
+
+        storage.open = refusing  # type: ignore[method-assign,assignment]
+        with pytest.raises(kind) as caught:
+            visible_shards(storage, "run/x")
+        assert type(caught.value).__name__ == kind.__name__
+        assert sweep_leftovers(storage, "run") == []
+        assert storage.list("run") == before
+
+    def test_a_checkpoint_that_cannot_be_read_just_now_is_listed_later(self) -> None:
+        """A killed process had saved it. Too many open files in another run do not make it forgotten."""
+        storage = FaultyStorage()
+        commit_bundle(storage, "run/ckpt-1", values(1))
+        index = storage.open("run/ckpt-1.index")
+        digest = digest_of(index.read(0, index.size))
+        storage.create(f"run/ckpt-1.milepost-{TOKEN}-index-{digest}.tmp").close()
+        opened = storage.open
+
+        def refusing(path: str) -> ReadableFile:
+            raise StorageError("cannot open for reading", errno=errno.EMFILE, file=path)
+
+        storage.open = refusing  # type: ignore[method-assign,assignment]
+        sweep_leftovers(storage, "run")
+        list_announced(storage, "run")
+        assert announced(storage, "run") == []
+        storage.open = opened  # type: ignore[method-assign]
+        assert announced(storage, "run") == ["run/ckpt-1"]
 
     def test_foreign_files_stay(self, tmp_path: Path) -> None:
         """TensorFlow's unfinished saves, copies under way, editors' files, directories."""

@@ -8,6 +8,8 @@ import pytest
 import milepost
 from milepost.engine.translation import Translation
 from milepost.errors import UnsupportedError, UntrackableError
+from milepost.storage import LocalStorage
+from tests.bundle.bundles import write
 
 
 @pytest.mark.parametrize(("pattern", "new"), [("(", "x"), ("a", r"\1"), ("*", "x"), ("[", "x")])
@@ -166,6 +168,67 @@ def test_the_warning_points_at_the_line_that_restores(saved):
 def test_loading_warns_of_what_names_nothing(saved, arguments):
     with pytest.warns(milepost.UnrestoredWarning, match=r"'nat'.*did you mean 'net'"):
         milepost.load(saved, **arguments)
+
+
+def live_like_saved():
+    return milepost.Checkpoint(net=milepost.Checkpoint(w=milepost.Variable(np.ones(2)), gone=milepost.Variable(1.0)))
+
+
+@pytest.mark.filterwarnings("ignore::milepost.errors.UnrestoredWarning")
+@pytest.mark.parametrize("assertion", ["assert_consumed", "assert_existing_objects_matched"])
+@pytest.mark.parametrize("restore", [milepost.Checkpoint.read, milepost.load_weights], ids=["read", "load_weights"])
+@pytest.mark.parametrize(
+    ("arguments", "found", "remedy"),
+    [
+        (
+            {"only": "nat"},
+            "only names 'nat', and neither a saved value nor a live object has this name",
+            "did you mean 'net'?",
+        ),
+        ({"only": ["net", "zzz"]}, "only names 'zzz', and neither", "correct it, or leave it out of only"),
+        ({"only": []}, "only is an empty list", "name what is wanted"),
+        ({"rename": lambda name: None}, "has returned None for every saved name", "return the name unchanged"),
+    ],
+    ids=["no name fits", "one name does not fit", "no names", "all left out by a function"],
+)
+def test_no_assertion_passes_over_names_that_name_nothing(saved, restore, arguments, found, remedy, assertion):
+    status = restore(live_like_saved(), saved, **arguments)
+    with pytest.raises(milepost.UnmatchedError) as caught:
+        getattr(status, assertion)()
+    assert found in caught.value.found
+    assert remedy in caught.value.remedy
+    assert caught.value.file == saved
+    assert caught.value.report is not None
+
+
+@pytest.mark.filterwarnings("ignore::milepost.errors.UnrestoredWarning")
+def test_nor_does_that_of_a_name_based_checkpoint(tmp_path):
+    path = str(tmp_path / "model")
+    write(LocalStorage(), path, {"v": np.float32(1)})
+    live = milepost.Checkpoint(v=milepost.Variable(np.float32(0), name="v"))
+    live.read(path, only="v").assert_consumed()
+    with pytest.raises(milepost.UnmatchedError, match="only names 'vv'"):
+        live.read(path, only="vv").assert_consumed()
+
+
+@pytest.mark.filterwarnings("ignore::milepost.errors.UnrestoredWarning")
+@pytest.mark.parametrize(
+    "arguments", [{"ignore": "*"}, {"ignore": ["net", "zzz"]}, {"only": "net/gone"}, {"rename": {"zzz": "a"}}], ids=str
+)
+def test_what_was_left_out_by_a_name_that_exists_is_no_failure(saved, arguments):
+    live_like_saved().read(saved, **arguments).assert_consumed().assert_existing_objects_matched()
+
+
+def test_a_restore_that_ignores_all_values_is_trivial(tmp_path):
+    deep = milepost.Checkpoint(net=milepost.Checkpoint(inner=milepost.Checkpoint(w=milepost.Variable(1.0))))
+    status = deep.restore(deep.save(tmp_path / "ckpt"), ignore="net/inner/w").assert_consumed()
+    with pytest.raises(milepost.UnmatchedError, match="no value was restored"):
+        status.assert_nontrivial_match()  # the counter alone does not count
+
+
+def test_a_function_that_raises_is_told_what_it_gets(saved):
+    with pytest.raises(UntrackableError, match=r"raised AttributeError(.|\n)*gets each saved name as text"):
+        live_like_saved().read(saved, rename=lambda name: name.foo)
 
 
 def test_loading_does_not_warn_of_a_rename_whose_value_is_left_out(saved):

@@ -1,10 +1,13 @@
 """Directories of Orbax, restored through the same machinery as any checkpoint."""
 
+import contextlib
+import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -54,6 +57,35 @@ def equal(first, second):
 def saved(path, tree, **how):
     ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**how)).save(path, tree)
     return path
+
+
+@contextlib.contextmanager
+def as_an_ordinary_user():
+    """The system lets root read everything."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of POSIX systems")
+@pytest.mark.parametrize("ocdbt", [False, True], ids=["plain", "ocdbt"])
+def test_files_that_may_not_be_read_are_not_called_damaged(ocdbt):
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:  # the directories of tests are private
+        os.chmod(home, 0o755)
+        path = saved(f"{home}/item", {"a": np.arange(1000.0)}, use_ocdbt=ocdbt)
+        unreadable = os.path.join(path, "d" if ocdbt else "a")
+        os.chmod(unreadable, 0)
+        with as_an_ordinary_user(), pytest.raises(milepost.StorageError) as caught:
+            milepost.load(path)
+        os.chmod(unreadable, 0o700)
+    assert caught.value.errno == errno.EACCES
+    assert caught.value.file == path
+    assert "let this user read all of its files" in caught.value.remedy
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ from milepost.errors import (
 )
 from milepost.retention import Best, EverySteps, Newest, Policy
 from milepost.storage import LocalStorage
+from milepost.testing import FaultyStorage
 from tests.bundle.bundles import write
 from tests.manager.runs import indexes, new, value
 
@@ -71,7 +73,14 @@ class TestMetadata:
     def test_what_is_no_metric_is_refused(self, tmp_path: Path, wrong: Any) -> None:
         """Nothing is saved then, and the number is not used."""
         manager = CheckpointManager(new(), tmp_path, None)
-        with pytest.raises(UnsupportedError, match="metrics are numbers"):
+        remedy = (
+            "use str"
+            if wrong == {1: 2.0}
+            else "pass a number as the metric"
+            if isinstance(wrong, dict)
+            else "pass a dict"
+        )
+        with pytest.raises(UnsupportedError, match=f"metrics are numbers(.|\n)*remedy: {remedy}"):
             manager.save(metrics=wrong)
         assert indexes(tmp_path) == []
         assert manager.save() == f"{tmp_path}/ckpt-1"
@@ -197,10 +206,68 @@ class TestSteps:
         with pytest.raises(CheckpointNotFoundError, match="10, 20, 30, 40, 50") as caught:
             getattr(manager, method)(21)
         assert caught.value.file == f"{tmp_path}/ckpt-21"
+        assert caught.value.remedy == "pass one of these numbers"
         for wrong in ("20", -1, 2.5):
             with pytest.raises(UnsupportedError):
                 getattr(manager, method)(wrong)
         assert indexes(tmp_path) == [f"ckpt-{step}" for step in LOSSES]
+
+    def test_a_number_whose_files_are_gone(self, tmp_path: Path) -> None:
+        """It is not offered, although the state file lists it."""
+        manager = saved(tmp_path)
+        (tmp_path / "ckpt-30.index").unlink()
+        with pytest.raises(CheckpointNotFoundError, match="listed, but its files are missing") as caught:
+            manager.restore(30)
+        assert caught.value.found == "4 checkpoints: 10, 20, 40, 50"
+        assert caught.value.remedy == "copy the files back, or pass one of these numbers"
+
+    def test_a_checkpoint_that_is_no_longer_managed_is_offered_too(self, tmp_path: Path) -> None:
+        saved(tmp_path)
+        other = CheckpointManager(new(), tmp_path / "x", 1)
+        for step in range(12):
+            new().write(tmp_path / "x" / f"ckpt-{step}")
+        with pytest.raises(CheckpointNotFoundError) as caught:
+            other.restore(21)
+        assert caught.value.found == "12 checkpoints, the last of them 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+        assert caught.value.remedy == "pass one of these numbers"
+
+    def test_checkpoints_of_another_name_are_named(self, tmp_path: Path) -> None:
+        saved(tmp_path)
+        with pytest.raises(CheckpointNotFoundError) as caught:
+            CheckpointManager(new(), tmp_path, 1, checkpoint_name="model").restore(10)
+        assert "ckpt-10" in str(caught.value.found)
+        assert "checkpoint_name" in str(caught.value.remedy)
+        with pytest.raises(CheckpointNotFoundError, match=r"found: none(.|\n)*check the directory"):
+            CheckpointManager(new(), tmp_path / "empty", 1).restore(10)
+
+    def test_a_missing_data_file_is_not_taken_for_a_missing_checkpoint(self, tmp_path: Path) -> None:
+        saved(tmp_path)
+        (tmp_path / "ckpt-30.data-00000-of-00001").unlink()
+        with pytest.raises(CheckpointNotFoundError, match="a data file of the checkpoint is missing"):
+            CheckpointManager(new(), tmp_path, None).metrics(30)
+
+    @pytest.mark.parametrize(("code", "best"), [(errno.EIO, 10), (errno.EACCES, None)])
+    def test_only_damage_takes_a_checkpoint_out_of_the_ranking(self, code: int, best: int | None) -> None:
+        """What a disk cannot read is damaged. What a program may not read is an error."""
+        storage = FaultyStorage()
+        options = CheckpointOptions(storage=storage)
+        manager = CheckpointManager(new(), "run", None, options=options)
+        for step in (10, 20):
+            manager.save(step, metrics={"loss": 1 / step})
+        manager.reload()
+        opened = storage.open
+
+        def refusing(path: str) -> Any:
+            if "ckpt-20" in path:
+                raise StorageError("cannot open", errno=code, file=path)
+            return opened(path)
+
+        storage.open = refusing  # type: ignore[method-assign]
+        if best is None:
+            with pytest.raises(StorageError, match="ckpt-20"):
+                manager.best_step(by="loss", mode="min")
+        else:
+            assert manager.best_step(by="loss", mode="min") == best
 
 
 class TestDelete:

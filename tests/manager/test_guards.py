@@ -38,11 +38,19 @@ class TestRunsThatDidNotRestore:
         before = files(tmp_path)
         manager = CheckpointManager(new(), tmp_path, 3)
         for _ in range(2):
-            with pytest.raises(CheckpointExistsError, match=r"ckpt-8, ckpt-9, ckpt-10(.|\n)*restore") as caught:
+            with pytest.raises(
+                CheckpointExistsError, match=r"found: ckpt-8, ckpt-9 and ckpt-10(.|\n)*restore"
+            ) as caught:
                 manager.save()
             assert "overwrite=True" in str(caught.value)
         assert files(tmp_path) == before
         assert int(manager.checkpoint.save_counter) == 0
+
+    def test_of_many_checkpoints_the_last_are_named(self, tmp_path: Path) -> None:
+        run(tmp_path, 5, keep=5)
+        with pytest.raises(CheckpointExistsError) as caught:
+            new().save(tmp_path / "ckpt")
+        assert caught.value.found == "5 checkpoints, the last of which are ckpt-3, ckpt-4 and ckpt-5"
 
     def test_the_first_plain_save_is_refused(self, tmp_path: Path) -> None:
         """Checkpoints without a manager are guarded by the same rule."""

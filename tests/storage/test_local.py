@@ -294,6 +294,41 @@ def test_a_directory_above_that_cannot_be_synced(tmp_path, monkeypatch):
         LocalStorage().make_directory(str(tmp_path / "d"))
 
 
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM])
+def test_a_directory_that_cannot_be_written_is_what_the_remedy_is_about(tmp_path, monkeypatch, code):
+    """The file that cannot be created does not exist, so it has no permissions to change."""
+
+    def refuse(*_, **__):
+        raise OSError(code, "refused")
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    with pytest.raises(StorageError, match="cannot make a directory") as caught:
+        LocalStorage().make_directory(str(tmp_path / "d"))
+    assert caught.value.remedy == "let this user write to the directory, or save to another one"
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StorageError, match="cannot create") as caught:
+        STORAGE.create(str(tmp_path / "f"))
+    assert caught.value.remedy == "let this user write to the directory, or save to another one"
+    with pytest.raises(StorageError, match="cannot open for reading") as caught:
+        STORAGE.open(str(tmp_path / "f"))
+    assert "permissions of the file" in caught.value.remedy
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EFBIG, errno.EROFS])
+@needs_vectored_calls
+def test_faults_that_a_disk_can_have_get_a_remedy(tmp_path, monkeypatch, code):
+    file = STORAGE.create(str(tmp_path / "f"))
+
+    def refuse(*_):
+        raise OSError(code, "refused")
+
+    monkeypatch.setattr(os, "pwritev", refuse)
+    with pytest.raises(StorageError) as caught:
+        file.write(0, [b"x"])
+    assert caught.value.remedy
+    file.close()
+
+
 def test_questions_that_the_system_cannot_answer(tmp_path, monkeypatch):
     """A disk that fails is not taken for an empty one."""
 

@@ -130,13 +130,13 @@ class CastingReader:
         """Refuses conversions that would lose numbers, and records the largest rounding error."""
         lost, rounded = loss(source, target, saved, dtype)
         if lost.any():
-            first = source[lost][0]
+            first, count = source[lost][0], int(lost.sum())
             raise MismatchError(
                 "a saved value cannot be converted to the element type of the live object; nothing was changed",
                 key=key,
                 file=self.prefix,
                 expected=f"numbers that {dtype} can hold",
-                found=f"{first!s}, and {int(lost.sum())} such numbers of {saved}",
+                found=f"{first!s} in {saved}" + (f", and {count - 1} more" if count > 1 else ""),
                 remedy="give the live object an element type that holds them, or leave this value out with ignore",
             )
         self.loss[key] = max(self.loss.get(key, 0.0), rounded)

@@ -158,6 +158,7 @@ def dtype_of(number: int) -> DType:
         raise UnsupportedError(
             "a resource is a handle into the process that saved it; it has no value to read",
             found=f"element type {number}, resource",
+            remedy="read the other keys of this checkpoint",
         )
     return DType.from_number(number)
 

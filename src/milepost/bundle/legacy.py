@@ -178,6 +178,7 @@ class LegacyReader:
                 "the checkpoint says that readers of this version must not read it",
                 expected=f"a reader of version {meta.versions.min_consumer} or later",
                 found=f"version {VERSION}",
+                remedy="load it with TensorFlow, and save it again in the present format",
             )
         for message in meta.tensor:
             try:

@@ -43,5 +43,10 @@ def map_bytes(file: LocalFile, offset: int, size: int) -> Bytes:
             ) from None
         code = getattr(error, "errno", None) or 0
         reason = os.strerror(code) if code else error
-        raise StorageError(f"cannot map: {reason}", errno=code, file=file.path) from error
+        raise StorageError(
+            f"cannot map: {reason}",
+            errno=code,
+            file=file.path,
+            remedy="read the tensor into memory, with get_tensor() instead of map_tensor(), or load() without mapped=True",
+        ) from error
     return np.frombuffer(mapped, np.uint8, size, offset - start)

@@ -183,6 +183,14 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
     if storage.is_directory(prefix):
         return _directory_given(storage, prefix)
     directory, name = os.path.split(prefix)
+    if storage.is_file(directory):
+        return CheckpointNotFoundError(
+            "no checkpoint: what would be its directory is a file",
+            file=prefix,
+            expected=f"a directory {directory}",
+            found=f"a file {directory}",
+            remedy=f"check the path; if {directory!r} is the checkpoint, pass it alone",
+        )
     if not storage.is_directory(directory or "."):
         remedy = "check the path"
         if isinstance(unchecked(storage), LocalStorage):
@@ -199,6 +207,14 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
             file=prefix,
             expected=index_path(prefix),
             remedy="the save did not finish, or the index was removed; use another checkpoint",
+        )
+    if os.path.basename(index_path(prefix)) in storage.list(directory):
+        return CheckpointNotFoundError(
+            "no checkpoint: what has the name of its index is not a file",
+            file=prefix,
+            expected=index_path(prefix),
+            found="a directory" if storage.is_directory(index_path(prefix)) else "neither a file nor a directory",
+            remedy="pass another path, or copy the checkpoint there again",
         )
     others = find_prefixes(storage, directory)
     numbered = [other for other in others if re.fullmatch(re.escape(prefix) + "-[0-9]+", other)]

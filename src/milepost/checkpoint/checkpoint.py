@@ -22,7 +22,7 @@ from milepost.engine.guard import SeriesGuard
 from milepost.engine.identity import last_restore
 from milepost.engine.leftovers import sweep_quietly
 from milepost.engine.load import load_into
-from milepost.engine.options import CheckpointOptions, resolved, storage_of
+from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.removal import finish_removals
 from milepost.engine.run_save import ListedSave, Save, record_latest
 from milepost.engine.series import list_announced
@@ -163,6 +163,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         return counter
 
     @as_written
+    @takes_options("save")
     @or_with_session(SessionSaver.save)
     def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves a checkpoint under the next number, and records it as the latest of its directory.
@@ -200,6 +201,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 raise
 
     @as_written
+    @takes_options("save")
     def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves a checkpoint under exactly this path, without a number, and does not change the state file of the directory.
 
@@ -231,6 +233,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 return self._run(save)
 
     @as_written
+    @takes_options("restore")
     @or_with_session(SessionSaver.restore)
     def restore(
         self,
@@ -301,9 +304,10 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             return status
 
     @as_written
+    @takes_options("restore")
     def read(
         self,
-        save_path: PathLike,
+        save_path: PathLike | None,
         options: CheckpointOptions | None = None,
         *,
         rename: Rename = (),
@@ -315,7 +319,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         not let later saves add to the series that the checkpoint may belong to.
 
         Args:
-            save_path: A path that `write` returned, or any path that `restore` accepts.
+            save_path: A path that `write` returned, or any path that `restore` accepts. With None, nothing is restored.
             options: How to restore.
             rename: As for `restore`.
             ignore: As for `restore`.
@@ -332,9 +336,11 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             UnsupportedError: The call is inside a ``tf.function``.
         """
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
+        changes, settings = translation(rename, ignore, only, cast), resolved(options)
+        if save_path is None:
+            return InitializationOnlyStatus(self._view)
         with self._private.writer.exclusive():
-            changes = translation(rename, ignore, only, cast)
-            return load_into(plain_path(save_path), self._view, resolved(options), changes)
+            return load_into(plain_path(save_path), self._view, settings, changes)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a save would write, as a dict in memory, so that a trainer or another library can hold this checkpoint.

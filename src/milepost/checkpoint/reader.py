@@ -27,7 +27,7 @@ from milepost.graph.adapter import Array
 from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
 from milepost.storage import Storage
 from milepost.storage.checked import checked
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import check_not_empty, plain_path
 from milepost.tensor import DType
 from milepost.tensor.spec import format_shape
 
@@ -305,7 +305,9 @@ def resolve(path: PathLike, storage: Storage, verify: Verification = "checksums"
         storage: Where it is.
         verify: What is checked of the latest checkpoint of a directory of checkpoints, as for `latest_checkpoint`.
     """
-    path = checkpoint_of(storage, plain_path(path))
+    path = plain_path(path)
+    check_not_empty(path)
+    path = checkpoint_of(storage, path)
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
     if is_item_of_orbax(storage, path):

@@ -15,7 +15,7 @@ import numpy as np
 
 from milepost.checkpoint.checkpoint import Checkpoint, set_root
 from milepost.checkpoint.tracing import as_written
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, takes_options
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, values_of
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state, wrap
@@ -35,6 +35,7 @@ _DEEPEST: Final = 100
 
 
 @as_written
+@takes_options("save")
 def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) -> str:
     """Saves a tree of values under exactly this path, durably and atomically. `load` makes it again.
 

@@ -17,7 +17,7 @@ from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.storage import Storage
 from milepost.storage.checked import checked
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import check_not_empty, plain_path
 
 PathLike = str | os.PathLike[str]
 _MOST_LISTED: Final = 5
@@ -83,17 +83,18 @@ class CheckpointView:
     """
 
     def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        files = checked(storage)
-        with open_whole(files, checkpoint_of(files, plain_path(save_path))) as reader:
+        files, path = checked(storage), plain_path(save_path)
+        check_not_empty(path)
+        with open_whole(files, checkpoint_of(files, path)) as reader:
             graph = read_object_graph(reader)
         if graph is None:
             raise UnsupportedError(
                 "a name-based checkpoint has no object graph",
-                file=plain_path(save_path),
+                file=path,
                 remedy="use milepost.load_checkpoint to look at its tensors",
             )
         self._graph: ObjectGraph = graph
-        self._prefix = plain_path(save_path)
+        self._prefix = path
 
     def __repr__(self) -> str:
         path = self.__dict__.get("_prefix")

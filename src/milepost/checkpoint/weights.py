@@ -12,7 +12,7 @@ from typing import Any, Final
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, refuse_if_traced
 from milepost.checkpoint.views import TrackableView
 from milepost.engine.load import load_into
-from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.options import CheckpointOptions, resolved, takes_options
 from milepost.engine.run_save import ListedSave, record_latest
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
@@ -25,6 +25,7 @@ _OTHER_FORMATS: Final = (".h5", ".hdf5", ".keras")
 
 
 @as_written
+@takes_options("save")
 def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | None = None) -> str:
     """Saves everything that can be reached from a model, with the model as the root.
 
@@ -71,6 +72,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
 
 
 @as_written
+@takes_options("restore")
 def load_weights(
     model: Any,
     filepath: PathLike,

@@ -17,6 +17,7 @@ import hashlib
 from typing import Final
 
 from milepost.bundle import index_path
+from milepost.engine.damage import concerns_file
 from milepost.engine.temporary import Temporary, temporaries
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
 from milepost.storage import Storage, WritableFile
@@ -103,7 +104,7 @@ def announced(storage: Storage, directory: str) -> list[str]:
     """
     found = []
     for each in temporaries(storage, directory):
-        if each.digest is not None and not storage.in_use(each.path) and is_pending(storage, each):
+        if each.digest is not None and not storage.in_use(each.path) and _visibility(storage, each):
             try:
                 found.append((storage.modified(index_path(each.final)), each.final))
             except CheckpointNotFoundError:
@@ -113,22 +114,34 @@ def announced(storage: Storage, directory: str) -> list[str]:
 
 
 def is_pending(storage: Storage, announcement: Temporary) -> bool:
-    """Whether an announced save reached its commit point, so that its checkpoint may still have to be listed."""
-    try:
-        return _is_visible(storage, announcement)
-    except StorageError:
-        return False
+    """Whether an announced save reached its commit point, so that its checkpoint may still have to be listed.
+
+    An index that cannot be read just now, for a reason other than damage, counts as that of the save, so that its announcement stays.
+    """
+    return _visibility(storage, announcement) is not False
 
 
 def forget(storage: Storage, directory: str) -> None:
     """Removes the announcements of dead processes. Call it when their checkpoints, or newer ones, are listed.
 
+    One whose index cannot be read just now stays, because its checkpoint is not listed.
+
     Raises:
         StorageError: A file cannot be removed.
     """
     for each in temporaries(storage, directory):
-        if each.digest is not None and not storage.in_use(each.path):
+        if each.digest is None or storage.in_use(each.path):
+            continue
+        if _visibility(storage, each) is not None:
             storage.remove(each.path)
+
+
+def _visibility(storage: Storage, announcement: Temporary) -> bool | None:
+    """Whether the index of an announced save is visible. None if it cannot be read just now."""
+    try:
+        return _is_visible(storage, announcement)
+    except StorageError as error:
+        return False if concerns_file(error) else None
 
 
 def _is_visible(storage: Storage, announcement: Temporary) -> bool:

@@ -34,6 +34,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -238,7 +239,8 @@ class BundleCommit:
         try:
             _rename(storage, self.claim.path, index_path(self._prefix))
         except BaseException:
-            self._published = is_published(storage, self.claim)
+            with suppress(StorageError):  # if it cannot be told, the save counts as published
+                self._published = is_published(storage, self.claim)
             raise
         try:
             storage.sync_directory(directory)
@@ -320,6 +322,9 @@ def is_published(storage: Storage, claim: Temporary) -> bool:
     """Whether a save has reached its commit point, by the file that was to become its index.
 
     No other save can have given the visible index this number of data files while the claim stood.
+
+    Raises:
+        StorageError: The index cannot be read, and the reason is not damage.
     """
     if storage.is_file(claim.path):
         return False
@@ -334,7 +339,7 @@ def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
     """The numbers of shards whose data files belong, or may belong, to the visible index."""
     try:
         visible = visible_shards(storage, prefix)
-    except CorruptCheckpointError:
+    except (CorruptCheckpointError, StorageError):
         return set(data_files(storage, prefix))
     return set() if visible is None else {visible}
 

@@ -56,6 +56,7 @@ _IN_BOXES: Final = 1 << 20
 _BOXES_OF_SEVERAL: Final = 64 << 10
 """The same limit for a tensor of which this process needs only some boxes."""
 _MOST_LISTED: Final = 10
+_SHAPE_TOO: Final = "the shape differs too"
 _REFUSING, _REPLACED, _CHANGED = range(3)
 """Objects that may refuse a value; those that get successors; those that change and are not expected to refuse."""
 
@@ -109,9 +110,11 @@ def check(reader: BundleReader, takes: Sequence[Take], translation: Translation 
                     remedy="restore another checkpoint",
                 ) from error
             size += saved.spec.nbytes if saved.slices else saved.size
+            fits = saved.shape == value.shape or shape_fits(saved.shape, value.shape)
             if saved.dtype is not value.dtype and saved.dtype not in value.accepts:
-                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value)))
-            elif saved.shape != value.shape and not shape_fits(saved.shape, value.shape):
+                note = "" if fits else _SHAPE_TOO
+                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value), note))
+            elif not fits:
                 problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value)))
     if problems:
         raise _mismatch(reader.prefix, problems, translation)
@@ -305,6 +308,8 @@ def _remedy(problems: Sequence[Entry], translation: Translation) -> str:
     if len(ignored) > _MOST_LISTED:
         ignore = "[...] with their names"
     keep = f"to keep the live values, pass ignore={ignore} to the restore"
+    if any(entry.note == _SHAPE_TOO for entry in problems):
+        return f"give the live object the saved element type and shape; {keep}"
     if any(entry.outcome is Outcome.WRONG_DTYPE for entry in problems):
         if any(translation.casts(entry.key) for entry in problems):
             return f"give the live object the saved element type, because cast does not convert numbers of this type to the other; {keep}"

@@ -6,7 +6,6 @@ remove checkpoints meanwhile, so bad checkpoints are checked a second time.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import time
@@ -16,11 +15,13 @@ from typing import Final, Literal
 
 from milepost.bundle import data_path, open_whole
 from milepost.bundle.names import index_path, locate
+from milepost.engine.damage import concerns_file
 from milepost.engine.leftovers import data_files, visible_shards
 from milepost.engine.saved_model import checkpoint_of, is_saved_model, versions_in, versions_remedy
 from milepost.engine.series import known_checkpoints, older_of_series
 from milepost.engine.state_file import STATE_FILE, CheckpointState, PathLike
 from milepost.errors import (
+    ArgumentError,
     CheckpointNotFoundError,
     CorruptCheckpointError,
     MilepostError,
@@ -121,7 +122,13 @@ def good_checkpoints(
         UnsupportedError: A checkpoint is whole, but milepost cannot read it.
     """
     if verify not in ("checksums", "files", "none"):
-        raise ValueError(f"verify is {verify!r}; it can be 'checksums', 'files' or 'none'")
+        raise ArgumentError(
+            "there is no such way to verify a checkpoint",
+            key="verify",
+            expected="'checksums', 'files' or 'none'",
+            found=f"{verify!r:.80}",
+            remedy="pass 'checksums' to read all data, 'files' for the sizes of files, or 'none'",
+        )
     for candidate in candidates:
         problem = _FINDINGS.problem(storage, candidate) if verify == "checksums" else None
         problem = problem or (None if verify == "checksums" else _problem(storage, candidate, verify))
@@ -345,16 +352,10 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
     return None
 
 
-def concerns_file(error: MilepostError) -> bool:
-    """Whether an error shows that a checkpoint is damaged or missing, so that an older one is to be used.
-
-    A disk that cannot read its blocks (``EIO``) has damaged the file. Any other error of the operating system does not concern the file.
-    """
-    return not isinstance(error, StorageError) or error.errno == errno.EIO
-
-
 def _identifying_path(storage: Storage, prefix: str) -> str | None:
     """The file that shows that a checkpoint exists: its index or, as in TensorFlow, anything with the path of the prefix."""
+    if not prefix:
+        return None
     if storage.is_file(index_path(prefix)):
         return index_path(prefix)
     if storage.is_file(prefix) or storage.is_directory(prefix):

@@ -11,7 +11,8 @@ refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from milepost.bundle import index_path
 from milepost.engine.series import numbered, place_of, split_number
@@ -19,7 +20,7 @@ from milepost.errors import CheckpointExistsError
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
 
-_MOST_LISTED = 3
+_MOST_LISTED: Final = 3
 
 
 class SeriesGuard:
@@ -66,19 +67,18 @@ class SeriesGuard:
                 "another run began to save checkpoints of this name at the same time; this checkpoint was not saved",
                 file=prefix,
                 expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, as when this save began",
-                found=", ".join(os.path.basename(each) for each in others[-_MOST_LISTED:]),
+                found=_named(others),
                 remedy=(
                     "let one process save, or give each process a directory or name of its own; docs/several_processes.md says how "
                     "processes save one checkpoint together"
                 ),
             )
         if others:
-            names = ", ".join(os.path.basename(each) for each in others[-_MOST_LISTED:])
             raise CheckpointExistsError(
                 "the directory has checkpoints of this name from another run, and this run has restored none of them",
                 file=prefix,
                 expected=f"no checkpoints named {os.path.basename(stem)} in {directory or '.'}, or a run that restored the latest of them",
-                found=names if len(others) <= _MOST_LISTED else f"{len(others)}, up to {names}",
+                found=_named(others),
                 remedy=(
                     "restore the latest checkpoint first to continue that run; otherwise save to another directory or "
                     "name, or pass CheckpointOptions(overwrite=True) if the old checkpoints may be deleted"
@@ -93,3 +93,14 @@ class SeriesGuard:
         storage = unchecked(storage)
         if not isinstance(storage, LocalStorage) and not any(each is storage for each in self._storages):
             self._storages.append(storage)
+
+
+def _named(checkpoints: Sequence[str]) -> str:
+    """The names of the last checkpoints, for an error."""
+    names = [os.path.basename(each) for each in checkpoints[-_MOST_LISTED:]]
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return (
+        listed
+        if len(checkpoints) <= _MOST_LISTED
+        else f"{len(checkpoints)} checkpoints, the last of which are {listed}"
+    )

@@ -23,6 +23,7 @@ from milepost.bundle.messages import BundleHeader
 from milepost.bundle.writer import HEADER_KEY
 from milepost.coding.protobuf import parse
 from milepost.engine.announcement import is_pending
+from milepost.engine.damage import concerns_file
 from milepost.engine.temporary import Temporary, claims, new_token, temporaries
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, warn
 from milepost.storage import Storage
@@ -56,6 +57,7 @@ def visible_shards(storage: Storage, prefix: str) -> int | None:
 
     Raises:
         CorruptCheckpointError: There is an index, but it is damaged.
+        StorageError: There is an index, but it cannot be read, and the reason is not damage.
     """
     if not storage.is_file(index_path(prefix)):
         return None
@@ -68,6 +70,8 @@ def visible_shards(storage: Storage, prefix: str) -> int | None:
     except CheckpointNotFoundError:
         return None
     except StorageError as error:
+        if not concerns_file(error):
+            raise
         raise CorruptCheckpointError("the index cannot be read", file=index_path(prefix)) from error
     if header.num_shards < 1:
         raise CorruptCheckpointError("the index has no number of shards", file=index_path(prefix))
@@ -155,7 +159,11 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
                 return False
             # A process may have died between the rename of the index that replaced this data and the sync of the directory.
             storage.sync_directory(os.path.dirname(prefix))
-            if visible_shards(storage, prefix) == shards:
+            try:
+                visible = visible_shards(storage, prefix)
+            except (CorruptCheckpointError, StorageError):
+                return False  # the data may be that of the index, and the claim may be needed later
+            if visible == shards:
                 return True
             for path in data_files(storage, prefix).get(shards, []):
                 storage.remove(path)
@@ -163,7 +171,5 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
             # If a crash removed the claim and not the data, nothing would show what the data belongs to.
             storage.sync_directory(os.path.dirname(prefix))
             return True
-        except CorruptCheckpointError:
-            return False
         finally:
             storage.remove(own.path)

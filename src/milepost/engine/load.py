@@ -45,6 +45,7 @@ from milepost.graph.renaming import renamed
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
+from milepost.storage.paths import check_not_empty
 
 _SAVED_MODEL_REMEDY: Final = (
     "a SavedModel has the model itself as its root: pass the model alone, as in milepost.load_weights(model, path) or "
@@ -72,6 +73,7 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 def open_any(storage: Storage, path: str) -> BundleReader:
     """Opens a checkpoint, a SavedModel, or a file or directory of another library. Errors are those of `open_whole`."""
+    check_not_empty(path)
     if not storage.is_file(index_path(path)):
         path = checkpoint_of(storage, path)
         foreign = open_foreign(storage, path)

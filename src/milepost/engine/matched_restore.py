@@ -6,7 +6,8 @@ status use the same report, so they never disagree with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -226,30 +227,48 @@ class MatchedRestore(WatchedRestore):
                 if slot in self._bound and (present := adapter.slot(obj, self._bound[variable], name)) is not None:
                     self._bound[slot] = present
 
-    def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
-        entries = []
+    def outcomes(self) -> Counter[Outcome]:
+        found = Counter(outcome for *_, outcome in self._outcomes_of_saved(self._deferred_nodes()))
+        found[Outcome.IGNORED] += len(self._translated.left_out)
+        return found
+
+    def _outcomes_of_saved(
+        self, deferred: Collection[int], *, with_matched: bool = True
+    ) -> Iterator[tuple[int, str, Any, Outcome]]:
+        """Node, key, live object and outcome of each saved value."""
         living = dict(self._bound.living())
         for number, node in enumerate(self.graph.nodes):
-            if not (node.values or node.saver) or (self._skip_slots and self._is_skipped(number)):
+            if not node.values or (self._skip_slots and self._is_skipped(number)):
                 continue
             obj, unused = living.get(number), self._unused.get(number, _NONE)
-            if obj is not None and not unused and not with_matched and not node.saver:
+            if obj is not None and not unused and not with_matched:
                 continue
             for value, key in self._matcher.values_in_file(number):
-                saved = str(self.reader.spec(key)) if key in self.reader else ""
                 if obj is not None and unescape(value.name) not in unused:
-                    if with_matched:
-                        entries.append(self.matched(key))
+                    yield number, key, obj, Outcome.MATCHED
                 elif obj is None and number in deferred:
-                    entries.append(Entry(Outcome.DEFERRED, key, saved))
+                    yield number, key, obj, Outcome.DEFERRED
                 else:
-                    note = "its object no longer exists" if number in self._bound else ""
-                    if obj is not None:
-                        note = self._contradiction(number) or (
-                            f"the live object, of type {type(obj).__name__}, holds no such value"
-                        )
-                    entries.append(Entry(Outcome.UNEXPECTED, key, saved, note=note))
-            if node.saver:
+                    yield number, key, obj, Outcome.UNEXPECTED
+
+    def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
+        entries = []
+        for number, key, obj, outcome in self._outcomes_of_saved(deferred, with_matched=with_matched):
+            if outcome is Outcome.MATCHED:
+                if with_matched:
+                    entries.append(self.matched(key))
+                continue
+            note = ""
+            if outcome is Outcome.UNEXPECTED and obj is not None:
+                note = (
+                    self._contradiction(number) or f"the live object, of type {type(obj).__name__}, holds no such value"
+                )
+            elif outcome is Outcome.UNEXPECTED and number in self._bound:
+                note = "its object no longer exists"
+            saved = str(self.reader.spec(key)) if key in self.reader else ""
+            entries.append(Entry(outcome, key, saved, note=note))
+        for number, node in enumerate(self.graph.nodes):
+            if node.saver and not (self._skip_slots and self._is_skipped(number)):
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
                 entries.append(Entry(Outcome.UNEXPECTED, self._describe(number), note=note))
         for key in self._translated.left_out:

@@ -52,11 +52,13 @@ def plain_metrics(metrics: Any) -> dict[str, Any] | None:
     if metrics is None:
         return None
     if not isinstance(metrics, Mapping):
-        raise _wrong_metric("metrics", metrics, "a dict of names and numbers")
+        raise _wrong_metric(
+            "metrics", metrics, "a dict of names and numbers", "pass a dict, such as metrics={'loss': 0.5}"
+        )
     found: dict[str, Any] = {}
     for name, value in metrics.items():
         if not isinstance(name, str):
-            raise _wrong_metric("metrics", name, "names that are text")
+            raise _wrong_metric("metrics", name, "names that are text", "use str() of the name")
         found[name] = plain_metrics(value) if isinstance(value, Mapping) else _number(name, value)
     return found
 
@@ -146,11 +148,13 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"an object of type {type(value).__module__}.{type(value).__qualname__} is not JSON")
 
 
-def _wrong_metric(name: Any, value: Any, expected: str) -> UnsupportedError:
+def _wrong_metric(
+    name: Any, value: Any, expected: str, remedy: str = "pass a number as the metric, and anything else as metadata="
+) -> UnsupportedError:
     return UnsupportedError(
         "metrics are numbers",
         key=str(name),
         expected=expected,
         found=f"{value!r:.80} of type {type(value).__name__}",
-        remedy="pass a number as the metric, and anything else as metadata=",
+        remedy=remedy,
     )

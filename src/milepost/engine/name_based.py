@@ -6,6 +6,7 @@ path. Objects that are attached later are matched then.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -49,7 +50,7 @@ class NameBasedRestoration(WatchedRestore):
                 new = translation.live_name(key)
                 if new is not None and self._keys.setdefault(new, key) != key:
                     raise same_name(key, self._keys[new])
-        self._matched = False
+        self._taken: set[str] = set()
 
     def restore(
         self,
@@ -96,7 +97,10 @@ class NameBasedRestoration(WatchedRestore):
 
     def matched_nothing(self) -> bool:
         """Whether no live object got a value."""
-        return not self._matched
+        return not self._taken
+
+    def outcomes(self) -> Counter[Outcome]:
+        return Counter({Outcome.MATCHED: len(self._taken)})
 
     def warn_of_unused(self) -> None:
         """Does not warn, because such a file usually has more values than a program restores."""
@@ -169,7 +173,7 @@ class NameBasedRestoration(WatchedRestore):
             agree()
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
-        self._matched |= bool(takes)
+        self._taken.update(key for take in takes for _, key in take.values)
         return successors
 
     def _takes(self, live: LiveGraph, path: str) -> list[Take]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.progress import Progress, check_progress
 from milepost.engine.sharding import ShardingPolicy, sharding_policy
 from milepost.errors import UnsupportedError, UntrackableError
+from milepost.graph.description import shown
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 
@@ -123,7 +125,7 @@ class CheckpointOptions:
 
     def __repr__(self) -> str:
         changed = [
-            f"{each.name}={value!r:.200}"
+            f"{each.name}={shown(value)}"
             for each in fields(self)
             if (value := getattr(self, each.name, each.default)) != each.default
         ]
@@ -137,7 +139,68 @@ class CheckpointOptions:
     @property
     def write_callbacks(self) -> list[Callable[[str], object]]:
         """The write callbacks as functions of the path."""
-        return [_of_path(callback) for callback in self.experimental_write_callbacks or ()]
+        given = self.experimental_write_callbacks or ()
+        if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+            raise UntrackableError(
+                "write callbacks are a list of functions",
+                key="experimental_write_callbacks",
+                expected="a list of functions of no argument, or of the path",
+                found=f"{given!r:.80} of type {type(given).__name__}",
+                remedy="put it into a list, as in [function]",
+            )
+        return [_of_path(callback) for callback in given]
+
+
+_OF_SAVES: Final = frozenset(
+    {
+        *("enable_async", "experimental_enable_async_checkpoint", "experimental_write_callbacks", "incremental"),
+        *("experimental_sharding_callback", "data_alignment", "strict", "overwrite", "legacy_keras_optimizers"),
+        *("each_process", "first_process"),
+    }
+)
+"""The options that restores ignore."""
+_OF_RESTORES: Final = frozenset({"experimental_skip_slot_variables", "verify_first"})
+"""The options that saves ignore."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def takes_options(of: Literal["save", "restore"] | None = None) -> Callable[[_Function], _Function]:
+    """Lets a function say how an option is passed, if it is called with one as a keyword argument.
+
+    The error is Python's `TypeError`, as for every argument that a function does not have.
+
+    Args:
+        of: What the function does. The options of the other are not offered.
+
+    Example:
+        >>> @takes_options("restore")
+        ... def restore(path, options=None):
+        ...     return path
+        >>> restore("run/ckpt-1", progress=True)
+        Traceback (most recent call last):
+        TypeError: restore() got an unexpected keyword argument 'progress': it is an option, so pass options=milepost.CheckpointOptions(progress=True)
+    """
+    ignored = {"save": _OF_RESTORES, "restore": _OF_SAVES}.get(of or "", frozenset())
+
+    def decorate(function: _Function) -> _Function:
+        parameters = inspect.signature(function).parameters
+        options = {each.name for each in fields(CheckpointOptions)} - parameters.keys()
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            for name in kwargs:
+                if name in options:
+                    given = f"options=milepost.CheckpointOptions({name}={shown(kwargs[name], 80)})"
+                    where = "" if "options" in parameters else " to the manager when it is made"
+                    remedy = f"it is an option, so pass {given}{where}"
+                    if name in ignored:
+                        remedy = f"it is an option of {'restores' if of == 'save' else 'saves'} alone"
+                    raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}: {remedy}")
+            return function(*args, **kwargs)
+
+        return called  # type: ignore[return-value]  # it has the signature of what it wraps
+
+    return decorate
 
 
 _SWITCHES: Final = tuple(each.name for each in fields(CheckpointOptions) if each.type == "bool")
@@ -238,6 +301,7 @@ def _of_path(callback: Callable[..., object]) -> Callable[[str], object]:
             key="experimental_write_callbacks",
             expected="a function of no argument, or of the path",
             found=f"{callback!r:.80} of type {type(callback).__name__}",
+            remedy="pass a list of functions, without calling them: [function], not [function()]",
         )
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:

@@ -205,4 +205,8 @@ def _digest(storage: Storage, prefix: str) -> str:
 
 def _must_exist(storage: Storage, prefix: str) -> None:
     if not storage.is_file(index_path(prefix)):
-        raise CheckpointNotFoundError("there is no such checkpoint to pin, or it was just removed", file=prefix)
+        raise CheckpointNotFoundError(
+            "there is no such checkpoint to pin, or it was just removed",
+            file=prefix,
+            remedy="pass the prefix of a checkpoint that exists; milepost ls DIR lists them",
+        )

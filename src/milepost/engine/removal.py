@@ -65,7 +65,7 @@ def remove_checkpoint(
         found = remove_for_good(storage, prefix)
         _remove_graph(storage, prefix, meta_graph_suffix)
     if not found:
-        warn(f"there is no checkpoint {prefix}, so none was removed")
+        warn(f"there is no checkpoint {prefix or repr(prefix)}, so none was removed")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import weakref
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from milepost.engine import unasked
 from milepost.engine.identity import Reference, uids
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.translation import Translation
+from milepost.engine.unused_names import Unmet
 from milepost.errors import user_place
 
 
@@ -32,6 +34,7 @@ class WatchedRestore(abc.ABC):
         may_lack: Whether there may be live objects for which nothing was saved.
         is_asked: Whether the program has asked the status for a report or an assertion.
         place: The line of the program that restored.
+        unmet: Why it leaves out what the program asked for.
     """
 
     def __init__(self, reader: BundleReader, translation: Translation) -> None:
@@ -42,6 +45,7 @@ class WatchedRestore(abc.ABC):
         self.may_lack = False
         self.is_asked = False
         self.place = user_place()
+        self.unmet: Sequence[Unmet] = translation.unused.unmet
         self._root: Reference | None = None
         unasked.restores.add(self)
 
@@ -56,6 +60,10 @@ class WatchedRestore(abc.ABC):
     @abc.abstractmethod
     def matched_nothing(self) -> bool:
         """Whether no live object except the root was matched."""
+
+    @abc.abstractmethod
+    def outcomes(self) -> Counter[Outcome]:
+        """How many saved values have which outcome now, as far as that is known without a look at the live objects."""
 
     @abc.abstractmethod
     def warn_of_unused(self) -> None:

@@ -192,10 +192,12 @@ def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundE
     others = find_prefixes(storage, directory)
     listed = ", ".join(map(repr, others[-_MOST_LISTED:]))
     there = listed or "no checkpoint"
+    if len(others) > _MOST_LISTED:
+        there = f"{len(others)} checkpoints, the last of which are {listed}"
     if state is None and others:
         return CheckpointNotFoundError(
             "this directory has no state file (`checkpoint`) that names a checkpoint",
-            file=directory,
+            file=directory or os.curdir,
             found=there,
             remedy=f"pass one of them: {listed}",
         )

@@ -72,7 +72,10 @@ class MaxShardSizePolicy:
             raise wrong("max_shard_size", self.max_shard_size, "a whole number of bytes")
         if self.max_shard_size <= 0:
             raise UnsupportedError(
-                "the size of a shard must be positive", expected="> 0 bytes", found=self.max_shard_size
+                "the size of a shard must be positive",
+                expected="> 0 bytes",
+                found=self.max_shard_size,
+                remedy="pass the bytes of the largest data file, such as 1 << 30; without a policy there is one data file",
             )
 
     def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from milepost.engine import unasked
@@ -13,9 +13,11 @@ from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.offers import offered
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.restore import Restoration
+from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import UnmatchedError
 from milepost.graph.description import counted, kind_of, of_file
 from milepost.graph.frameworks import import_adapters, imported
+from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
 
 View = Callable[[], tuple[Any, Sequence[tuple[str, Any]]]]
@@ -60,7 +62,8 @@ class LoadStatus(abc.ABC):
         """Asserts that checkpoint and program match exactly.
 
         Raises:
-            UnmatchedError: An ``AssertionError``: a live value was not saved, or a saved value has no live object.
+            UnmatchedError: An ``AssertionError``: a live value was not saved, or a saved value has no live object. Or a name in
+                ``only`` names nothing, or the function given as ``rename`` has left out every saved value.
         """
 
     @abc.abstractmethod
@@ -68,7 +71,8 @@ class LoadStatus(abc.ABC):
         """Asserts that every live value was restored. The checkpoint may hold more.
 
         Raises:
-            UnmatchedError: An ``AssertionError``: a live value was not saved.
+            UnmatchedError: An ``AssertionError``: a live value was not saved. Or as for `assert_consumed`, an argument of the restore
+                names nothing.
         """
 
     @abc.abstractmethod
@@ -157,18 +161,36 @@ class _RestoredStatus(LoadStatus):
     _restoration: Restoration | NameBasedRestoration
 
     def __repr__(self) -> str:
-        # It counts objects. A report counts values, and making one ends the warnings of what was not restored.
+        # It does not make a report, which looks at live values, and ends the warnings of what was not restored.
         restoration = self.__dict__.get("_restoration")
         if restoration is None:
             return of_file(self, None)
-        facts = []
-        if isinstance(restoration, Restoration):
-            facts.append(f"{counted(restoration.bound_count(), 'object')} matched")
-        return of_file(self, restoration.reader.prefix, *facts, "report() lists their values")
+        try:
+            counts = restoration.outcomes()
+            facts = [f"{counted(counts[Outcome.MATCHED], 'value')} matched"]
+            facts += [f"{counts[each]} {each.value}" for each in _OTHERS_SHOWN if counts[each]]
+        except Exception:  # a live object or a closed file; report() raises the error
+            facts = []
+        return of_file(self, restoration.reader.prefix, *facts, "report() lists them")
 
     def report(self) -> Report:
         self._restoration.is_asked = True
         return self._restoration.report(*self._view())
+
+    def _refuse_unmet(self) -> None:
+        """Fails an assertion about all values if the restore has left out what the program asked for."""
+        if not self._restoration.unmet:
+            return
+        first, *others = self._restoration.unmet
+        error = UnmatchedError(
+            "the arguments of the restore do not name what they were to name",
+            file=self._restoration.reader.prefix,
+            expected="names of saved values or live objects",
+            found="\n    ".join([first.problem, *(str(each) for each in others)]),
+            remedy=first.remedy,
+        )
+        error.report = self.report()
+        raise error
 
     def expect_partial(self) -> Self:
         self._restoration.is_asked = True
@@ -244,7 +266,7 @@ class CheckpointLoadStatus(_RestoredStatus):
     def assert_nontrivial_match(self) -> Self:
         self._restoration.is_asked = True
         nothing = self._restoration.matched_nothing()
-        if nothing or (self._restoration.took_no_values() and self.report().missing):
+        if nothing or (self._restoration.took_no_values() and any(map(_is_live_only, self.report()))):
             error = UnmatchedError(
                 "no object except the root was matched" if nothing else "no value was restored",
                 file=self._restoration.reader.prefix,
@@ -257,6 +279,7 @@ class CheckpointLoadStatus(_RestoredStatus):
 
     def _require(self, problem: str, *outcomes: Outcome) -> Self:
         self._restoration.is_asked = True
+        self._refuse_unmet()
         if any(_fails(entry, outcomes) for entry in self._restoration.unmatched(*self._view())):
             report = self.report()
             if offending := [entry for entry in report if _fails(entry, outcomes)]:
@@ -289,6 +312,7 @@ class NameBasedStatus(_RestoredStatus):
         unasked.statuses.add(self)
 
     def assert_consumed(self) -> Self:
+        self._refuse_unmet()
         report = self.report()
         if report.missing:
             raise unmatched("the checkpoint has no values of these names", report.missing, report)
@@ -299,7 +323,7 @@ class NameBasedStatus(_RestoredStatus):
 
 
 class InitializationOnlyStatus(LoadStatus):
-    """The status of ``restore(None)``: nothing was restored, so all assertions fail."""
+    """The status of ``restore(None)`` and ``read(None)``: nothing was restored, so all assertions fail."""
 
     def report(self) -> Report:
         return Report("", ())
@@ -326,11 +350,28 @@ class InitializationOnlyStatus(LoadStatus):
 
 
 _MOST_LISTED: Final = 12
+_OTHERS_SHOWN: Final = (Outcome.DEFERRED, Outcome.UNEXPECTED, Outcome.IGNORED)
+_COUNTER: Final = tensor_key(SAVE_COUNTER, VARIABLE_VALUE)
 
 
 def _fails(entry: Entry, outcomes: Collection[Outcome]) -> bool:
     """Whether an entry fails an assertion of which these outcomes are failures."""
     return entry.outcome in outcomes and not entry.skipped_by_tensorflow
+
+
+def _is_live_only(entry: Entry) -> bool:
+    """Whether this is a live value that was not restored. The `save_counter` of a `Checkpoint` does not count."""
+    return entry.outcome in (Outcome.MISSING, Outcome.IGNORED) and bool(entry.live) and entry.key != _COUNTER
+
+
+def _for_counter(entries: Iterable[Entry]) -> str:
+    """The remedy if a checkpoint of `write` was given to `restore`, or one of `save` to `read`."""
+    outcome = next((each.outcome for each in entries if each.key == _COUNTER), None)
+    if outcome is None:
+        return ""
+    if outcome is Outcome.MISSING:
+        return "a checkpoint that write() or save_weights() saved has no save_counter: restore it with read() instead of restore()"
+    return "a checkpoint that save() saved has a save_counter: restore it with restore() of a milepost.Checkpoint"
 
 
 def _offer(report: Report) -> str:
@@ -349,14 +390,19 @@ def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str 
         if len(found) > share:
             lines.append(f"and {len(found) - share} more that are {outcome.value}")
     listed = "\n    ".join(lines)
+    remedies = [hint or _for_counter(entries), _offer(report)]
+    is_explained = hint or all(each.key == _COUNTER for each in entries)
+    if not any(remedies) or not (is_explained or remedies[-1]):
+        remedies.append(
+            "print status.report(), which lists all values; values of objects that are made later are matched then"
+        )
     error = UnmatchedError(
         problem,
         key=entries[0].key,
         file=report.prefix,
         expected="every value matched",
         found=f"{len(entries)} not matched\n    {listed}",
-        remedy="; ".join(filter(None, (hint, _offer(report))))
-        or "print status.report(), which lists all values; values of objects that are made later are matched then",
+        remedy="; ".join(filter(None, remedies)),
     )
     error.report = report
     return error

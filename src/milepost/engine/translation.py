@@ -109,6 +109,8 @@ class Translation:
             either = "True or False, or " if argument == "cast" else ""
             raise wrong(argument, names, f"{either}a name, or a list of names, in which * stands for any text")
         texts = {each: ".*".join(map(re.escape, each.strip("./").replace(".", "/").split("*"))) for each in listed}
+        if argument == "only" and not texts:
+            self.unused.expect_nothing()
         for name, text in texts.items():
             self.unused.expect_live(argument, name, _at_or_below(text))
         return _at_or_below("|".join(texts.values())) if texts else re.compile(r"(?!)")
@@ -177,6 +179,8 @@ class Translation:
             found = _called(self.rename, name)
             if found != name:
                 self.unused.replaced()
+            if found is not None:
+                self.unused.kept()
             return found
         for pattern, new in self.rename:
             name, count = re.subn(pattern, new, name)
@@ -192,7 +196,9 @@ def _called(rename: Callable[[str], Any], name: str) -> str | None:
         raise
     except Exception as error:
         raise UntrackableError(
-            f"the function given as rename raised {type(error).__name__}: {error}; nothing was changed", key=name
+            f"the function given as rename raised {type(error).__name__}: {error}; nothing was changed",
+            key=name,
+            remedy="correct the function: it gets each saved name as text, and returns the live name, or None to leave the value out",
         ) from error
     if new is not None and (not isinstance(new, str) or not new):
         raise UntrackableError(

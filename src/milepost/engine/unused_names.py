@@ -1,4 +1,8 @@
-"""Entries of ``rename``, ``ignore``, ``only`` and ``cast`` that name nothing. Most are typing errors, so a restore warns of each."""
+"""Entries of ``rename``, ``ignore``, ``only`` and ``cast`` that name nothing. Most are typing errors, so a restore warns of each.
+
+If because of one of them a restore leaves out what the program asked for, the assertions of its status fail: a name in ``only`` that names
+nothing, and a function as ``rename`` that leaves out every saved value. The others leave nothing out.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +31,36 @@ class _Unused(NamedTuple):
     text: str
 
 
+class Unmet(NamedTuple):
+    """Why a restore leaves out what the program asked for.
+
+    Attributes:
+        problem: What is wrong.
+        remedy: What to do.
+    """
+
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.remedy}"
+
+
 class UnusedNames:
     """Records which entries of the arguments of a restore have named something.
 
     An entry of ``rename`` is about saved names. Those of ``ignore``, ``only`` and ``cast`` are about live names: the names that saved values
     get, and the paths of live objects.
+
+    Attributes:
+        unmet: Why the restore leaves out what the program asked for. It is complete after `warn`.
     """
 
     def __init__(self) -> None:
+        self.unmet: list[Unmet] = []
+        self._function_leaves_out = False
+        """Whether a function was given as ``rename`` and has not returned a name yet."""
+        self._only_is_empty = False
         self._beginnings: dict[_Unused, re.Pattern[str]] = {}
         self._replacing: set[_Unused] = set()
         self._live: dict[_Unused, re.Pattern[str]] = {}
@@ -46,10 +72,15 @@ class UnusedNames:
     def expect_replacing(self, text: str = _FUNCTION) -> None:
         """Adds a regular expression, or a function."""
         self._replacing.add(_Unused("rename", text))
+        self._function_leaves_out |= text == _FUNCTION
 
     def expect_live(self, argument: str, text: str, pattern: re.Pattern[str]) -> None:
         """Adds a name of ``ignore``, ``only`` or ``cast``."""
         self._live[_Unused(argument, text)] = pattern
+
+    def expect_nothing(self) -> None:
+        """Records that ``only`` is an empty list."""
+        self._only_is_empty = True
 
     def met_saved(self, name: str) -> None:
         """Records the keys of a mapping that name a saved value."""
@@ -58,6 +89,10 @@ class UnusedNames:
     def replaced(self, text: str = _FUNCTION) -> None:
         """Records that a regular expression was found in a saved name, or that a function has changed one."""
         self._replacing.discard(_Unused("rename", text))
+
+    def kept(self) -> None:
+        """Records that a function has returned a name."""
+        self._function_leaves_out = False
 
     def met_live(self, name: str) -> None:
         """Records the names of ``ignore``, ``only`` and ``cast`` that name a live value."""
@@ -74,7 +109,7 @@ class UnusedNames:
             new_name: The name that a saved value gets, or None if ``rename`` leaves it out.
             live: Returns the paths of the live objects, of which none has met an entry yet. None if values are only loaded.
         """
-        if not (self._beginnings or self._replacing or self._live):
+        if not (self._beginnings or self._replacing or self._live or self._function_leaves_out or self._only_is_empty):
             return
         keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA) and SLOT not in key)  # noqa: SIM118 - a reader is not a mapping
         saved = [key.partition(ATTRIBUTES)[0] for key in keys]
@@ -86,7 +121,19 @@ class UnusedNames:
         for unused in (*self._beginnings, *sorted(self._replacing)):
             _tell(f"{reader.prefix}: {_of_saved(unused, saved)}")
         for unused in self._live:
-            _tell(f"{reader.prefix}: {_of_live(unused, paths, is_restore=live is not None)}")
+            told = _of_live(unused, paths, is_restore=live is not None)
+            if unused.argument == "only":
+                self.unmet.append(told)
+            _tell(f"{reader.prefix}: {told}")
+        left_out = []
+        if self._function_leaves_out and saved:
+            left_out.append(_ALL_LEFT_OUT)
+        if self._only_is_empty:
+            left_out.append(_ONLY_IS_EMPTY)
+        for told in left_out:
+            self.unmet.append(told)
+            _tell(f"{reader.prefix}: {told}")
+        self._function_leaves_out = self._only_is_empty = False
         self._beginnings.clear()
         self._replacing.clear()
         self._live.clear()
@@ -122,15 +169,24 @@ def _of_saved(unused: _Unused, saved: Iterable[str]) -> str:
     return f"rename has {unused.text!r}, which fits no saved name, so it renames nothing; {_nearest(unused.text, saved) or _some(saved)}"
 
 
-def _of_live(unused: _Unused, paths: Iterable[str], *, is_restore: bool) -> str:
+def _of_live(unused: _Unused, paths: Iterable[str], *, is_restore: bool) -> Unmet:
     otherwise = f"correct it, or leave it out of {unused.argument}"
     if unused.argument == "cast":
         otherwise += ": cast is True, or the names of values, whose live objects say which element type they get"
-    remedy = _nearest(unused.text, paths) or otherwise
-    return (
+    return Unmet(
         f"{unused.argument} names {unused.text!r}, and {'neither a saved value nor a live object' if is_restore else 'no saved value'} "
-        f"has this name; {remedy}"
+        "has this name",
+        _nearest(unused.text, paths) or otherwise,
     )
+
+
+_ALL_LEFT_OUT: Final = Unmet(
+    "the function given as rename has returned None for every saved name, so no saved value is used",
+    "return the name unchanged where it is to stay as it is",
+)
+_ONLY_IS_EMPTY: Final = Unmet(
+    "only is an empty list, so no saved value is used", "name what is wanted, or leave the argument out for everything"
+)
 
 
 def _nearest(text: str, names: Iterable[str]) -> str:

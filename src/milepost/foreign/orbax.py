@@ -20,6 +20,7 @@ Source: Orbax 0.1.8, 0.4.8, 0.5.3 and 0.12, observed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,7 @@ from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     MilepostError,
+    StorageError,
     UnrestoredWarning,
     UnsupportedError,
     warn,
@@ -54,6 +56,10 @@ _UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _BATCH: Final = 16 << 20
 """How many bytes are read at once. A call of Orbax takes about 20 ms, however little it reads."""
 _MOST_LISTED: Final = 5
+_DAMAGE: Final = (errno.EIO, errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+"""Numbers of errors of the system that a damaged or incomplete directory causes."""
+_DENIED: Final = "PERMISSION_DENIED"
+"""How errors of TensorStore begin if the system does not allow to read a file."""
 _LARGE: Final = 64 << 20
 """Bytes of an array for which there may be no memory."""
 
@@ -359,6 +365,13 @@ def _import_orbax() -> Any:
         ) from error
 
 
+def _refusal(error: Exception) -> int | None:
+    """The number of the error if the operating system has refused to read files. None if they may be damaged or missing."""
+    if isinstance(error, OSError):
+        return None if error.errno in _DAMAGE else error.errno
+    return errno.EACCES if str(error).startswith(_DENIED) else None
+
+
 def _path_of(path: str) -> Any:
     return importlib.import_module("etils.epath").Path(os.path.abspath(path))
 
@@ -367,10 +380,22 @@ def _path_of(path: str) -> Any:
 def _translated(path: str) -> Iterator[None]:
     try:
         yield
-    except MilepostError:
+    except (MilepostError, MemoryError):
         raise
     except Exception as error:
-        # For damaged files, Orbax and its dependencies raise errors of many kinds.
+        # For damaged files, Orbax and its dependencies raise errors of many kinds. If one of several arrays is damaged, Orbax closes its
+        # event loop while others are still being read, and the threads of TensorStore print "Event loop is closed".
+        code = _refusal(error)
+        if code is not None:
+            raise StorageError(
+                f"Orbax cannot read this directory: {os.strerror(code)}",
+                errno=code,
+                file=path,
+                found=f"{type(error).__name__}: {error!s:.300}",
+                remedy="let this user read all of its files, and read it again"
+                if code in (errno.EACCES, errno.EPERM)
+                else "read it again; nothing shows that the directory is damaged",
+            ) from error
         raise CorruptCheckpointError(
             "Orbax cannot read this directory", file=path, found=f"{type(error).__name__}: {error!s:.300}"
         ) from error

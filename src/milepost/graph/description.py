@@ -41,6 +41,19 @@ def shortened(text: str, most: int = _LONGEST) -> str:
     return f"{text[: kept // 2]}...{text[len(text) - (kept + 1) // 2 :]}"
 
 
+def shown(value: Any, most: int = 200) -> str:
+    """The `repr` of a value of the program in one line, or only its class if its `repr` raises an error.
+
+    Example:
+        >>> shown({"loss": 0.5})
+        "{'loss': 0.5}"
+    """
+    try:
+        return shortened(repr(value), most)
+    except Exception:
+        return f"<{kind_of(value)}>"
+
+
 def kind_of(obj: Any) -> str:
     """The name of the class of an object. Public classes of milepost have the name of the package before it.
 

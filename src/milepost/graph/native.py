@@ -120,6 +120,7 @@ def _serialized(obj: PythonState) -> Array:
         raise UntrackableError(
             "serialize() of a PythonState must return text or bytes",
             found=f"{data!r:.80} of type {type(data).__name__}, from {type(obj).__name__}.serialize()",
+            remedy="return text, such as that of json.dumps()",
         )
     return as_array(data)
 

@@ -12,6 +12,7 @@ from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from io import IOBase
 from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
@@ -59,6 +60,8 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
         return f"pass an object of {value.__name__}, and not the class itself"
     if issubclass(kind, _FUNCTIONS):
         return "pass the objects that the function uses; a function itself has no state that can be saved"
+    if issubclass(kind, IOBase):
+        return f"hold its path as text and open it again, {_LEAVE}"
     if issubclass(kind, Iterator):
         return (
             "count in a milepost.Variable how far it is, or iterate with an object that has state_dict() and "

@@ -239,7 +239,11 @@ def _walk_slots_of(
             slot_adapter = adapter_of(slot)
             if slot_adapter is None:
                 raise UntrackableError(
-                    "a slot variable is not trackable", key=path, found=f"an object of type {type(slot).__name__}"
+                    "a slot variable is not trackable",
+                    key=path,
+                    expected="a variable that can be saved, or None",
+                    found=f"an object of type {type(slot).__name__}",
+                    remedy="let get_slot() of the optimizer return a milepost.Variable or a variable of its framework",
                 )
             known = ids.get(id(slot))
             if known is not None and adapter.slots_are_children:

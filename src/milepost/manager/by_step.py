@@ -82,6 +82,7 @@ class ByStep(WhenToSave):
                     "best_step() needs the name of a metric, and whether lower or higher is better",
                     expected="best_step(by='loss', mode='min'), or a manager with keep=Best(...)",
                     found=f"by={by!r}, mode={mode!r}, keep={series.policy.keep!r}",
+                    remedy="pass both arguments, or make the manager with keep=milepost.retention.Best(...)",
                 )
             by, mode = rule.by, rule.mode
         if mode not in ("min", "max"):

@@ -31,14 +31,14 @@ from milepost.checkpoint.checkpoint import exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification
 from milepost.engine.metadata import encode
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, takes_options
 from milepost.engine.run_save import ListedSave
 from milepost.engine.series import split_number
 from milepost.engine.state_file import PathLike
 from milepost.engine.status import LoadStatus
 from milepost.engine.together import first_decides, is_first
 from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError, UntrackableError
-from milepost.graph.description import counted, of_file, shortened
+from milepost.graph.description import counted, of_file, shortened, shown
 from milepost.graph.remedies import forgotten_init
 from milepost.manager.arguments import check_arguments, check_times
 from milepost.manager.by_step import ByStep
@@ -135,6 +135,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         ([1, 3, 4], 1)
     """
 
+    @takes_options()
     def __init__(
         self,
         checkpoint: CheckpointT,
@@ -214,7 +215,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         facts = [counted(len(managed), "checkpoint")]
         if managed:
             facts.append(f"the last {shortened(os.path.basename(managed[-1].prefix))}")
-        kept = [str(each) for each in (policy.max_to_keep, policy.keep) if each is not None]
+        kept = [shown(each) for each in (policy.max_to_keep, policy.keep) if each is not None]
         facts.append(f"keeps {' and '.join(kept) or 'all'}")
         newest: NewestCheckpoint | None = self.__dict__.get("_newest")
         if newest is not None and newest.skipped:
@@ -265,6 +266,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         return self._newest.find()
 
     @as_written
+    @takes_options("save")
     def save(
         self,
         checkpoint_number: Any = None,
@@ -353,6 +355,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         return prefix
 
     @as_written
+    @takes_options("restore")
     def restore(self, step: Any = None) -> LoadStatus:
         """Restores the checkpoint with a number.
 
@@ -401,6 +404,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         return status
 
     @as_written
+    @takes_options("restore")
     def restore_or_initialize(self) -> str | None:
         """Restores the newest good checkpoint, or calls ``init_fn`` if there are no checkpoints.
 

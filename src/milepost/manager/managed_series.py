@@ -6,12 +6,15 @@ import dataclasses
 import os
 from typing import Any, Final
 
+from milepost.bundle.names import find_prefixes, index_path
 from milepost.checkpoint import Checkpoint
 from milepost.engine.metadata import Metadata
 from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.engine.pins import pinned_in
-from milepost.errors import CheckpointNotFoundError, UnsupportedError
+from milepost.engine.series import numbered, split_number
+from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError
 from milepost.forks import ForkableLock
+from milepost.graph.description import counted
 from milepost.manager.agreement import Agreed
 from milepost.manager.listing import Listing
 from milepost.manager.saved_metadata import SavedMetadata
@@ -90,7 +93,12 @@ class ManagedSeries:
         """The path of the checkpoint with a number."""
         number = whole_number(step)
         if number < 0:
-            raise UnsupportedError("the number of a checkpoint cannot be negative", expected="0 or more", found=number)
+            raise UnsupportedError(
+                "the number of a checkpoint cannot be negative",
+                expected="0 or more",
+                found=number,
+                remedy="pass the number of a checkpoint; latest_step is that of the newest",
+            )
         return f"{self.prefix}-{number}"
 
     def saved_with(self, step: Any) -> Metadata:
@@ -99,6 +107,8 @@ class ManagedSeries:
         try:
             return self.metadata.of(prefix)
         except CheckpointNotFoundError as error:
+            if self.storage.is_file(index_path(prefix)):
+                raise  # a data file is missing
             raise self.no_such(prefix) from error
 
     def facts(self, *, metrics: bool) -> tuple[ManagedCheckpoint, ...]:
@@ -127,14 +137,36 @@ class ManagedSeries:
         self.triggers.saved(step)
 
     def no_such(self, prefix: str) -> CheckpointNotFoundError:
-        """The error for a checkpoint that is not there."""
-        steps = [each.step for each in self.listing.managed]
-        listed = ", ".join(map(str, steps[-_MOST_LISTED:])) or "none"
+        """The error for a checkpoint that is not there. It names the numbers of those that are, managed or not."""
+        try:
+            existing = [split_number(each) for each in numbered(self.storage, self.prefix)]
+            others = find_prefixes(self.storage, self.listing.home)
+        except StorageError:  # the directory cannot be read, so the error says what is known
+            existing, others = [split_number(each.prefix) for each in self.listing.managed], []
+        steps = [split[1] for split in existing if split is not None]
+        if steps:
+            last = ", ".join(map(str, steps[-_MOST_LISTED:]))
+            found = (
+                counted(len(steps), "checkpoint")
+                + (", the last of them " if len(steps) > _MOST_LISTED else ": ")
+                + last
+            )
+            remedy = f"pass {'this number' if len(steps) == 1 else 'one of these numbers'}"
+        elif others:
+            found = ", ".join(map(os.path.basename, others[-_MOST_LISTED:]))
+            remedy = "make the manager with the checkpoint_name of these checkpoints, which is what precedes -<number>"
+        else:
+            found, remedy = (
+                "none",
+                "check the directory; the numbers are those of the checkpoints that were saved there",
+            )
+        is_listed = prefix in (each.prefix for each in self.listing.managed)
         return CheckpointNotFoundError(
-            "there is no checkpoint with this number",
+            "the checkpoint with this number is listed, but its files are missing"
+            if is_listed
+            else "there is no checkpoint with this number",
             file=prefix,
             expected="the number of a checkpoint of this series",
-            found=f"checkpoints {listed}"
-            if len(steps) <= _MOST_LISTED
-            else f"{len(steps)} checkpoints, the last {listed}",
+            found=found,
+            remedy=f"copy the files back, or {remedy}" if is_listed else remedy,
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from milepost.engine.directory import Verification, concerns_file, newest_good, skipped_message
+from milepost.engine.damage import concerns_file
+from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.state_file import STATE_FILE, CheckpointState
 from milepost.engine.status import LoadStatus
 from milepost.engine.together import error_of, facts_of, first_decides, is_first

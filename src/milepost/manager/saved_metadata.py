@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from milepost.bundle import open_whole
+from milepost.engine.damage import concerns_file
 from milepost.engine.metadata import Metadata, decode, read_metadata
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
 from milepost.storage import Storage
 
 
@@ -33,10 +34,16 @@ class SavedMetadata:
         return found
 
     def metrics_of(self, prefix: str) -> dict[str, object] | None:
-        """The metrics of a checkpoint; None if there are none, or if they are damaged or missing."""
+        """The metrics of a checkpoint; None if there are none, or if they are damaged or missing.
+
+        Raises:
+            StorageError: The checkpoint cannot be read, and the reason is not damage.
+        """
         try:
             return self.of(prefix).metrics
-        except (CheckpointNotFoundError, CorruptCheckpointError):
+        except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
+            if not concerns_file(error):
+                raise
             return None
 
     def remember(self, prefix: str, metadata: bytes | None) -> None:

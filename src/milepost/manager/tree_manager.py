@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from milepost.checkpoint.checkpoint import PathLike, exclusive, view_of
 from milepost.checkpoint.tree_checkpoint import TreeCheckpoint
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, takes_options
 from milepost.engine.report import Outcome
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus, unmatched
 from milepost.errors import MilepostError, UnsupportedError
@@ -71,6 +71,7 @@ class TreeManager(ByStep):
 
     __module__ = "milepost.jax"
 
+    @takes_options()
     def __init__(
         self,
         directory: PathLike,
@@ -133,6 +134,7 @@ class TreeManager(ByStep):
         """Adds to the state file all checkpoints of this series in the directory, as `CheckpointManager.adopt_checkpoints` does."""
         return self._manager.adopt_checkpoints()
 
+    @takes_options("save")
     def save(
         self,
         tree: Any,
@@ -168,6 +170,7 @@ class TreeManager(ByStep):
             finally:
                 self._checkpoint.release()
 
+    @takes_options("save")
     def save_items(
         self,
         items: Mapping[str, Any],
@@ -202,6 +205,7 @@ class TreeManager(ByStep):
         """
         return self.save(_named(items), checkpoint_number, metrics=metrics, metadata=metadata)
 
+    @takes_options("restore")
     def restore(self, step: int | None, tree: TreeT) -> tuple[TreeT, LoadStatus]:
         """Makes a new tree with the values of the checkpoint with a number.
 
@@ -234,6 +238,7 @@ class TreeManager(ByStep):
             finally:
                 self._checkpoint.release(status)
 
+    @takes_options("restore")
     def restore_items(
         self, step: int | None, items: Mapping[str, Any], *, partial: bool = False
     ) -> tuple[dict[str, Any], LoadStatus]:
@@ -271,6 +276,7 @@ class TreeManager(ByStep):
             )
         return tree, status
 
+    @takes_options("restore")
     def restore_latest(self, tree: TreeT) -> tuple[TreeT, LoadStatus]:
         """Makes a new tree with the values of the newest good checkpoint.
 
@@ -308,5 +314,6 @@ def _named(items: Mapping[str, Any]) -> dict[str, Any]:
             "items are a dict of names and trees",
             expected="a dict with at least one item, such as {'state': state, 'data': iterator}",
             found=f"{items!r:.80} of type {type(items).__name__}",
+            remedy="pass a dict of named items; a tree without a name is saved by save()",
         )
     return dict(items)

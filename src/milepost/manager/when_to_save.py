@@ -60,6 +60,7 @@ class WhenToSave(abc.ABC):
                     "should_save() needs a training step",
                     expected="should_save(step), or a manager with step_counter=",
                     found="neither",
+                    remedy="pass the number of the training step",
                 )
         number = whole_number(step)
         triggers, agreed = series.triggers, self._agreed(number)

@@ -112,4 +112,5 @@ def wrong_argument(policy: Policy, name: str, value: Any, expected: str) -> Unsu
         key=name,
         expected=expected,
         found=f"{value!r:.80} of type {type(value).__name__}",
+        remedy=f"pass {expected}",
     )

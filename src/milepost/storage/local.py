@@ -37,11 +37,17 @@ _REMEDIES = {
     errno.EROFS: "save to a directory that can be written",
     errno.EACCES: system.REMEDY_FOR_ACCESS,
     errno.EPERM: system.REMEDY_FOR_ACCESS,
+    errno.EIO: "check the disk: the log of the system has more about the fault",
+    errno.ESTALE: "try again: the server of this network file system has replaced or removed the file",
+    errno.EFBIG: "raise the limit of the size of a file (ulimit -f), or divide the save by milepost.MaxShardSizePolicy",
+    errno.ENFILE: "close files in other programs: this machine cannot open more",
     errno.EMFILE: "close files that are no longer needed, or raise the limit of open files (ulimit -n)",
     errno.ENAMETOOLONG: "choose a shorter name; while a save runs, names of its files are 50 characters longer",
     errno.ELOOP: "repair the symbolic link, which leads back to itself",
 }
 
+_CREATIONS: Final = ("create", "make a directory")
+_REMEDY_FOR_CREATION: Final = "let this user write to the directory, or save to another one"
 _MOST_REMEMBERED: Final = 1024
 _CLOSED: Final = (1 << 31) - 1
 """In place of the descriptor of a closed file. Every call of the system refuses it; a negative one would be a `ValueError`."""
@@ -59,6 +65,8 @@ def _raise_explained(error: OSError, doing: str, path: str, *, reading: bool = F
     if reading and (is_impossible or code in system.NOTHING_THERE):
         raise CheckpointNotFoundError(f"cannot {doing}: {reason}", file=path) from None
     remedy = "use a path that a file can have" if is_impossible else _REMEDIES.get(code)
+    if doing in _CREATIONS and code in (errno.EACCES, errno.EPERM):
+        remedy = _REMEDY_FOR_CREATION
     raise StorageError(f"cannot {doing}: {reason}", errno=code, file=path, remedy=remedy) from error
 
 

@@ -177,8 +177,35 @@ def plain_path(path: Any) -> str:
             "this is not a path",
             expected="text, bytes, an os.PathLike, or a scalar tensor of text whose value is known",
             found="None" if path is None else f"{path!r:.80} of type {type(path).__name__}",
-            remedy="pass the directory or prefix as text; instead of a tensor, pass its value",
+            remedy="pass the path of a file or directory; milepost.latest_checkpoint() returns None if it finds no checkpoint"
+            if path is None
+            else "pass the directory or prefix as text; instead of a tensor, pass its value",
         ) from None
+
+
+def check_not_empty(path: str) -> None:
+    """Refuses an empty path of a checkpoint to read, which a message could not show.
+
+    Raises:
+        CheckpointNotFoundError: The path is empty.
+
+    Example:
+        >>> check_not_empty("run/ckpt-1")
+        >>> check_not_empty("")
+        Traceback (most recent call last):
+        milepost.errors.CheckpointNotFoundError: the path of the checkpoint is empty
+          expected: the path that save() or write() returned
+          found: ''
+          remedy: pass the path of a checkpoint; milepost.latest_checkpoint(directory) finds the newest one, or None, with which restore() restores nothing
+    """
+    if not path:
+        raise CheckpointNotFoundError(
+            "the path of the checkpoint is empty",
+            expected="the path that save() or write() returned",
+            found="''",
+            remedy="pass the path of a checkpoint; milepost.latest_checkpoint(directory) finds the newest one, or None, with which "
+            "restore() restores nothing",
+        )
 
 
 def check_has_file_name(name: str, path: str) -> None:

@@ -49,6 +49,7 @@ _SAID_OTHERWISE: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], .
     ),
     (r"latest_checkpoint\((['\"])(.*?)\1\)", r"the directory \1\2\1, which means its latest checkpoint"),
     (r", or pass partial=True", ""),
+    (r"; milepost\.latest_checkpoint\(directory\) finds the newest one, or None.*", ""),
     (r"; if the checkpoint is not on this machine, pass its storage.*", ""),
     (r"\bby (rename|ignore|only)\b", r"by --\1"),
     (r"\bwith (rename|ignore|only)\b", r"with --\1"),

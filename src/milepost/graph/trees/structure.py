@@ -198,6 +198,7 @@ def _check_names(mapping: Mapping[Any, Any]) -> None:
                 "two keys of a dict would have the same name in a checkpoint",
                 expected="keys that differ as text",
                 found=f"{keys[name]!r} and {key!r}",
+                remedy="give one of them another key",
             )
         keys[name] = key
 

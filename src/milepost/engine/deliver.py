@@ -191,7 +191,8 @@ def deliver(
         growth.apply(undo)
     with stage():
         successors = assigned.deliver(undo) if assigned is not None else {}
-        former = {obj.root: obj.root.value for obj in holders if isinstance(obj, Place)}
+        highest = {obj if obj.parent is None else obj.parent for obj in holders if isinstance(obj, Place)}
+        former = {root: root.value for root in {place.root for place in highest}}
         trees = rebuild(holders, successors) if former else []
         if filled:
             _keep_destinations(filled, undo)
@@ -343,7 +344,10 @@ class _Assigned:
             for take in takes
         ]
         self._in_boxes = {
-            value for take in wanted for value, key in take.values if _is_read_in_boxes(value, reader.spec(key))
+            value
+            for take in wanted
+            for value, key in take.values
+            if value.in_boxes and _is_read_in_boxes(value, reader.spec(key))
         }
         # Objects that may refuse come first, so that no old values of the others are needed.
         ranked = [(_rank(take), take) for take in wanted]
@@ -477,9 +481,9 @@ def _bytes_taken(reader: BundleReader, takes: Sequence[Take]) -> Iterator[int]:
 
 
 def _is_read_in_boxes(value: Value, saved: TensorSpec) -> bool:
-    """Whether a saved tensor is read box by box, by an object that takes this value of it."""
-    if not value.in_boxes or value.boxes is None:
-        return value.in_boxes and saved.nbytes > _IN_BOXES
+    """Whether a saved tensor is read box by box, by an object that can take this value of it so."""
+    if value.boxes is None:
+        return saved.nbytes > _IN_BOXES
     needed = sum(math.prod(box.shape(saved.shape)) for box in value.boxes)
     return saved.nbytes > (_IN_BOXES if needed >= saved.size else _BOXES_OF_SEVERAL)
 

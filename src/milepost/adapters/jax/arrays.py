@@ -14,7 +14,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from milepost.adapters.jax.pieces import boxes_here, elements, is_spread, spread, whereabouts
+from milepost.adapters.jax.pieces import Whereabouts, boxes_here, elements, is_spread, reads_boxes, whereabouts
 from milepost.adapters.jax.private import PUT
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
@@ -96,15 +96,16 @@ class AbstractAdapter(Adapter):
         with _width_of(obj.dtype):
             if sharding is None or not is_spread(sharding):
                 return jax.device_put(own(array), sharding)
-            parts = spread(array, sharding)
-            return jax.make_array_from_single_device_arrays(obj.shape, sharding, parts, dtype=obj.dtype)
+            return jax.make_array_from_callback(obj.shape, sharding, reads_boxes(array), dtype=obj.dtype)
 
 
 def value_of(array: Any) -> Value:
     """The value of a `jax.Array`."""
-    value, sharding = Value(VARIABLE_VALUE, DType.of(array.dtype), array.shape, partial(read, array)), array.sharding
-    if is_spread(sharding):
-        value.in_boxes, value.boxes = True, boxes_here(sharding, array.shape)
+    aval, sharding = array.aval, array.sharding
+    where = whereabouts(sharding)
+    value = Value(VARIABLE_VALUE, DType.of(aval.dtype), aval.shape, partial(_read, array, where))
+    if where.device is None:
+        value.in_boxes, value.boxes = True, boxes_here(sharding, aval.shape)
     return value
 
 
@@ -156,13 +157,17 @@ def read(array: Any) -> Array | PiecewiseArray | ShardedArray:
     Raises:
         UntrackableError: The array was deleted.
     """
+    return _read(array, whereabouts(array.sharding))
+
+
+def _read(array: Any, where: Whereabouts) -> Array | PiecewiseArray | ShardedArray:
     if array.is_deleted():
         raise UntrackableError(
             "this array has been deleted, as happens to arrays that are donated to a compiled function",
             found=array.aval.str_short(),
             remedy="replace the donated arrays in the checkpoint by the function's results before saving",
         )
-    return elements(array)
+    return elements(array, where)
 
 
 def successor(old: Any, array: Array | StoredTensor) -> Any:
@@ -173,17 +178,18 @@ def successor(old: Any, array: Array | StoredTensor) -> Any:
             of ``old`` are not read, because it may have been donated.
         array: The new elements, of the same element type and shape.
     """
-    sharding = old.sharding
+    aval, sharding = old.aval, old.sharding
     device = whereabouts(sharding).device
     if device is None:
-        with _width_of(old.dtype):
-            return type(old)(old.aval, sharding, spread(array, sharding), committed=old.committed)
+        indices, box_at = sharding.addressable_devices_indices_map(aval.shape), reads_boxes(array)
+        with _width_of(aval.dtype):
+            return PUT(aval, sharding, [box_at(index) for index in indices.values()], list(indices), old.committed)
     assert isinstance(array, np.ndarray), "arrays on one device are not read in boxes"
     array = own(array)  # JAX may keep the memory
-    if old.dtype.itemsize < _WIDE:
-        return PUT(old.aval, sharding, [array], [device], old.committed)
-    with _width_of(old.dtype):
-        return PUT(old.aval, sharding, [array], [device], old.committed)
+    if aval.dtype.itemsize < _WIDE:
+        return PUT(aval, sharding, [array], [device], old.committed)
+    with _width_of(aval.dtype):
+        return PUT(aval, sharding, [array], [device], old.committed)
 
 
 def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:

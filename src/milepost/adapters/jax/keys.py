@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
-from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, placement, successor, value_of
+from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, placement, read, successor, value_of
 from milepost.adapters.jax.pieces import is_spread
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Array, Shape, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import as_array, own
+from milepost.tensor import DType, PiecewiseArray, ShardedArray
 from milepost.tensor.dtype import STRING
 
 IMPLEMENTATION = "impl"
@@ -29,13 +32,16 @@ class KeyAdapter(ArrayAdapter):
         return issubclass(kind, jax.Array) and not hasattr(kind, "weak_type")  # the class has no public name
 
     def values(self, obj: Any) -> Sequence[Value]:
-        data = jax.random.key_data(obj)
-        words = value_of(data)
-        words.shape = _any_words(data)
-        return (words, _name(str(jax.random.key_impl(obj))))
+        one, implementation = _describe_one(obj.dtype)
+        if is_spread(obj.sharding):
+            words = value_of(jax.random.key_data(obj))
+        else:
+            words = Value(VARIABLE_VALUE, DType.of(one.dtype), (*obj.shape, *one.shape), partial(_read_words, obj))
+        words.shape = _any_words(words)
+        return (words, _name(implementation))
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        implementation, data = str(jax.random.key_impl(obj)), jax.random.key_data(obj)
+        implementation, data = _describe_one(obj.dtype)[1], jax.random.key_data(obj)
         _check(implementation, data, arrays)
         data = successor(data, arrays[VARIABLE_VALUE])
         return jax.random.wrap_key_data(data, impl=implementation)
@@ -69,7 +75,17 @@ class AbstractKeyAdapter(AbstractAdapter):
 
 
 def _is_key(obj: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(obj.dtype, jax.dtypes.prng_key))
+    return not isinstance(obj.dtype, np.dtype) and bool(jax.dtypes.issubdtype(obj.dtype, jax.dtypes.prng_key))
+
+
+def _read_words(keys: Any) -> Array | PiecewiseArray | ShardedArray:
+    return read(jax.random.key_data(keys))
+
+
+@functools.cache
+def _describe_one(dtype: Any) -> tuple[Any, str]:
+    """Describes one key of an element type: the shape and type of its words, and the name of its generator."""
+    return _describe(jax.ShapeDtypeStruct((), dtype))
 
 
 def _describe(obj: Any) -> tuple[Any, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -37,19 +37,18 @@ Ranges = tuple[tuple[int, int], ...]
 """Where a box begins and ends, in each dimension."""
 
 
-def elements(array: Any) -> Array | PiecewiseArray | ShardedArray:
+def elements(array: Any, where: Whereabouts) -> Array | PiecewiseArray | ShardedArray:
     """The elements of a `jax.Array` that this process holds.
 
     On a CPU they are the array's own memory, which cannot change. Elements on other devices are fetched when they are written.
+
+    Args:
+        array: The array.
+        where: Where it lies.
     """
-    where = whereabouts(array.sharding)
-    if where.device is not None and where.on_cpu and not _is_packed(array.dtype) and array.size <= _COPIED:
-        view = np.asarray(array)
-        if view.nbytes <= _COPIED:
-            return view
     if not where.is_here and not _all_hold_all(array):
         return _sharded(array)
-    if array.is_fully_replicated and _has_memory_here(array):
+    if where.on_cpu and (where.device is not None or array.is_fully_replicated) and not _is_packed(array.dtype):
         view = np.asarray(array)
         return view if view.nbytes <= _COPIED else _in_pieces(view, [Piece((0,) * view.ndim, view.shape, view)])
     pieces = [
@@ -102,22 +101,18 @@ def boxes_here(sharding: Any, shape: tuple[int, ...]) -> list[TensorSlice] | Non
     return [_box_of(ranges) for ranges in sorted(here)]
 
 
-def spread(stored: Array | StoredTensor, sharding: Any) -> list[Any]:
-    """Makes the arrays of a sharding on the devices of this process, each with its own box of a saved tensor.
-
-    A box that several devices hold is read once.
-    """
-    shape = stored.shape
+def reads_boxes(stored: Array | StoredTensor) -> Callable[[tuple[slice, ...]], Array]:
+    """A function that reads boxes of a saved tensor for devices. A box that several devices hold is read once."""
     read: dict[Ranges, Array] = {}
-    made = []
-    for device, index in sharding.addressable_devices_indices_map(shape).items():
-        ranges = _ranges(index, shape)
+
+    def box_at(index: tuple[slice, ...]) -> Array:
+        ranges = _ranges(index, stored.shape)
         box = read.get(ranges)
         if box is None:
             box = read[ranges] = _box(stored, ranges)
-        place = jax.sharding.SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
-        made.append(jax.device_put(box, place))
-    return made
+        return box
+
+    return box_at
 
 
 def _sharded(array: Any) -> ShardedArray:

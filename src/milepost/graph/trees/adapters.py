@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,9 @@ class LeafAdapter(Adapter):
     def values(self, obj: Place) -> Sequence[Value]:
         return _values(obj.value)
 
+    def before_assign(self, obj: Place) -> Callable[[], object]:
+        return _nothing  # the place gets its new value when the tree is rebuilt
+
     def assign(self, obj: Place, arrays: Mapping[str, Array]) -> Any:
         return _successor(obj.value, arrays)
 
@@ -86,6 +89,10 @@ class CheckedLeafAdapter(LeafAdapter):
             like = scalar_like(np.dtype(live.dtype), array, rounded=getattr(live, "weak_type", False))
             arrays = {**arrays, VARIABLE_VALUE: like}
         return _successor(live, arrays)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _values(live: Any) -> Sequence[Value]:

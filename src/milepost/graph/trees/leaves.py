@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from milepost.graph.adapter import adapter_of_type
 from milepost.graph.trees.places import Node, kind_of_place
 from milepost.graph.trees.structure import Member, has_no_end, members, with_members
 
@@ -23,14 +24,23 @@ def with_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
         >>> with_leaves({"text": "a", "numbers": [1, 2]}, lambda leaf: 0)
         {'text': 0, 'numbers': [0, 0]}
     """
-    if kind_of_place(tree) is not Node:
+    if not _has_members(tree):
         return change(tree)
     above: list[tuple[Any, Any, Iterator[Member], dict[Any, Any]]] = [(None, tree, members(tree), {})]
     on_the_way = {id(tree)}
     while True:
         key, container, left, changes = above[-1]
-        member = next(left, None)
-        if member is None:
+        for _, member, child in left:
+            if _has_members(child):
+                if id(child) in on_the_way:
+                    raise has_no_end()
+                on_the_way.add(id(child))
+                above.append((member, child, members(child), {}))
+                break
+            new = change(child)
+            if new is not child:
+                changes[member] = new
+        else:
             above.pop()
             on_the_way.remove(id(container))
             new = with_members(container, changes) if changes else container
@@ -38,12 +48,10 @@ def with_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
                 return new
             if changes:
                 above[-1][3][key] = new
-        elif kind_of_place(member.child) is not Node:
-            new = change(member.child)
-            if new is not member.child:
-                changes[member.key] = new
-        elif id(member.child) in on_the_way:
-            raise has_no_end()
-        else:
-            on_the_way.add(id(member.child))
-            above.append((member.key, member.child, members(member.child), {}))
+
+
+def _has_members(value: Any) -> bool:
+    adapter = adapter_of_type(type(value))
+    if adapter is not None and adapter.leaf:
+        return False
+    return kind_of_place(value) is Node

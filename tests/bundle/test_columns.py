@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from milepost.bundle import open_bundle
-from milepost.bundle.columns import decode_all
+from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Variable
+from milepost.bundle import columns as columns_module
+from milepost.bundle import open_bundle, specs_of
+from milepost.bundle.columns import decode_all as decode_columns
 from milepost.bundle.entry import decode, encode
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.storage.local import LOCAL_STORAGE
-from milepost.table import TableWriter
+from milepost.table import Rows, TableWriter
 from milepost.tensor import DType, TensorSlice
 
 FLOAT, STRING = DType.of("float32"), DType.of("string")
@@ -35,6 +37,11 @@ LEFT_TO_DECODE = [
     encode(FLOAT, (2,)) + b"\x18" + b"\xff" * 9 + b"\x01\x28\x08",
     encode(FLOAT, (2,)) + b"\x20" + b"\xff" * 9 + b"\x01\x28\x08",
 ]
+
+
+def decode_all(rows):
+    found = Rows.of((b"", row) for row in rows)
+    return decode_columns(found.data, found.starts, found.ends)
 
 
 def fields(columns, place):
@@ -99,3 +106,29 @@ def test_an_index_without_any_entry_that_can_be_decoded(tmp_path):
         for name in names:
             with pytest.raises(UnsupportedError, match="a resource"):
                 reader.entry(name)
+
+
+def test_all_specs_are_those_of_one_by_one(tmp_path):
+    """Also of tensors in pieces, of strings, and under keys that are not ASCII."""
+    values = {f"v{number:03}": np.zeros((number % 5, 2), np.float32) for number in range(200)}
+    tree = values | {"größe": np.zeros(3), "text": np.array([b"a", b"b"], object), "pieces": np.zeros((300, 7))}
+    options = CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(1000))
+    variables = {name: Variable(value) for name, value in tree.items()}
+    prefix = Checkpoint(**variables).write(tmp_path / "ckpt", options)
+    with open_bundle(LOCAL_STORAGE, prefix) as reader, open_bundle(LOCAL_STORAGE, prefix) as other:
+        assert "größe/.ATTRIBUTES/VARIABLE_VALUE" in reader.keys()  # noqa: SIM118 - a reader is not a mapping
+        assert specs_of(reader) == (other.keys(), [other.spec(key) for key in other.keys()])  # noqa: SIM118
+        assert reader.entry("pieces/.ATTRIBUTES/VARIABLE_VALUE").slices
+
+
+def test_heads_of_one_sum_are_told_apart(monkeypatch):
+    """The beginnings of entries are found by sums of their bytes, which could be the same by chance."""
+    monkeypatch.setattr(columns_module, "_FACTOR", np.uint64(0))
+    rows = [encode(FLOAT, (2, 3), size=24), encode(FLOAT, (2,), size=8)] * 3
+    long = [encode(FLOAT, (length, 3, 4, 5, 6, 7, 8, 9), size=4 * length * 181440) for length in (1, 2, 3)]
+    columns = decode_all([*rows, *long])
+    others = set(columns.others)
+    assert others
+    for place, row in enumerate([*rows, *long]):
+        if place not in others:
+            assert fields(columns, place) == decode(row)[:6]

@@ -31,6 +31,11 @@ TENSORFLOW_ENTRIES = [
 ]
 
 
+def pairs_of(rows):
+    """The keys and values of `Rows`."""
+    return [(key.encode("latin-1"), rows.value(place)) for place, key in enumerate(rows.keys)]
+
+
 def write(pairs, **options):
     """The bytes of a table that milepost writes."""
     writer = TableWriter(**options)

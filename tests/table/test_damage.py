@@ -16,6 +16,7 @@ from tests.table.tables import (
     entry,
     handle,
     open_bytes,
+    pairs_of,
     seal,
     table,
     write,
@@ -28,6 +29,7 @@ def read_all(data, **options):
     """All that a user can get out of a table."""
     reader = open_bytes(data, **options)
     pairs = list(reader.items())
+    assert pairs_of(reader.rows()) == pairs
     reader.verify()
     for key, value in pairs:
         assert reader.get(key) == value

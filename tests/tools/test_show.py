@@ -193,3 +193,5 @@ def test_none_is_shown_as_what_it_is(tmp_path, capsys):
     assert json_of(capsys, "show", path, "best")["first_values"] == [None]
     other = milepost.save(tmp_path / "other", {"best": 0.5, "mask": np.zeros(0, bool), "step": 3})
     assert "None -> float64[]" in output_of(capsys, "diff", path, other, status=1).out
+    empty = milepost.save(tmp_path / "empty", {"best": np.zeros(0, bool), "mask": np.zeros(0, bool), "step": 3})
+    assert "None -> bool[0]" in output_of(capsys, "diff", path, empty, status=1).out

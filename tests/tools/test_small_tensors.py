@@ -8,8 +8,9 @@ import milepost
 from milepost.errors import CorruptCheckpointError
 from milepost.tools.blocks import Block
 from milepost.tools.comparison import Comparison
+from milepost.tools.differences import Differences
 from milepost.tools.named import open_named
-from milepost.tools.small_tensors import SmallTensors, compared, differences_of
+from milepost.tools.small_tensors import SmallTensors, compare_small, differences_of
 from milepost.tools.statistics import Difference
 
 INF, NAN = np.inf, np.nan
@@ -35,8 +36,8 @@ def test_numbers_of_every_kind():
     together = differences_of(
         *(np.concatenate(side) for side in zip(*PAIRS, strict=True)), [len(old) for old, _ in PAIRS]
     )
-    for (old, new), found in zip(PAIRS, together, strict=True):
-        expected = one_by_one(old, new)
+    for place, (old, new) in enumerate(PAIRS):
+        found, expected = together.get(place), one_by_one(old, new)
         assert (found.count, found.unequal, found.largest) == (expected.count, expected.unequal, expected.largest)
         assert found.norm == pytest.approx(expected.norm, rel=1e-12)
         assert found.before == pytest.approx(expected.before, rel=1e-12)
@@ -48,7 +49,7 @@ def test_numbers_of_every_kind():
 def test_every_element_type(dtype):
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     old, new = np.arange(6).astype(kind), np.array([0, 1, 1, 3, 5, 1]).astype(kind)
-    (found,) = differences_of(old, new, [6])
+    found = differences_of(old, new, [6]).get(0)
     expected = one_by_one(old, new)
     assert (found.unequal, found.largest) == (expected.unequal, expected.largest)
     assert found.relative == pytest.approx(expected.relative)
@@ -56,8 +57,25 @@ def test_every_element_type(dtype):
 
 def test_integers_differ_exactly():
     old, new = np.array([2**63 - 1, -(2**63)]), np.array([2**63 - 2, 2**63 - 1])
-    one, other = differences_of(old, new, [1, 1])
-    assert (one.largest, other.largest) == (1.0, float(2**64))
+    assert differences_of(old, new, [1, 1]).largest.tolist() == [1.0, float(2**64)]
+
+
+def test_squares_that_are_too_large_or_too_small_for_a_number():
+    old, new = np.array([3e200, 4e200, 3e-200, 4e-200]), np.zeros(4)
+    found = differences_of(old, new, [2, 2])
+    assert found.norm.tolist() == pytest.approx([5e200, 5e-200])
+    assert found.relative.tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_relative_differences_are_those_of_one_by_one():
+    found = [
+        Difference(1, 0, 0.0, 0.0, 0.0),
+        Difference(1, 1, 2.0, 2.0, 0.0),
+        Difference(1, 1, 2.0, 2.0, 4.0),
+        Difference(1, 1, INF, INF, 4.0),
+        Difference(1, 0, 0.0, 0.0, 4.0),
+    ]
+    assert Differences.of(found).relative.tolist() == [each.relative for each in found]
 
 
 @pytest.fixture
@@ -75,34 +93,42 @@ def two(tmp_path):
     return [milepost.save(tmp_path / name, tree) for name, tree in zip("ab", trees, strict=True)]
 
 
+def read_all(first, second):
+    """The comparison of two open checkpoints, whose values have been read."""
+    comparison = Comparison(first, second)
+    comparison.read(comparison.to_read())
+    return comparison
+
+
 def test_whole_checkpoints(two):
     with open_named(two[0]) as first, open_named(two[1]) as second:
-        comparison = Comparison(first, second)
-        together = {change.key: change.difference for change in comparison.changes(comparison.to_read())}
+        comparison = read_all(first, second)
+        together = {change.key: change.difference for change in comparison.changes()}
         expected = {}
-        for old, new in comparison.to_read():
+        for old, new in map(comparison.rows, comparison.to_read().tolist()):
             found = comparison._difference(old, new)
             if found is not None and (found.unequal or old.dtype is not new.dtype):
                 expected[old.key] = found
     assert len(expected) > 80
     assert together.keys() == expected.keys()
     for key, found in together.items():
-        assert found.unequal == expected[key].unequal
+        assert (found.count, found.unequal) == (expected[key].count, expected[key].unequal)
         assert found.relative == pytest.approx(expected[key].relative)
 
 
 def test_many_are_read_with_few_calls(two, monkeypatch):
     with open_named(two[0]) as first, open_named(two[1]) as second:
-        pairs = Comparison(first, second).to_read()
-        sides = [SmallTensors(reader) for reader in (first, second)]
-        small = [pair for pair in pairs if pair[0] in sides[0] and pair[1] in sides[1]]
-        assert len(small) > 200
+        comparison = Comparison(first, second)
+        sides = [SmallTensors(*each) for each in zip((first, second), comparison.sides, strict=True)]
+        is_small = sides[0].contains(comparison.pairs[0]) & sides[1].contains(comparison.pairs[1])
+        small = [places[is_small] for places in comparison.pairs]
+        assert len(small[0]) > 200
         calls = []
-        for reader in (first, second):
-            file, _ = reader.extent(small[0][0].key)
+        for reader, side, places in zip((first, second), comparison.sides, small, strict=True):
+            file, _ = reader.extent(side.keys[places[0]])
             read = file.read
             monkeypatch.setattr(file, "read", lambda *place, read=read: calls.append(place) or read(*place))
-        list(compared(*sides, small))
+        list(compare_small(*sides, *small))
     assert 0 < len(calls) < 50
 
 
@@ -113,8 +139,10 @@ def test_a_damaged_one_is_named(two):
     with open(path, "r+b") as file:
         file.seek(place)
         file.write(b"\xff")
-    with open_named(two[0]) as first, open_named(two[1]) as second:
-        comparison = Comparison(first, second)
-        with pytest.raises(CorruptCheckpointError, match="wrong checksum") as caught:
-            list(comparison.changes(comparison.to_read()))
+    with (
+        open_named(two[0]) as first,
+        open_named(two[1]) as second,
+        pytest.raises(CorruptCheckpointError, match="wrong checksum") as caught,
+    ):
+        read_all(first, second)
     assert (caught.value.key, caught.value.file) == ("a250/.ATTRIBUTES/VARIABLE_VALUE", path)

@@ -7,25 +7,36 @@ another form, such as those of tensors in pieces, and entries with something wro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from milepost.bundle.entry import parse_head
+from milepost.coding import varints
+from milepost.coding.varints import Column
 from milepost.errors import MilepostError
 from milepost.tensor import TensorSpec
 
 _SHARD, _OFFSET, _SIZE, _CRC = 0x18, 0x20, 0x28, 0x35
 """The tags of the fields of a place."""
-_PADDING: Final = 64
+_PADDING: Final = 256
 """Bytes after the last entry, so that an entry that ends early is noticed only after it was decoded."""
 _MOST: Final = 1 << 62
 """Places beyond this one are left to `decode`, so that sums of them are correct."""
 _MOST_SHARD: Final = (1 << 31) - 1
-
-Column = np.ndarray[Any, np.dtype[np.int64]]
+_TOGETHER: Final = 1 << 15
+"""Entries that are decoded at once. Their columns stay in the cache of a processor."""
+_MOST_HEAD: Final = 4 + 127
+"""Bytes of the longest type and shape that is decoded here."""
+_UNUSUAL: Final = (-1, 0, 0, 0)
+"""The meaning of a head that is left to `decode`."""
+_MASKS: Final = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
+"""By a number of bytes, the bits of so many."""
+_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+"""What sums of words are multiplied by, so that different ones seldom have one sum."""
+_HALF: Final = np.uint64(32)
+"""Half of the bits of a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,43 +61,125 @@ class Columns:
     crc: Column
     others: list[int]
 
+    def after(self, count: int) -> Columns:
+        """The columns without the first entries.
 
-def decode_all(rows: Sequence[bytes]) -> Columns:
+        Args:
+            count: The number of entries to leave out.
+        """
+        others = [place - count for place in self.others if place >= count]
+        rest = slice(count, None)
+        return Columns(
+            self.specs, self.spec[rest], self.shard[rest], self.offset[rest], self.size[rest], self.crc[rest], others
+        )
+
+
+def decode_all(data: bytes, starts: Column, ends: Column) -> Columns:
     """Decodes entries.
+
+    Args:
+        data: The entries, in this order, perhaps with other bytes between them.
+        starts: Where each begins.
+        ends: Where each ends.
 
     Example:
         >>> from milepost.bundle.entry import encode
         >>> from milepost.tensor import DType
-        >>> columns = decode_all([encode(DType.of("float32"), (2,), offset=7, size=8), b"?"])
+        >>> entry = encode(DType.of("float32"), (2,), offset=7, size=8)
+        >>> columns = decode_all(entry + b"?", np.array([0, len(entry)]), np.array([len(entry), len(entry) + 1]))
         >>> columns.specs[columns.spec[0]], int(columns.offset[0]), columns.others
         (float32[2], 7, [1])
     """
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    data = np.frombuffer(b"".join((*rows, bytes(_PADDING))), np.uint8)
-    ends = np.cumsum(lengths)
-    heads: dict[bytes, int] = {}
-    numbers = [heads.setdefault(row[: 4 + row[3]] if len(row) > 3 else b"", len(heads)) for row in rows]
-    which = np.array(numbers, np.int64)
-    specs: list[TensorSpec] = []
-    # of each head: which of `specs` it means or -1, the least size of the tensor, whether that is its size, and its own length
-    meanings = np.array([_meaning(head, specs) for head in heads], np.int64).reshape(-1, 4)[which]
-    spec, least, is_exact, head_length = meanings.T
-    at = ends - lengths + head_length
+    heads = _Heads()
+    found = np.zeros((5, len(starts)), np.int64)
+    fits = np.zeros(len(starts), bool)
+    for first in range(0, len(starts), _TOGETHER):
+        some = slice(first, first + _TOGETHER)
+        begin, end = int(starts[some][0]), int(ends[some][-1])
+        part = np.frombuffer(data[begin:end] + bytes(_PADDING), np.uint8)
+        fits[some] = _decode(part, starts[some] - begin, ends[some] - begin, heads, found[:, some])
+    spec, shard, offset, size, crc = found
+    return Columns(heads.specs, spec, shard, offset, size, crc, np.flatnonzero(~fits).tolist())
+
+
+def _decode(data: Any, starts: Column, ends: Column, heads: _Heads, found: Any) -> Any:
+    """Decodes entries into the columns of ``found``, and returns of which these are right."""
+    # of each head: which of the specs it means or -1, the least size of the tensor, whether that is its size, and its own length
+    spec, least, is_exact, length = heads.meanings(data, starts, ends)
+    at = starts + length
     fits = spec >= 0
-    found = []
+    values = []
     for tag in (_SHARD, _OFFSET, _SIZE):
-        value, at, is_whole = _varints(data, at, (at < ends) & (data[at] == tag))
+        is_there = (at < ends) & (data[at] == tag)
+        value, at, is_whole = varints.decode_all(data, at + is_there, is_there)
         fits &= is_whole & (at <= ends)
         at = np.minimum(at, ends)
-        found.append(value)
-    shard, offset, size = found
+        values.append(value)
+    shard, offset, size = values
     has_crc = (at < ends) & (data[at] == _CRC)
-    crc = sum((data[at + 1 + byte].astype(np.int64) << 8 * byte for byte in range(4)), np.zeros(len(rows), np.int64))
-    crc[~has_crc] = 0
-    fits &= at + np.where(has_crc, 5, 0) == ends
+    crc = sum(data[at + 1 + byte].astype(np.int64) << 8 * byte for byte in range(4))
+    fits &= at + 5 * has_crc == ends
     fits &= (shard <= _MOST_SHARD) & (offset < _MOST) & (size < _MOST)
     fits &= (size == least) | ((size > least) & (is_exact == 0))
-    return Columns(specs, spec, shard, offset, size, crc, [int(place) for place in np.flatnonzero(~fits)])
+    for column, field in zip(found, (spec, shard, offset, size, crc * has_crc), strict=True):
+        column[:] = field
+    return fits
+
+
+class _Heads:
+    """What entries begin with: a type and a shape. A checkpoint of many tensors has few of them.
+
+    Attributes:
+        specs: Every element type and shape that has occurred.
+    """
+
+    def __init__(self) -> None:
+        self.specs: list[TensorSpec] = []
+        self._numbers: dict[bytes, int] = {}
+        self._meanings: list[tuple[int, int, int, int]] = []
+
+    def meanings(self, data: Any, starts: Column, ends: Column) -> Any:
+        """What each of some entries begins with, as `_meaning` says it, in columns."""
+        lengths = np.minimum(data[starts + 3].astype(np.int64) + 4, _MOST_HEAD)
+        lengths[(data[starts + 3] >= 0x80) | (starts + lengths > ends)] = 0
+        words = [_words(data, starts + byte, lengths - byte) for byte in range(0, int(lengths.max(initial=0)), 8)]
+        # a new run begins where one of the words is not that of the entry before
+        is_new = np.ones(len(starts), bool)
+        is_new[1:] = lengths[1:] != lengths[:-1]
+        for word in words:
+            is_new[1:] |= word[1:] != word[:-1]
+        runs = np.flatnonzero(is_new)
+        sums = lengths[runs].astype(np.uint64)
+        for word in words:
+            sums = (sums ^ (sums >> _HALF)) * _FACTOR + word[runs]
+        _, kinds, kind = np.unique(sums, return_index=True, return_inverse=True)
+        examples = runs[kinds]
+        numbers = [
+            self._number(data[start : start + length].tobytes())
+            for start, length in zip(starts[examples].tolist(), lengths[examples].tolist(), strict=True)
+        ]
+        found = np.array([self._meanings[number] for number in numbers], np.int64).reshape(-1, 4)[kind]
+        # two heads may have one sum
+        example = examples[kind]
+        is_same = lengths[runs] == lengths[example]
+        for word in words:
+            is_same &= word[runs] == word[example]
+        found[~is_same] = _UNUSUAL
+        return np.repeat(found, np.diff(runs, append=len(starts)), axis=0).T
+
+    def _number(self, head: bytes) -> int:
+        number = self._numbers.get(head)
+        if number is None:
+            number = self._numbers[head] = len(self._meanings)
+            self._meanings.append(_meaning(head, self.specs))
+        return number
+
+
+def _words(data: Any, at: Column, lengths: Column) -> Any:
+    """Up to eight bytes at each of some positions, as one number."""
+    # numbers that overlap, since one begins at each byte
+    words = np.ndarray((len(data) - 7,), "<u8", data, 0, (1,))
+    return words[np.minimum(at, len(words) - 1)] & _MASKS[np.clip(lengths, 0, 8)]
 
 
 def _meaning(head: bytes, specs: list[TensorSpec]) -> tuple[int, int, int, int]:
@@ -96,23 +189,8 @@ def _meaning(head: bytes, specs: list[TensorSpec]) -> tuple[int, int, int, int]:
         try:
             spec, least = parse_head(head)
         except MilepostError:
-            return -1, 0, 0, 0
+            return _UNUSUAL
         if least < _MOST:
             specs.append(spec)
             return len(specs) - 1, least, int(not spec.dtype.is_bytes), len(head)
-    return -1, 0, 0, 0
-
-
-def _varints(data: Any, at: Column, is_there: Any) -> tuple[Column, Column, Any]:
-    """Decodes one number of each entry that has it: the numbers, the positions after them, and whether they are less than 2**63."""
-    value = np.zeros(len(at), np.int64)
-    at = at + is_there
-    more = is_there
-    for shift in range(0, 63, 7):
-        if not more.any():
-            break
-        byte = data[np.minimum(at, len(data) - 1)]
-        value |= np.where(more, (byte & 0x7F).astype(np.int64) << shift, 0)
-        at = at + more
-        more = more & (byte >= 0x80)
-    return value, at, ~more
+    return _UNUSUAL

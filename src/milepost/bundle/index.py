@@ -6,9 +6,10 @@ index is read, and all entries of the usual form are decoded at once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from milepost.bundle import strings
 from milepost.bundle.columns import Columns, decode_all
@@ -21,7 +22,7 @@ from milepost.bundle.writer import HEADER_KEY, VERSION
 from milepost.coding.protobuf import parse
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.storage import Storage
-from milepost.table import TableReader
+from milepost.table import Rows, TableReader
 from milepost.tensor import TensorSlice, TensorSpec
 
 _LITTLE, _BIG = 0, 1
@@ -29,6 +30,8 @@ _MOST_SHARDS: Final = 99_999
 """The largest number of shards that the five digits in the names of data files allow."""
 _NOWHERE: Final = KEY_START
 """A key that no index has. It is not the key of the header, which is empty, and is too short for that of a slice."""
+_FIRST_NAME: Final = "\x01"
+"""No key of a tensor is less than this text. Those of pieces are, and that of the header."""
 _FEW: Final = 64
 """The number of keys that are looked up one by one before the whole index is read."""
 
@@ -59,8 +62,9 @@ class Index:
         self._prefix = prefix
         self.file = storage.open(path)
         self.decoded: dict[str, Entry] = {}
-        self._rows: dict[bytes, bytes] | None = None
-        self._columns: tuple[list[str], Columns] | None = None
+        self._rows: Rows | None = None
+        self._names: list[str] | None = None
+        self._columns: Columns | None = None
         self._are_decoded = False
         self._lookups = 0
         try:
@@ -72,7 +76,7 @@ class Index:
 
     def keys(self) -> list[str]:
         """The names of all tensors, sorted."""
-        return [self._decode_key(name) for name in self.rows() if not name.startswith(KEY_START) and name]
+        return [*self._all_names()]
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and (key in self.decoded or self._row(_encode_key(key)) is not None)
@@ -87,7 +91,7 @@ class Index:
         entry = self.decoded.get(key)
         if entry is None:
             row = self._row_of(key)
-            if self._rows is not None and not self._are_decoded:
+            if self._lookups > _FEW and not self._are_decoded:
                 self._decode_usual()
                 entry = self.decoded.get(key)
         if entry is None:
@@ -120,7 +124,9 @@ class Index:
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """All entries, also those of pieces, with the name of their tensor."""
-        for row, value in self.rows().items():
+        rows = self._all_rows()
+        for place in range(self._header_end(), len(rows.keys)):
+            row, value = _bytes_of(rows.keys[place]), rows.value(place)
             if row.startswith(KEY_START):
                 try:
                     name, box = parse_slice_key(row)
@@ -128,7 +134,7 @@ class Index:
                     raise error.with_context(file=self.file.path) from None
                 key = self._decode_key(name)
                 yield f"{key} [{box}]", self._decode(key, value, decode)
-            elif row:
+            else:
                 yield (key := self._decode_key(row)), self._decode(key, value, decode)
 
     def columns(self) -> tuple[list[str], Columns]:
@@ -137,16 +143,28 @@ class Index:
         Raises:
             CorruptCheckpointError: A key is malformed.
         """
+        names, columns, pieces = self._all_names(), self.all_columns(), self._pieces_end() - self._header_end()
+        return names, columns.after(pieces) if pieces else columns
+
+    def all_columns(self) -> Columns:
+        """All entries in columns, first those of pieces. Errors are those of `rows` of a `milepost.table.TableReader`."""
         if self._columns is None:
-            rows = {name: row for name, row in self.rows().items() if name and not name.startswith(KEY_START)}
-            self._columns = [self._decode_key(name) for name in rows], decode_all([*rows.values()])
+            rows, header = self._all_rows(), self._header_end()
+            self._columns = decode_all(rows.data, rows.starts[header:], rows.ends[header:])
         return self._columns
 
-    def rows(self) -> dict[bytes, bytes]:
-        """All rows of the table: the header, the entries of pieces, and the entries of tensors."""
-        if self._rows is None:
-            self._rows = dict(self._table.items())
-        return self._rows
+    def encoded(self, place: int) -> bytes:
+        """The entry at a position in `all_columns`, as it is in the file."""
+        return self._all_rows().value(self._header_end() + place)
+
+    def specs(self) -> list[TensorSpec]:
+        """Element type and shape of all tensors, in the order of `keys`. Errors are those of `spec`."""
+        keys, columns = self.columns()
+        specs: list[Any] = [*columns.specs, None]  # for entries of which nothing is known
+        found: list[TensorSpec] = [specs[number] for number in columns.spec.tolist()]
+        for place in columns.others:
+            found[place] = self.spec(keys[place])
+        return found
 
     def verify(self) -> None:
         """Reads all blocks of the file again, also those that are in memory, and compares their checksums."""
@@ -181,7 +199,7 @@ class Index:
     def forget(self) -> None:
         """Forgets what was parsed, which takes more memory than the file, and is seldom needed again."""
         self.decoded.clear()
-        self._rows, self._columns, self._are_decoded, self._lookups = None, None, False, 0
+        self._rows, self._names, self._columns, self._are_decoded, self._lookups = None, None, None, False, 0
 
     def _read_header(self) -> tuple[int, strings.Order]:
         row = self._table.get(HEADER_KEY)
@@ -223,19 +241,39 @@ class Index:
             self._columns = None  # they take as much memory again
 
     def _row_of(self, key: str) -> bytes:
-        name = _encode_key(key)
-        row = self._row(name) if self._rows is None else self._rows.get(name)
+        row = self._row(_encode_key(key))
         if row is None:
             raise no_such_key(key, self.keys(), self._prefix)
         return row
 
     def _row(self, key: bytes) -> bytes | None:
+        self._lookups += 1
+        if self._rows is None and self._lookups <= _FEW:
+            return self._table.get(key)
+        rows, text = self._all_rows(), key.decode("latin-1")
+        place = bisect_left(rows.keys, text)
+        return rows.value(place) if place < len(rows.keys) and rows.keys[place] == text else None
+
+    def _all_rows(self) -> Rows:
+        """All rows of the table: the header, the entries of pieces, and the entries of tensors."""
         if self._rows is None:
-            self._lookups += 1
-            if self._lookups <= _FEW:
-                return self._table.get(key)
-            return self.rows().get(key)
-        return self._rows.get(key)
+            self._rows = self._table.rows()
+        return self._rows
+
+    def _header_end(self) -> int:
+        """The position of the first row that is not the header."""
+        return bisect_left(self._all_rows().keys, KEY_START.decode())
+
+    def _pieces_end(self) -> int:
+        """The position of the first row of a tensor. The pieces of tensors are before it."""
+        return bisect_left(self._all_rows().keys, _FIRST_NAME)
+
+    def _all_names(self) -> list[str]:
+        """The keys of all tensors."""
+        if self._names is None:
+            names = self._all_rows().keys[self._pieces_end() :]
+            self._names = names if "".join(names).isascii() else [*map(self._decode_key, map(_bytes_of, names))]
+        return self._names
 
     def _decode_key(self, name: bytes) -> str:
         try:
@@ -250,6 +288,11 @@ class Index:
             return decoder(row)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.file.path) from None
+
+
+def _bytes_of(name: str) -> bytes:
+    """A key as it is in the index, of a key in `Rows`."""
+    return name.encode("latin-1")
 
 
 def _encode_key(key: str) -> bytes:

@@ -10,7 +10,6 @@ import itertools
 
 import numpy as np
 
-from milepost.bundle.columns import decode_all
 from milepost.bundle.entry import decode
 from milepost.bundle.index import Index
 from milepost.bundle.open_files import OpenFiles
@@ -33,14 +32,13 @@ def check_placement(index: Index, files: OpenFiles) -> None:
 
 def _is_right(index: Index, files: OpenFiles) -> bool:
     """Whether all entries are found at once to lie in their files, and none in another."""
-    rows = [value for row, value in index.rows().items() if row]
-    columns = decode_all(rows)
+    columns = index.all_columns()
     try:
-        if any(not decode(rows[place]).slices for place in columns.others):
+        if any(not decode(index.encoded(place)).slices for place in columns.others):
             return False
     except MilepostError:
         return False
-    is_decoded = np.ones(len(rows), bool)
+    is_decoded = np.ones(len(columns.spec), bool)
     is_decoded[columns.others] = False
     shard, offset, size = (field[is_decoded] for field in (columns.shard, columns.offset, columns.size))
     if not len(shard):

@@ -85,6 +85,10 @@ class IndexedReader:
         """
         return self._index.columns()
 
+    def specs(self) -> list[TensorSpec]:
+        """Element type and shape of all tensors, in the order of `keys`. Errors are those of `spec`."""
+        return self._index.specs()
+
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         entry = self._index.decoded.get(key) or self._index.entry(key)
         if entry.slices or self._swapped or entry.dtype.is_bytes:

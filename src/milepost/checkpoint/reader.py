@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, Final
 
-from milepost.bundle import BundleReader
+from milepost.bundle import BundleReader, specs_of
 from milepost.checkpoint.short_names import check_key, key_of
+from milepost.collector import collection_paused
 from milepost.engine.directory import Verification, latest_checkpoint
 from milepost.engine.load import open_any
 from milepost.engine.metadata import Metadata, read_metadata
@@ -102,13 +104,20 @@ class CheckpointReader:
         """Every key, sorted."""
         return sorted(self._bundle.keys())
 
+    @collection_paused()
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """The shape of each tensor, as a list, by key."""
-        return {key: list(self._bundle.spec(key).shape) for key in self._bundle.keys()}  # noqa: SIM118 - a reader is not a mapping
+        return dict(self._shapes())
 
+    @collection_paused()
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
         """The element type of each tensor, by key."""
-        return {key: self._bundle.spec(key).dtype for key in self._bundle.keys()}  # noqa: SIM118 - a reader is not a mapping
+        return {key: spec.dtype for key, spec in zip(*specs_of(self._bundle), strict=True)}
+
+    def _shapes(self) -> Iterator[tuple[str, list[int]]]:
+        """Key and shape of each tensor, sorted by key."""
+        keys, specs = specs_of(self._bundle)
+        return zip(keys, map(list, map(attrgetter("shape"), specs)), strict=True)
 
     def objects(self) -> dict[str, str]:
         """Key and class of each object in a file of another library that only code from the file could make.
@@ -211,8 +220,7 @@ class CheckpointReader:
         """One line for each tensor: key, TensorFlow's name of its type, shape."""
         lines = [
             f"{key} (DT_{_TENSORFLOW_NAMES.get(spec.dtype.name, spec.dtype.name).upper()}) [{format_shape(spec.shape)}]\n"
-            for key in self._bundle.keys()  # noqa: SIM118 - a reader is not a mapping
-            for spec in (self._bundle.spec(key),)
+            for key, spec in zip(*specs_of(self._bundle), strict=True)
         ]
         return "".join(lines).encode(errors="backslashreplace")  # a name in JSON may hold half a character
 
@@ -244,6 +252,7 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
     return CheckpointReader(resolve(path, files), storage)
 
 
+@collection_paused()
 def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
     """Lists key and shape of every tensor of a checkpoint, sorted by key. Arguments and errors are those of `load_checkpoint`.
 
@@ -261,7 +270,7 @@ def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -
             f"file names; load_checkpoint(path).objects() lists them:{_named(objects)}",
             UnrestoredWarning,
         )
-    return sorted(reader.get_variable_to_shape_map().items())
+    return list(reader._shapes())
 
 
 def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None = None) -> Any:

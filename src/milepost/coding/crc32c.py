@@ -16,7 +16,7 @@ The third one is used for small buffers. The first takes some 70 ms to import, s
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -123,6 +123,25 @@ def _without_view(data: Buffer) -> bytes | np.ndarray[Any, Any]:
     """The same bytes as google-crc32c takes them, which takes bytes and arrays only."""
     view = memoryview(data)
     return bytes(view) if view.nbytes <= _TINY and view.c_contiguous else np.frombuffer(data, np.uint8)
+
+
+def crc32c_of_each(pieces: Iterable[bytes]) -> list[int]:
+    """The checksum of each of very many small pieces. It takes less time than a call of `crc32c` for each.
+
+    Example:
+        >>> crc32c_of_each([b"a", b"b"]) == [crc32c(b"a"), crc32c(b"b")]
+        True
+    """
+    return list(map(_of_one(), pieces))
+
+
+@cache
+def _of_one() -> Callable[[bytes], int]:
+    """The quickest function for small pieces: one that is no function of Python."""
+    try:
+        return importlib.import_module("google_crc32c").value  # type: ignore[no-any-return]
+    except ImportError:
+        return crc32c
 
 
 def mask(crc: int) -> int:

@@ -209,9 +209,9 @@ def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
     Raises:
         CorruptCheckpointError: The contents are malformed, or keys do not ascend.
     """
-    limit, _ = _entries_end(contents)
+    limit, _ = entries_end(contents)
     position = 0
-    budget = min(_MOST_KEY_BYTES * len(contents) + _FREE_KEY_BYTES, _MOST_KEY_BYTES_OF_A_BLOCK)
+    budget = _budget(len(contents))
     key = b""
     found: list[tuple[bytes, bytes]] = []
     while position < limit:
@@ -244,13 +244,33 @@ def restart_keys(contents: bytes) -> list[bytes]:
     Raises:
         CorruptCheckpointError: A restart does not point at a whole key.
     """
-    limit, restarts = _entries_end(contents)
+    limit, restarts = entries_end(contents)
     offsets = struct.unpack_from(f"<{restarts}I", contents, limit)
     return [_restart_key(contents, offset, limit) for offset in offsets] if limit or any(offsets) else []
 
 
-def _entries_end(contents: bytes) -> tuple[int, int]:
-    """The position at which the entries end and the restart array begins, and the number of restarts."""
+def fits_memory(size: int, count: int, shared: int) -> bool:
+    """Whether a block may spell out its keys: it must not take much more memory than it has bytes.
+
+    Args:
+        size: The bytes of its contents.
+        count: The number of its entries.
+        shared: How many bytes they share with the keys before them, in all.
+    """
+    return count <= _MOST_ENTRIES and shared <= _budget(size)
+
+
+def _budget(size: int) -> int:
+    """How many bytes the keys of a block may share in all."""
+    return min(_MOST_KEY_BYTES * size + _FREE_KEY_BYTES, _MOST_KEY_BYTES_OF_A_BLOCK)
+
+
+def entries_end(contents: bytes) -> tuple[int, int]:
+    """The position at which the entries of a block end and the restart array begins, and the number of restarts.
+
+    Raises:
+        CorruptCheckpointError: The array does not fit into the block.
+    """
     end = len(contents) - 4
     restarts = _U32.unpack_from(contents, end)[0] if end >= 0 else 0
     end -= 4 * restarts

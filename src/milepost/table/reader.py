@@ -10,6 +10,7 @@ from milepost.errors import CorruptCheckpointError
 from milepost.forks import ForkableLock
 from milepost.storage import ReadableFile
 from milepost.table.block import FOOTER_SIZE, TRAILER_SIZE, Handle, decode_footer, entries, restart_keys, unseal
+from milepost.table.rows import Rows, decode_blocks
 
 BLOCK_LIMIT: Final = 1 << 28
 """The size in bytes of the largest block. TensorFlow's blocks have 256 KiB, or one larger entry."""
@@ -17,6 +18,8 @@ _CACHE_LIMIT: Final = 1 << 26
 """The total size in bytes of blocks that are kept in memory. Only a huge index has more."""
 _ENTRY_OVERHEAD: Final = 200
 """The memory in bytes of an entry in a kept block, without its key and its value."""
+_TOGETHER: Final = 1 << 20
+"""The size in bytes of blocks that are decoded at once."""
 
 
 class TableReader:
@@ -102,6 +105,42 @@ class TableReader:
             else:
                 yield from found
 
+    def rows(self) -> Rows:
+        """All entries at once, which takes less time and memory than `items` for many.
+
+        Raises:
+            CorruptCheckpointError: A block is damaged, or keys do not ascend.
+        """
+        parts = []
+        together: list[bytes] = []
+        size = 0
+        for block in range(len(self._handles)):
+            together.append(self._contents(block))
+            size += len(together[-1])
+            if size >= _TOGETHER or block == len(self._handles) - 1:
+                parts.append(self._rows(block + 1 - len(together), together))
+                together, size = [], 0
+        return Rows.joined(parts) if parts else Rows.of([])
+
+    def _rows(self, first: int, contents: list[bytes]) -> Rows:
+        """The entries of some blocks that follow each other."""
+        found = decode_blocks(contents)
+        if found is None or not self._are_in_limits(first, *found):
+            return Rows.of(row for block, each in enumerate(contents, first) for row in self._entries_in(block, each))
+        return found[0]
+
+    def _are_in_limits(self, first: int, rows: Rows, counts: list[int]) -> bool:
+        """Whether the keys of blocks are those that the index promises."""
+        end = 0
+        for block, count in enumerate(counts, first):
+            start, end = end, end + count
+            before = self._limits[block - 1] if block else None
+            if count and before is not None and rows.keys[start].encode("latin-1") <= before:
+                return False
+            if count and rows.keys[end - 1].encode("latin-1") > self._limits[block]:
+                return False
+        return True
+
     def verify(self) -> None:
         """Reads and checks all parts of the table.
 
@@ -123,9 +162,13 @@ class TableReader:
 
     def _entries(self, block: int) -> list[tuple[bytes, bytes]]:
         """The entries of a data block, read from the file."""
+        return self._entries_in(block, self._contents(block))
+
+    def _entries_in(self, block: int, contents: bytes) -> list[tuple[bytes, bytes]]:
+        """The entries of a data block."""
         handle, limit, before = self._handles[block], self._limits[block], self._limits[block - 1] if block else None
         try:
-            found = entries(self._read(handle))
+            found = entries(contents)
             # an entry outside the limits would be listed, but `get` could not find it
             if found and before is not None and found[0][0] <= before:
                 raise CorruptCheckpointError(
@@ -138,6 +181,14 @@ class TableReader:
         except CorruptCheckpointError as error:
             self._raise_located(error, "data block", handle.offset)
         return found
+
+    def _contents(self, block: int) -> bytes:
+        """The contents of a data block, read from the file."""
+        handle = self._handles[block]
+        try:
+            return self._read(handle)
+        except CorruptCheckpointError as error:
+            self._raise_located(error, "data block", handle.offset)
 
     def _read(self, handle: Handle) -> bytes:
         end = handle.offset + handle.size + TRAILER_SIZE

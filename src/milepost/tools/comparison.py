@@ -1,24 +1,34 @@
-"""Compares two checkpoints: which tensors each has, their element types and shapes, and their values."""
+"""Compares two checkpoints: which tensors each has, their element types and shapes, and their values.
+
+Everything is in columns, one number for each pair of tensors, since checkpoints may have hundreds of thousands.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
+from milepost.coding.varints import Column
 from milepost.conversion.chunks import chunks_of, together
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import OBJECT_GRAPH, unescape
 from milepost.tools.blocks import blocks_of
-from milepost.tools.small_tensors import SmallTensors, compared
+from milepost.tools.differences import Differences
+from milepost.tools.small_tensors import SmallTensors, compare_small
 from milepost.tools.statistics import Difference, is_numeric
-from milepost.tools.tensors import Row, checksums_of, rows_of
+from milepost.tools.tensors import Row, Tensors, rows_of
 
 Kind = Literal["added", "removed", "reshaped", "retyped", "changed"]
 KINDS: Final[tuple[Kind, ...]] = ("removed", "added", "reshaped", "retyped", "changed")
+
+
+Places = Column
+"""The positions of some tensors, or of some pairs."""
 
 
 class Change(NamedTuple):
@@ -57,46 +67,72 @@ class Comparison:
         second: The other one.
 
     Attributes:
-        pairs: The tensors that both have.
-        structure: The differences of names, shapes and element types.
+        sides: The tensors of each.
+        pairs: The tensors that both have: their positions in the first, and in the second.
+        removed: The positions of those that only the first has.
+        added: The positions of those that only the second has.
+        has_other_shape: Which pairs have two shapes.
+        has_other_type: Which have two element types.
+        differences: How much the values of each pair differ, if they were compared and are numbers.
+        is_changed: Which pairs have other values, as far as they were compared.
     """
 
     def __init__(self, first: BundleReader, second: BundleReader) -> None:
         self._readers = first, second
         is_mixed = isinstance(first, ForeignReader) != isinstance(second, ForeignReader)
-        before, after = (by_name(reader, as_path=is_mixed) for reader in self._readers)
-        self.pairs: list[tuple[Row, Row]] = []
-        self.structure: list[Change] = []
-        for name, old in before.items():
-            new = after.get(name)
-            if new is None:
-                self.structure.append(Change("removed", old.key, old))
-                continue
-            self.pairs.append((old, new))
-            if old.shape != new.shape:
-                self.structure.append(Change("reshaped", old.key, old, new))
-            elif old.dtype is not new.dtype:
-                self.structure.append(Change("retyped", old.key, old, new))
-        self.structure += [Change("added", new.key, None, new) for name, new in after.items() if name not in before]
+        self.sides = Tensors(first), Tensors(second)
+        if not is_mixed and self.sides[0].keys == self.sides[1].keys:
+            names = self.sides[0].keys
+            graph = bisect_left(names, OBJECT_GRAPH)
+            old = new = np.delete(
+                np.arange(len(names)), slice(graph, graph + (names[graph : graph + 1] == [OBJECT_GRAPH]))
+            )
+            self.added = old[:0]
+        else:
+            before, after = (
+                _places_by_name(side.keys, reader, as_path=is_mixed)
+                for side, reader in zip(self.sides, self._readers, strict=True)
+            )
+            old = np.array([*before.values()], np.int64)
+            new = np.array([after.get(name, -1) for name in before], np.int64)
+            self.added = np.setdiff1d(np.array([*after.values()], np.int64), new)
+        self.pairs = old[new >= 0], new[new >= 0]
+        self.removed = np.sort(old[new < 0])
+        self.has_other_shape = self._is_other(lambda side: [spec.shape for spec in side.specs])
+        self.has_other_type = self._is_other(
+            lambda side: [None if number == side.none else spec.dtype for number, spec in enumerate(side.specs)]
+        )
+        self.differences = Differences(len(self.pairs[0]))
+        self.is_changed = np.zeros(len(self.pairs[0]), bool)
 
-    def to_read(self, *, trust_checksums: bool = False) -> list[tuple[Row, Row]]:
+    def _is_other(self, fields: Callable[[Tensors], Sequence[Any]]) -> Any:
+        """Which pairs differ in a field that each of the specs of a side has."""
+        numbers: dict[Any, int] = {}
+        first, second = (
+            np.array([numbers.setdefault(field, len(numbers)) for field in fields(side)], np.int64)[side.spec[places]]
+            for side, places in zip(self.sides, self.pairs, strict=True)
+        )
+        return first != second
+
+    def to_read(self, *, trust_checksums: bool = False) -> Places:
         """The pairs whose values must be read to compare them: those of one shape.
 
         Args:
             trust_checksums: Whether tensors of one element type, size and CRC-32C count as equal.
         """
-        pairs = [(old, new) for old, new in self.pairs if old.shape == new.shape]
-        if not trust_checksums:
-            return pairs
-        first, second = map(checksums_of, self._readers)
-        return [
-            (old, new)
-            for old, new in pairs
-            if old.dtype is not new.dtype or old.key not in first or first[old.key] != second.get(new.key)
-        ]
+        wanted = ~self.has_other_shape
+        if trust_checksums:
+            (a, b), (old, new) = self.sides, self.pairs
+            is_equal = (a.crc[old] == b.crc[new]) & (a.size[old] == b.size[new]) & (a.crc[old] != 0)
+            wanted &= ~is_equal | self.has_other_type
+        return np.flatnonzero(wanted)
 
-    def changes(self, pairs: list[tuple[Row, Row]]) -> Iterator[Change]:
-        """Reads values, and yields those that differ.
+    def sizes(self, pairs: Places) -> int:
+        """The bytes of some pairs, of both checkpoints."""
+        return sum(int(side.size[places[pairs]].sum()) for side, places in zip(self.sides, self.pairs, strict=True))
+
+    def read(self, pairs: Places) -> None:
+        """Reads values, and notes which differ, and how much.
 
         Args:
             pairs: What to compare.
@@ -104,19 +140,59 @@ class Comparison:
         Raises:
             CorruptCheckpointError: Some bytes are damaged.
         """
-        first, second = map(SmallTensors, self._readers)
-        together: list[tuple[Row, Row]] = []
-        others: list[tuple[Row, Row]] = []
-        for pair in pairs:
-            (together if pair[0] in first and pair[1] in second else others).append(pair)
-        for pair, found in compared(first, second, together):
-            change = _change(pair, found)
-            if change is not None:
-                yield change
-        for pair in others:
-            change = _change(pair, self._difference(*pair))
-            if change is not None:
-                yield change
+        first, second = (SmallTensors(reader, side) for reader, side in zip(self._readers, self.sides, strict=True))
+        old, new = (places[pairs] for places in self.pairs)
+        is_small = first.contains(old) & second.contains(new)
+        small = pairs[is_small]
+        for some, found in compare_small(first, second, old[is_small], new[is_small]):
+            self.differences.put(small[some], found)
+            self.is_changed[small[some]] = found.unequal > 0
+        others = pairs[~is_small]
+        known: list[int] = []
+        differences: list[Difference] = []
+        rows = (side.rows(places[others].tolist()) for side, places in zip(self.sides, self.pairs, strict=True))
+        for pair, a, b in zip(others.tolist(), *rows, strict=True):
+            difference = self._difference(a, b)
+            if difference is not None:
+                self.is_changed[pair] = difference.unequal > 0
+                if is_numeric(a.dtype):
+                    known.append(pair)
+                    differences.append(difference)
+        if known:
+            self.differences.put(known, Differences.of(differences))
+
+    def rows(self, pair: int) -> tuple[Row, Row]:
+        """The two tensors of a pair."""
+        first, second = (side.row(int(places[pair])) for side, places in zip(self.sides, self.pairs, strict=True))
+        return first, second
+
+    def by_kind(self) -> dict[Kind, Places]:
+        """What differs, sorted by key: of removed and added tensors their positions, of all others the pairs."""
+        reshaped, retyped = self.has_other_shape, self.has_other_type & ~self.has_other_shape
+        changed = self.is_changed & ~reshaped & ~retyped
+        pairs: list[tuple[Kind, Any]] = [("reshaped", reshaped), ("retyped", retyped), ("changed", changed)]
+        found: dict[Kind, Places] = {"removed": self.removed, "added": self.added}
+        for kind, which in pairs:
+            places = np.flatnonzero(which)
+            # the keys are sorted, so their order is that of their positions
+            found[kind] = places[np.argsort(self.pairs[0][places], kind="stable")]
+        return found
+
+    def changes(self) -> Iterator[Change]:
+        """What differs, by kind and key."""
+        for kind, places in self.by_kind().items():
+            if kind == "removed":
+                yield from (Change(kind, row.key, row) for row in self.sides[0].rows(places.tolist()))
+            elif kind == "added":
+                yield from (Change(kind, row.key, None, row) for row in self.sides[1].rows(places.tolist()))
+            else:
+                old, new = (side.rows(at[places].tolist()) for side, at in zip(self.sides, self.pairs, strict=True))
+                found = self.differences.take(places).each()
+                yield from (Change(kind, *each) for each in zip(self._keys(places), old, new, found, strict=True))
+
+    def _keys(self, pairs: Places) -> Iterable[str]:
+        """The keys of some pairs."""
+        return map(self.sides[0].keys.__getitem__, self.pairs[0][pairs].tolist())
 
     def _difference(self, old: Row, new: Row) -> Difference | None:
         """How much two tensors of one shape differ. None if that cannot be said, since one is text and the other is not."""
@@ -134,15 +210,6 @@ class Comparison:
         return found
 
 
-def _change(pair: tuple[Row, Row], found: Difference | None) -> Change | None:
-    """The change that a difference of values is, if it is one."""
-    old, new = pair
-    if found is None or not (found.unequal or old.dtype is not new.dtype):
-        return None
-    kind: Kind = "changed" if old.dtype is new.dtype else "retyped"
-    return Change(kind, old.key, old, new, found if is_numeric(old.dtype) else None)
-
-
 def by_name(reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
     """The tensors of a checkpoint by the names under which others are compared with them. The object graph is none of them.
 
@@ -150,11 +217,24 @@ def by_name(reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
         reader: The open checkpoint.
         as_path: Whether ``.`` and ``/`` are the same, as they must be where a file of another library is compared with a checkpoint.
     """
-    rows = (row for row in rows_of(reader) if row.key != OBJECT_GRAPH)
-    if not as_path:
-        return {row.key: row for row in rows}
+    rows = rows_of(reader)
+    places = _places_by_name([row.key for row in rows], reader, as_path=as_path)
+    return {name: rows[place] for name, place in places.items()}
+
+
+def _places_by_name(keys: Sequence[str], reader: BundleReader, *, as_path: bool) -> dict[str, int]:
+    """The positions of tensors by name. Arguments are those of `by_name`.
+
+    Args:
+        keys: The keys of the checkpoint.
+        reader: The checkpoint.
+        as_path: As for `by_name`.
+    """
     escapes = not isinstance(reader, ForeignReader)
-    return {_path_of(row.key, escapes=escapes): row for row in rows}
+    names = [_path_of(key, escapes=escapes) for key in keys] if as_path else keys
+    found = dict(zip(names, range(len(keys)), strict=True))
+    found.pop(OBJECT_GRAPH, None)
+    return found
 
 
 def _path_of(key: str, *, escapes: bool) -> str:

@@ -6,6 +6,8 @@ the same element types are compared as one array. What is found of each is what 
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -15,22 +17,25 @@ from milepost.bundle import BundleReader
 from milepost.bundle.counting import counter
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.reader import IndexedReader
-from milepost.coding.crc32c import crc32c, mask
+from milepost.coding.crc32c import crc32c_of_each, mask
+from milepost.coding.varints import Column
 from milepost.errors import MilepostError
+from milepost.storage import ReadableFile
 from milepost.tensor import DType
-from milepost.tools.statistics import Difference, apart_of, comparable, is_numeric
-from milepost.tools.tensors import Row
+from milepost.tools.differences import Differences
+from milepost.tools.statistics import apart_of, comparable, is_numeric
+from milepost.tools.tensors import Tensors
 
 _SMALL: Final = 16 << 10
 """Bytes of the largest tensor that is compared together with others."""
-_BATCH: Final = 4 << 20
+_BATCH: Final = 1 << 20
 """Bytes of the tensors that are in memory at once, of each checkpoint."""
 _GAP: Final = 4 << 10
 """Bytes between two tensors that are faster to read than to skip."""
+_LEAST_SQUARE: Final = 1e-280
+"""Sums of squares below this one may lack squares that were too small for a number."""
 _JOINED: Final = 2 << 20
 """Bytes that are read together."""
-
-Pair = tuple[Row, Row]
 
 
 class SmallTensors:
@@ -38,96 +43,125 @@ class SmallTensors:
 
     Args:
         reader: The open checkpoint.
+        tensors: All its tensors.
     """
 
-    def __init__(self, reader: BundleReader) -> None:
+    def __init__(self, reader: BundleReader, tensors: Tensors) -> None:
         self._reader = reader
-        self._places: dict[str, int] = {}
+        self._tensors = tensors
+        self._files: dict[int, ReadableFile] = {}
+        is_numeric_spec = np.array([*(is_numeric(spec.dtype) for spec in tensors.specs), False])
+        self._is_small = (
+            tensors.is_plain & (tensors.size > 0) & (tensors.size <= _SMALL) & is_numeric_spec[tensors.spec]
+        )
         if not isinstance(reader, IndexedReader) or reader.is_swapped:
-            return
-        keys, self._columns = reader.columns()
-        is_small = (self._columns.size > 0) & (self._columns.size <= _SMALL)
-        is_small[self._columns.others] = False
-        self._places = {keys[place]: place for place in np.flatnonzero(is_small).tolist()}
+            self._is_small[:] = False
 
-    def __contains__(self, row: Row) -> bool:
-        return row.key in self._places and is_numeric(row.dtype)
+    def contains(self, places: Column) -> Any:
+        """Which of some tensors are among them."""
+        return self._is_small[places]
 
-    def read(self, rows: Sequence[Row]) -> list[memoryview]:
+    def types(self, places: Column) -> tuple[list[DType], Column]:
+        """The element types of some tensors: all that occur, and for each tensor which of them is its own."""
+        types = list(dict.fromkeys(spec.dtype for spec in self._tensors.specs))
+        numbers = np.array([types.index(spec.dtype) for spec in self._tensors.specs], np.int64)
+        return types, numbers[self._tensors.spec[places]]
+
+    def sizes(self, places: Column) -> Column:
+        """The bytes of some tensors."""
+        return self._tensors.size[places]
+
+    def read(self, places: Column) -> list[bytes]:
         """Reads and checks tensors.
+
+        Args:
+            places: Their positions, none of them twice.
 
         Raises:
             MilepostError: As for `BundleReader.read`.
         """
-        places = np.array([self._places[row.key] for row in rows], np.int64)
-        shards, offsets = self._columns.shard[places], self._columns.offset[places]
-        sizes, expected = self._columns.size[places], self._columns.crc[places]
-        found: list[memoryview] = [memoryview(b"")] * len(rows)
-        order = np.lexsort((offsets, shards))
-        starts, ends = offsets[order], (offsets + sizes)[order]
-        is_apart = (
-            (shards[order][1:] != shards[order][:-1]) | (starts[1:] - ends[:-1] > _GAP) | (starts[1:] < ends[:-1])
-        )
+        tensors = self._tensors
+        by_file = np.lexsort((tensors.offset[places], tensors.shard[places]))
+        order = places[by_file]
+        shards, starts = tensors.shard[order], tensors.offset[order]
+        ends = starts + tensors.size[order]
+        is_apart = (shards[1:] != shards[:-1]) | (starts[1:] - ends[:-1] > _GAP) | (starts[1:] < ends[:-1])
         is_apart |= starts[1:] // _JOINED != starts[:-1] // _JOINED
+        found: list[bytes] = []
         for group in np.split(order, np.flatnonzero(is_apart) + 1):
-            self._read_group(rows, group, offsets, sizes, found)
-        crcs = np.fromiter(map(crc32c, found), np.int64, len(found))
-        for place in np.flatnonzero(_masked(crcs) != expected).tolist():
-            key = rows[place].key
-            extent = self._reader.extent(key)
-            assert extent is not None, "these tensors have one"
-            raise wrong_checksum(key, extent[0].path, extent[1].offset, extent[1].crc, int(crcs[place]))
+            found += self._read_group(group)
+        crcs = np.array(crc32c_of_each(found), np.int64)
+        for number in np.flatnonzero(_masked(crcs) != tensors.crc[order]).tolist():
+            place = int(order[number])
+            path, expected = self._file(place).path, int(tensors.crc[place])
+            raise wrong_checksum(tensors.keys[place], path, int(starts[number]), expected, int(crcs[number]))
+        if not (np.diff(by_file) == 1).all():
+            found = [found[number] for number in np.argsort(by_file).tolist()]
         return found
 
-    def _read_group(self, rows: Sequence[Row], group: Any, offsets: Any, sizes: Any, found: list[memoryview]) -> None:
+    def _read_group(self, group: Column) -> list[bytes]:
         """Reads neighbours in one go."""
-        key = rows[group[0]].key
-        extent = self._reader.extent(key)
-        assert extent is not None, "these tensors have one"
-        start, last = int(offsets[group[0]]), rows[group[-1]].key
-        end = int(offsets[group[-1]] + sizes[group[-1]])
-        self._reader.extent(last)  # raises an error if it lies beyond the end of the file
+        sizes, offsets = self._tensors.size[group], self._tensors.offset[group]
+        file, start, end = self._file(int(group[0])), int(offsets[0]), int(offsets[-1] + sizes[-1])
+        if end > file.size:
+            for place in group.tolist():
+                self._reader.extent(
+                    self._tensors.keys[place]
+                )  # raises an error that names the first that is not in the file
         try:
-            data = memoryview(extent[0].read(start, end - start))
+            data = file.read(start, end - start)
         except MilepostError as error:
-            raise error.with_context(key=key) from None
-        for place, at, size in zip(
-            group.tolist(), (offsets[group] - start).tolist(), sizes[group].tolist(), strict=True
-        ):
-            found[place] = data[at : at + size]
+            raise error.with_context(key=self._tensors.keys[group[0]]) from None
         if (count := counter()) is not None:
-            count(int(sizes[group].sum()))
+            count(int(sizes.sum()))
+        begins = offsets - start
+        return [data[at:stop] for at, stop in zip(begins.tolist(), (begins + sizes).tolist(), strict=True)]
+
+    def _file(self, place: int) -> ReadableFile:
+        """The data file of a tensor."""
+        shard = int(self._tensors.shard[place])
+        if shard not in self._files:
+            extent = self._reader.extent(self._tensors.keys[place])
+            assert extent is not None, "these tensors have one"
+            self._files[shard] = extent[0]
+        return self._files[shard]
 
 
-def compared(first: SmallTensors, second: SmallTensors, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Difference]]:
-    """Reads pairs of tensors of one shape, and yields those whose values differ, with how much they do.
+def compare_small(
+    first: SmallTensors, second: SmallTensors, old: Column, new: Column
+) -> Iterator[tuple[Column, Differences]]:
+    """Reads pairs of tensors of one shape, and yields which of them differ, with how much they do. Pairs of two element types are always yielded.
 
     Args:
         first: Where the first of each pair is.
         second: Where the second is.
-        pairs: The tensors, all of which are contained in these.
+        old: The position of the first of each pair. All are contained in ``first``.
+        new: The position of the second.
 
     Raises:
         MilepostError: As for `SmallTensors.read`.
     """
-    by_types: dict[tuple[DType, DType], list[Pair]] = {}
-    for pair in pairs:
-        by_types.setdefault((pair[0].dtype, pair[1].dtype), []).append(pair)
-    for (old_type, new_type), alike in by_types.items():
-        for batch in _batches(alike):
-            old, new = first.read([old for old, _ in batch]), second.read([new for _, new in batch])
-            if old_type is new_type:
-                different = [place for place, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
-                if not different:
+    (old_types, old_type), (new_types, new_type) = first.types(old), second.types(new)
+    kinds, kind = np.unique(old_type * len(new_types) + new_type, return_inverse=True)
+    for number, both in enumerate(kinds.tolist()):
+        types = old_types[both // len(new_types)], new_types[both % len(new_types)]
+        pairs = np.flatnonzero(kind == number)
+        sizes = np.maximum(first.sizes(old[pairs]), second.sizes(new[pairs]))
+        for batch in np.split(pairs, np.flatnonzero(np.diff(np.cumsum(sizes) // _BATCH)) + 1):
+            a, b = first.read(old[batch]), second.read(new[batch])
+            if types[0] is types[1]:
+                if a == b:
                     continue
-                batch = [batch[place] for place in different]
-                old, new = [old[place] for place in different], [new[place] for place in different]
-            a = np.frombuffer(b"".join(old), old_type.numpy)
-            b = np.frombuffer(b"".join(new), new_type.numpy)
-            yield from zip(batch, differences_of(a, b, [len(data) // old_type.itemsize for data in old]), strict=True)
+                is_other = np.fromiter(map(operator.ne, a, b), bool, len(a))
+                batch = batch[is_other]
+                a, b = list(itertools.compress(a, is_other)), list(itertools.compress(b, is_other))
+            counts = first.sizes(old[batch]) // types[0].itemsize
+            first_elements = np.frombuffer(b"".join(a), types[0].numpy)
+            second_elements = np.frombuffer(b"".join(b), types[1].numpy)
+            yield batch, differences_of(first_elements, second_elements, counts)
 
 
-def differences_of(old: Any, new: Any, counts: Sequence[int]) -> list[Difference]:
+def differences_of(old: Any, new: Any, counts: Sequence[int] | Column) -> Differences:
     """How much parts of two arrays differ.
 
     Args:
@@ -136,46 +170,46 @@ def differences_of(old: Any, new: Any, counts: Sequence[int]) -> list[Difference
         counts: How many elements each tensor has, at least one.
 
     Example:
-        >>> one, other = differences_of(np.array([3.0, 4.0, 5.0]), np.array([3.0, 4.0, 7.0]), [2, 1])
-        >>> one.unequal, other.unequal, other.largest, other.relative
-        (0, 1, 2.0, 0.4)
+        >>> found = differences_of(np.array([3.0, 4.0, 5.0]), np.array([3.0, 4.0, 7.0]), [2, 1])
+        >>> found.unequal.tolist(), found.largest.tolist(), found.relative.tolist()
+        ([0, 1], [0.0, 2.0], [0.0, 0.4])
     """
     lengths = np.array(counts, np.int64)
     starts = np.cumsum(lengths) - lengths
     a, b = comparable(old), comparable(new)
-    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        is_other = (a != b) & ~((a != a) & (b != b))
-        apart = np.zeros(len(a))
-        apart[is_other] = apart_of(a[is_other], b[is_other])
-        apart[~np.isfinite(apart)] = np.inf
-        before = np.abs(a).astype(np.float64)
-        before[~np.isfinite(before)] = 0.0
-        columns = (
+    with np.errstate(all="ignore"):
+        before, apart = np.abs(a).astype(np.float64, copy=False), np.abs(a - b) if a.dtype.kind == "f" else None
+        if apart is not None and np.isfinite(apart).all():
+            is_other = apart != 0
+        else:
+            is_other = (a != b) & ~((a != a) & (b != b))
+            apart = np.zeros(len(a))
+            apart[is_other] = apart_of(a[is_other], b[is_other])
+            apart[~np.isfinite(apart)] = np.inf
+            before[~np.isfinite(before)] = 0.0
+        largest = np.maximum.reduceat(apart, starts)
+        return Differences.joined(
             lengths,
             np.add.reduceat(is_other, starts, dtype=np.int64),
-            np.maximum.reduceat(apart, starts),
-            _norms(apart, starts, lengths),
-            _norms(before, starts, lengths),
+            largest,
+            _norms(apart, largest, starts, lengths),
+            _norms(before, np.maximum.reduceat(before, starts), starts, lengths),
         )
-    return [Difference(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    batch: list[Pair] = []
-    size = 0
-    for pair in pairs:
-        batch.append(pair)
-        size += max(pair[0].size, pair[1].size)
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _norms(values: Any, largest: Any, starts: Column, lengths: Column) -> Any:
+    """The square root of the sum of squares of each part, also where a square would be too large or too small for a number.
 
-
-def _norms(values: Any, starts: Any, lengths: Any) -> Any:
-    """The square root of the sum of squares of each part. Each part is first divided by its largest value, so squares do not overflow."""
-    largest = np.maximum.reduceat(values, starts)
+    Args:
+        values: Numbers from 0 on, of all parts.
+        largest: The largest of each part.
+        starts: Where each part begins.
+        lengths: How many numbers each has.
+    """
+    total = np.add.reduceat(np.square(values), starts)
+    if (((total > _LEAST_SQUARE) & np.isfinite(total)) | (largest == 0)).all():
+        return np.sqrt(total)
+    # each part is first divided by its largest value
     scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     squares = np.add.reduceat(np.square(values / np.repeat(scale, lengths)), starts)
     return np.where(np.isfinite(largest), scale * np.sqrt(squares), largest)

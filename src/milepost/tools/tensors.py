@@ -5,9 +5,11 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from milepost.bundle import BundleReader
 from milepost.bundle.legacy import LegacyReader
@@ -71,18 +73,114 @@ def _spec(dtype: DType, shape: tuple[int, ...]) -> str:
     return str(TensorSpec(dtype, shape))
 
 
+class Tensors:
+    """All tensors of a checkpoint, sorted by key, in columns: objects for hundreds of thousands of tensors take time and memory.
+
+    Attributes:
+        keys: Their keys.
+        specs: Every element type and shape that occurs.
+        spec: For each tensor, which of ``specs`` is its own.
+        size: As in `Row`.
+        shard: As in `Row`; -1 for None.
+        pieces: As in `Row`, for those with more than one, by position.
+        crc: The masked checksum of all of the tensor; 0 if there is none.
+        offset: The first byte in the data file, if the tensor is plain.
+        is_plain: Whether the tensor is one run of bytes, of which the columns say all.
+        none: The number of None in ``specs``; -1 if no tensor stands for it.
+        texts: Each of ``specs`` as text.
+
+    Args:
+        reader: The open checkpoint. Only its index is read.
+    """
+
+    def __init__(self, reader: BundleReader) -> None:
+        self.specs: list[TensorSpec] = []
+        self.pieces: dict[int, int] = {}
+        self._numbers: dict[TensorSpec, int] = {}
+        self._dtypes: list[DType] = []
+        self._shapes: list[tuple[int, ...]] = []
+        if isinstance(reader, IndexedReader):
+            self.keys, columns = reader.columns()
+            numbers = np.array([*map(self._number, columns.specs), -1], np.int64)
+            self.spec, self.size = numbers[columns.spec], columns.size.copy()
+            self.shard, self.crc, self.offset = columns.shard.copy(), columns.crc.copy(), columns.offset
+            others = columns.others
+        else:
+            self.keys = sorted(reader.keys())
+            self.spec, self.size, self.shard, self.crc, self.offset = np.zeros((5, len(self.keys)), np.int64)
+            others = list(range(len(self.keys)))
+        self.is_plain = np.ones(len(self.keys), bool)
+        self.is_plain[others] = False
+        for place in others:
+            self._add(reader, place)
+        self.none = -1
+        if _OF_NONE in self._numbers:
+            self._tell_none(_nones(reader))
+        self.texts = ["None" if number == self.none else str(spec) for number, spec in enumerate(self.specs)]
+
+    def _tell_none(self, keys: Collection[str]) -> None:
+        """Gives the tensors that stand for None a number of their own in `specs`."""
+        places = [
+            place for place in np.flatnonzero(self.spec == self._numbers[_OF_NONE]).tolist() if self.keys[place] in keys
+        ]
+        if places:
+            self.none = len(self.specs)
+            self.specs.append(_OF_NONE)
+            self._dtypes.append(_OF_NONE.dtype)
+            self._shapes.append(_OF_NONE.shape)
+            self.spec[places] = self.none
+
+    def _add(self, reader: BundleReader, place: int) -> None:
+        """Adds what the columns of the index do not say."""
+        row = _row_of(reader, self.keys[place])
+        self.spec[place] = self._number(TensorSpec(row.dtype, row.shape))
+        self.size[place] = row.size
+        self.shard[place] = -1 if row.shard is None else row.shard
+        if row.pieces > 1:
+            self.pieces[place] = row.pieces
+        if isinstance(reader, IndexedReader):
+            entry = reader.entry(row.key)
+            self.crc[place] = 0 if entry.slices else entry.crc
+
+    def _number(self, spec: TensorSpec) -> int:
+        number = self._numbers.setdefault(spec, len(self.specs))
+        if number == len(self.specs):
+            self.specs.append(spec)
+            self._dtypes.append(spec.dtype)
+            self._shapes.append(spec.shape)
+        return number
+
+    def row(self, place: int) -> Row:
+        """One of them."""
+        return next(self.rows([place]))
+
+    def rows(self, places: Iterable[int] | None = None) -> Iterator[Row]:
+        """Some of them, or all."""
+        wanted = list(range(len(self.keys)) if places is None else places)
+        at = np.array(wanted, np.int64)
+        specs = self.spec[at].tolist()
+        fields: tuple[Iterable[Any], ...] = (
+            map(self.keys.__getitem__, wanted),
+            map(self._dtypes.__getitem__, specs),
+            map(self._shapes.__getitem__, specs),
+            self.size[at].tolist(),
+            [shard if shard >= 0 else None for shard in self.shard[at].tolist()],
+            [self.pieces.get(place, 1) for place in wanted] if self.pieces else repeat(1),
+            [spec == self.none for spec in specs] if self.none >= 0 else repeat(False),
+        )
+        return map(Row, *fields)
+
+
 @collection_paused()
 def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row]:
     """Tensors of a checkpoint, by default all, sorted by key. Only the index is read; and the object graph, if it may say that one is None."""
-    if keys is None and isinstance(reader, IndexedReader):
-        rows = _of_index(reader)
-    else:
-        rows = [_row_of(reader, key) for key in (sorted(reader.keys()) if keys is None else keys)]
-    places = [place for place, row in enumerate(rows) if row.shape == _OF_NONE.shape and row.dtype is _OF_NONE.dtype]
+    if keys is None:
+        return list(Tensors(reader).rows())
+    rows = [_row_of(reader, key) for key in keys]
+    places = [place for place, row in enumerate(rows) if (row.dtype, row.shape) == (_OF_NONE.dtype, _OF_NONE.shape)]
     nones = _nones(reader) if places else ()
     for place in places:
-        if rows[place].key in nones:
-            rows[place] = rows[place]._replace(is_none=True)
+        rows[place] = rows[place]._replace(is_none=rows[place].key in nones)
     return rows
 
 
@@ -96,37 +194,6 @@ def _nones(reader: BundleReader) -> Collection[str]:
         return ()
     nodes = () if graph is None else graph.nodes
     return {value.key for node in nodes if node.python == _NONE for value in node.values}
-
-
-def _of_index(reader: IndexedReader) -> list[Row]:
-    """The rows of a checkpoint with an index, made of its columns."""
-    keys, columns = reader.columns()
-    dtypes, shapes = [spec.dtype for spec in columns.specs], [spec.shape for spec in columns.specs]
-    which = columns.spec.tolist()
-    fields: tuple[Iterable[Any], ...] = (
-        keys,
-        [dtypes[each] for each in which] if dtypes else repeat(None),
-        [shapes[each] for each in which] if shapes else repeat(None),
-        columns.size.tolist(),
-        columns.shard.tolist(),
-        repeat(1),
-    )
-    rows = list(map(Row, *fields))
-    for place in columns.others:
-        rows[place] = _row_of(reader, keys[place])
-    return rows
-
-
-def checksums_of(reader: BundleReader) -> dict[str, tuple[int, int]]:
-    """By key, the size and the checksum of each tensor that has one for all of it."""
-    if not isinstance(reader, IndexedReader):
-        return {}
-    keys, columns = reader.columns()
-    found = dict(zip(keys, zip(columns.size.tolist(), columns.crc.tolist(), strict=True), strict=True))
-    for place in columns.others:
-        entry = reader.entry(keys[place])
-        found[keys[place]] = (0, 0) if entry.slices else (entry.size, entry.crc)
-    return {key: place for key, place in found.items() if place[1]}
 
 
 def row_of(reader: BundleReader, key: str) -> Row:

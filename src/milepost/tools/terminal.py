@@ -31,6 +31,10 @@ _MOST_FITTED: Final = 5000
 """Rows of a table that is fitted to a terminal. It takes seconds for a hundred thousand, which nobody reads without a pager."""
 _NARROWEST: Final = 20
 """Places of a line, however narrow the terminal is."""
+_AT_ONCE: Final = 10_000
+"""Rows of plain text that are in memory at once."""
+_FINITE: Final = json.JSONEncoder(allow_nan=False).encode
+"""What makes JSON of a value without numbers that are not finite. `json.dumps` would make it anew for each value."""
 Operation = Literal["compare", "convert", "read", "verify"]
 
 
@@ -52,6 +56,17 @@ def named(name: str) -> str:
         ('a', "''")
     """
     return shown(name) or "''"
+
+
+def all_named(names: Iterable[str]) -> list[str]:
+    """Very many names as `named` gives them.
+
+    Example:
+        >>> all_named(["a", "", "b"])
+        ['a', "''", 'b']
+    """
+    found = list(names)
+    return found if all(found) and "".join(found).isprintable() else [*map(named, found)]
 
 
 def metrics_text(metrics: Any, prefix: str = "") -> str:
@@ -109,22 +124,39 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         columns: The columns. Put names last: in plain text they may have any length.
         rows: The cells of each row.
     """
-    if is_terminal() and len(rows) <= _MOST_FITTED:
-        found = fitted(columns, rows, terminal_width())
-        is_coloured = is_drawn() and len(rows) <= _MOST_DRAWN and not os.environ.get("NO_COLOR")
-        (_print_coloured if is_coloured else _print_plain)(found.lines)
-        if found.left_out:
-            note(f"left out, since the terminal is narrow: {', '.join(found.left_out)}")
+    table_of_columns(columns, [*zip(*rows, strict=True)] or [()] * len(columns))
+
+
+def table_of_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    """Prints a table of very many rows as fast as `table` prints one of few.
+
+    Args:
+        columns: As for `table`.
+        cells: The cells of each column.
+    """
+    count = len(cells[0])
+    if is_terminal() and count <= _MOST_FITTED:
+        _print_fitted(columns, [*zip(*cells, strict=True)])
         return
-    cells: Sequence[Sequence[str]] = [*zip(*rows, strict=True)] or [()] * len(columns)
     widths = [
         max(len(column.title), max(map(len, below), default=0)) for column, below in zip(columns, cells, strict=True)
     ]
-    forms = [f"{{:{'>' if column.right else '<'}{width}}}" for column, width in zip(columns, widths, strict=True)]
-    form = "  ".join(forms).format
-    print(form(*(column.title for column in columns)).rstrip())
-    if rows:
-        print("\n".join(form(*row).rstrip() for row in rows))
+    for start in [-1, *range(0, count, _AT_ONCE)]:
+        padded = []
+        for column, below, width in zip(columns, cells, widths, strict=True):
+            some = [column.title] if start < 0 else below[start : start + _AT_ONCE]
+            pad = str.rjust if column.right else str.ljust
+            is_padded = column.right or column is not columns[-1]
+            padded.append([pad(cell, width) for cell in some] if is_padded else some)
+        print("\n".join(map(str.rstrip, map("  ".join, zip(*padded, strict=True)))))
+
+
+def _print_fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    found = fitted(columns, rows, terminal_width())
+    is_coloured = is_drawn() and len(rows) <= _MOST_DRAWN and not os.environ.get("NO_COLOR")
+    (_print_coloured if is_coloured else _print_plain)(found.lines)
+    if found.left_out:
+        note(f"left out, since the terminal is narrow: {', '.join(found.left_out)}")
 
 
 def _print_plain(lines: Iterable[Sequence[tuple[str, str]]]) -> None:
@@ -175,7 +207,7 @@ def _listed(members: list[Any]) -> str:
 
 def _encoded(value: Any) -> str:
     try:
-        return json.dumps(value, allow_nan=False)
+        return _FINITE(value)
     except ValueError:
         return json.dumps(_finite(value))
 

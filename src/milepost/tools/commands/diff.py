@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json
-from milepost.tools.comparison import KINDS, Change, Comparison, Kind
+from milepost.tools.comparison import KINDS, Comparison, Kind, Places
 from milepost.tools.fitting import Column
 from milepost.tools.named import open_named
-from milepost.tools.statistics import Difference
-from milepost.tools.terminal import line, named, print_json, progress, table
+from milepost.tools.tensors import Tensors
+from milepost.tools.terminal import all_named, line, print_json, progress, table_of_columns
 
 _SIGNS: Final[dict[Kind, str]] = {"removed": "-", "added": "+", "reshaped": "!", "retyped": "!", "changed": "~"}
 
@@ -54,69 +56,76 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     with open_named(options.a) as first, open_named(options.b) as second:
         comparison = Comparison(first, second)
-        changes = comparison.structure
         if not options.names_only:
             pairs = comparison.to_read(trust_checksums=options.trust_checksums)
-            with progress("compare", second.prefix, sum(old.size + new.size for old, new in pairs)):
-                by_value = list(comparison.changes(pairs))
-            measured = {change.key for change in by_value}
-            changes = [*(each for each in changes if each.key not in measured), *by_value]
-        changes = sorted(changes, key=lambda change: (KINDS.index(change.kind), change.key))
-        counts = Counter(change.kind for change in changes)
+            with progress("compare", second.prefix, comparison.sizes(pairs)):
+                comparison.read(pairs)
+        by_kind = comparison.by_kind()
+        counts = {kind: len(by_kind[kind]) for kind in KINDS}
+        same = len(comparison.pairs[0]) - sum(counts[kind] for kind in ("reshaped", "retyped", "changed"))
         if options.json:
-            summary: dict[str, Any] = {kind: counts[kind] for kind in KINDS}
-            summary["unchanged"] = len(comparison.pairs) - sum(
-                counts[kind] for kind in ("reshaped", "retyped", "changed")
-            )
             print_json(
                 {
                     "a": first.prefix,
                     "b": second.prefix,
                     "values_compared": not options.names_only,
-                    "counts": summary,
-                    "changes": [change.to_dict() for change in changes],
+                    "counts": {**counts, "unchanged": same},
+                    "changes": [change.to_dict() for change in comparison.changes()],
                 }
             )
         else:
-            _print(changes, comparison, counts, names_only=options.names_only)
-    return DIFFERS if changes else SUCCESS
+            _print_changes(comparison, by_kind)
+            compared = "of the same name, shape and type" if options.names_only else "the same"
+            parts = [f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind]]
+            line(", ".join([*parts, f"{same:,} {compared}"]))
+    return DIFFERS if any(counts.values()) else SUCCESS
 
 
-def _print(changes: list[Change], comparison: Comparison, counts: Counter[Kind], *, names_only: bool) -> None:
-    if changes:
-        columns = [
-            Column(""),
-            Column("TYPE", folds=True),
-            Column("DIFFERENCE", folds=True),
-            Column("KEY", style="cyan", folds=True),
-        ]
-        used = (
-            columns
-            if any(change.difference for change in changes)
-            else [each for each in columns if each.title != "DIFFERENCE"]
-        )
-        cells = [[_SIGNS[each.kind], _specs(each), _amount(each), named(short_name(each.key))] for each in changes]
-        table(used, cells if used is columns else [[sign, spec, key] for sign, spec, _, key in cells])
-    same = len(comparison.pairs) - sum(counts[kind] for kind in ("reshaped", "retyped", "changed"))
-    parts = [f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind]]
-    compared = "of the same name, shape and type" if names_only else "the same"
-    line(", ".join([*parts, f"{same:,} {compared}"]))
+def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> None:
+    signs: list[str] = []
+    specs: list[str] = []
+    differences: list[str] = []
+    keys: list[str] = []
+    first, second = comparison.sides
+    for kind, places in by_kind.items():
+        signs += [_SIGNS[kind]] * len(places)
+        if kind in ("removed", "added"):
+            side = first if kind == "removed" else second
+            specs += map(side.texts.__getitem__, side.spec[places].tolist())
+            differences += [""] * len(places)
+            keys += map(side.keys.__getitem__, places.tolist())
+            continue
+        old, new = (each[places] for each in comparison.pairs)
+        specs += _texts_of_pairs(first, second, first.spec[old], second.spec[new])
+        found = comparison.differences.take(places)
+        fields = (found.count, found.unequal, found.largest, found.relative)
+        differences += map(_amount, *(field.tolist() for field in fields))
+        keys += map(first.keys.__getitem__, old.tolist())
+    if not keys:
+        return
+    columns = [(Column(""), signs), (Column("TYPE", folds=True), specs)]
+    if any(differences):
+        columns.append((Column("DIFFERENCE", folds=True), differences))
+    columns.append((Column("KEY", style="cyan", folds=True), all_named(map(short_name, keys))))
+    table_of_columns([column for column, _ in columns], [cells for _, cells in columns])
 
 
-def _specs(change: Change) -> str:
-    old, new = change.before, change.after
-    if old is not None and new is not None and (old.dtype is not new.dtype or old.shape != new.shape):
-        return f"{old.spec} -> {new.spec}"
-    row = old or new
-    return "" if row is None else row.spec
+def _texts_of_pairs(first: Tensors, second: Tensors, old: Places, new: Places) -> list[str]:
+    """The cells of the types of pairs. There are few types and many pairs."""
+    kinds, kind = np.unique(old * len(second.texts) + new, return_inverse=True)
+    texts = []
+    for both in kinds.tolist():
+        before, after = first.texts[both // len(second.texts)], second.texts[both % len(second.texts)]
+        texts.append(before if before == after else f"{before} -> {after}")
+    return [texts[number] for number in kind.tolist()]
 
 
-def _amount(change: Change) -> str:
-    found: Difference | None = change.difference
-    if found is None:
+def _amount(count: int, unequal: int, largest: float, relative: float) -> str:
+    """The cell of a difference. Nothing is known of one whose count is negative."""
+    if count < 0:
         return ""
-    if not found.unequal:
+    if not unequal:
         return "values equal"
-    relative = "" if math.isinf(found.relative) else f", relative {amounts.number(found.relative)}"
-    elements = f", {found.unequal:,} of {found.count:,}" if found.count > 1 else ""
-    return f"max {amounts.number(found.largest)}{relative}{elements}"
+    size = "" if math.isinf(relative) else f", relative {amounts.number(relative)}"
+    elements = f", {unequal:,} of {count:,}" if count > 1 else ""
+    return f"max {amounts.number(largest)}{size}{elements}"

@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.bundle.entry import Entry, decode, encode
+from milepost.bundle.entry import Entry, decode, encode, encode_all
 from milepost.bundle.messages import BundleEntry
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.tensor import DType, TensorSlice
@@ -42,6 +43,16 @@ class TestEncoding:
         """The entry of the format's worked example."""
         entry = encode(FLOAT, (2,), 0, 7, 8, 0x35E53C59)
         assert entry.hex(" ") == "08 01 12 04 12 02 08 02 20 07 28 08 35 59 3c e5 35"
+
+    @given(st.lists(entries(), max_size=20), INT32)
+    def test_many_at_once_are_encoded_like_each(self, found, shard):
+        offsets, sizes, crcs = (
+            np.array([getattr(entry, name) for entry in found], np.int64) for name in ("offset", "size", "crc")
+        )
+        specs = [(entry.dtype, entry.shape) for entry in found]
+        assert encode_all(specs, shard, offsets, sizes, crcs) == [
+            encode(*entry._replace(shard=shard)) for entry in found
+        ]
 
     @given(entries())
     def test_equals_protobuf(self, entry):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.coding.crc32c import PROVIDERS, combine, crc32c, mask, provider
+from milepost.coding.crc32c import PROVIDERS, combine, crc32c, mask, provider, unmask
 
 Provider = Callable[[Any, int], int]
 
@@ -70,6 +70,14 @@ def test_masked_vectors() -> None:
 def test_masking_loses_nothing_and_changes_everything(crc: int) -> None:
     rotated = (mask(crc) - 0xA282EAD8) & 0xFFFFFFFF
     assert (rotated >> 17 | rotated << 15) & 0xFFFFFFFF == crc
+    assert 0 <= mask(crc) < 2**32
+    assert mask(crc) != crc
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_unmask_undoes_mask(crc: int) -> None:
+    """Masking loses nothing and changes everything."""
+    assert unmask(mask(crc)) == crc
     assert 0 <= mask(crc) < 2**32
     assert mask(crc) != crc
 

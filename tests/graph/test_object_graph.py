@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost import CorruptCheckpointError
+from milepost.graph import object_graph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 
 
@@ -17,13 +18,72 @@ def graphs(draw):
     values = st.lists(st.builds(SavedValue, text, text, text, st.booleans()), max_size=3)
     slots = st.lists(st.builds(SlotReference, ids, st.text(max_size=3), ids), max_size=2)
     public_first = values.map(lambda values: tuple(sorted(values, key=lambda value: value.skipped_by_tensorflow)))
-    nodes = st.builds(Node, edges, public_first, slots.map(tuple))
+    nodes = st.builds(Node, edges, public_first, slots.map(tuple), text, text)
     return ObjectGraph(tuple(draw(st.lists(nodes, min_size=count, max_size=count))))
 
 
 @given(graphs())
 def test_a_graph_survives_serialization(graph):
     assert ObjectGraph.deserialize(graph.serialize()) == graph
+
+
+@given(graphs())
+def test_the_bytes_are_those_of_protobuf(graph):
+    assert graph.serialize() == by_protobuf(graph)
+
+
+def by_protobuf(graph):
+    message = object_graph._MESSAGES["TrackableObjectGraph"]()
+    for node, has_values in zip(graph.nodes, graph.nodes_with_values(), strict=True):
+        saved = message.nodes.add()
+        for name, child in node.children:
+            saved.children.add(node_id=child, local_name=name)
+        for name, full_name, key, skipped in node.values:
+            values = saved.skipped_by_tensorflow if skipped else saved.attributes
+            values.add(name=name, full_name=full_name, checkpoint_key=key)
+        for variable, name, slot in node.slots:
+            saved.slot_variables.add(original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot)
+        if node.saver:
+            saved.registered_saver.name = node.saver
+        saved.python = node.python
+        if has_values:
+            saved.has_checkpoint_values.value = True
+        else:
+            saved.has_checkpoint_values.SetInParent()
+    return message.SerializeToString()
+
+
+KEYS = st.text("ab/\x04é", max_size=4) | st.just("a" * 97)
+"""Keys that may occur in the other fields of a node too, also as a length."""
+LEAVES = st.builds(
+    lambda *value, python: Node(values=(SavedValue(*value),), python=python),
+    KEYS,
+    st.sampled_from(["", "a"]),
+    KEYS,
+    st.booleans(),
+    python=KEYS,
+)
+
+
+@given(st.lists(LEAVES | st.just(Node()), min_size=1, max_size=60))
+def test_nodes_that_are_alike_are_decoded_like_all_others(nodes):
+    assert ObjectGraph.deserialize(by_protobuf(ObjectGraph(tuple(nodes)))).nodes == tuple(nodes)
+
+
+def test_a_key_that_is_no_text_is_damage_also_where_other_nodes_are_alike():
+    def leaf(key):
+        return Node(values=(SavedValue("VARIABLE_VALUE", "", key),))
+
+    data = ObjectGraph((leaf("one"), leaf("two"), leaf("six"))).serialize()
+    with pytest.raises(CorruptCheckpointError):
+        ObjectGraph.deserialize(data.replace(b"six", b"s\xffx"))
+
+
+def test_a_graph_with_fields_that_are_not_known_is_read():
+    graph = ObjectGraph((Node((Edge("a", 1),)), Node(values=(SavedValue("v", "", "k"),))))
+    data = graph.serialize()
+    unknown = bytes.fromhex("7a0130")  # field 15
+    assert ObjectGraph.deserialize(unknown + data + unknown) == graph
 
 
 def test_a_node_has_values_if_anything_below_it_has():
@@ -49,8 +109,6 @@ def test_a_reference_to_a_node_that_is_not_there_is_damage(node):
 
 
 def _serialize_unchecked(node):
-    from milepost.graph import object_graph
-
     graph = object_graph._MESSAGES["TrackableObjectGraph"]()
     saved = graph.nodes.add()
     for name, child in node.children:

@@ -17,8 +17,8 @@ from milepost.graph.omissions import Omission
 from milepost.graph.variable import as_array
 from milepost.tensor import DType, TensorSpec
 
-_NUMBERS: Final = frozenset(dtype.numpy for dtype in DType.all() if not dtype.is_bytes)
-"""The element types that files hold as they are in memory."""
+_NUMBERS: Final = {dtype.numpy: dtype for dtype in DType.all() if not dtype.is_bytes}
+"""The element types that files hold as they are in memory, by those of NumPy."""
 
 
 class ArrayAdapter(Adapter):
@@ -54,7 +54,7 @@ class ArrayAdapter(Adapter):
         return None
 
     def values(self, obj: Array) -> Sequence[Value]:
-        dtype = DType.of(obj.dtype)
+        dtype = _NUMBERS.get(obj.dtype) or DType.of(obj.dtype)
         if dtype.is_bytes:
             return (Value(VARIABLE_VALUE, dtype, obj.shape, lambda: as_array(obj)),)
         in_place = obj.flags.carray and obj.dtype.isnative

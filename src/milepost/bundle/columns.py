@@ -7,12 +7,13 @@ another form, such as those of tensors in pieces, and entries with something wro
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from milepost.bundle.entry import parse_head
+from milepost.bundle.entry import Entry, parse_head
 from milepost.coding import varints
 from milepost.coding.varints import Column
 from milepost.errors import MilepostError
@@ -60,6 +61,15 @@ class Columns:
     size: Column
     crc: Column
     others: list[int]
+
+    def entries(self) -> list[Entry]:
+        """The entries. Those of `others` have no meaning; there is at least one that is not among them."""
+        specs = [(spec.dtype, spec.shape) for spec in self.specs]
+        dtypes, shapes = ([specs[number][part] for number in self.spec.tolist()] for part in (0, 1))
+        places = (field.tolist() for field in (self.shard, self.offset, self.size, self.crc))
+        rows = zip(dtypes, shapes, *places, itertools.repeat(()), strict=False)
+        # `Entry` itself is a function in Python, which would take most of the time
+        return list(map(tuple.__new__, itertools.repeat(Entry), rows))
 
     def after(self, count: int) -> Columns:
         """The columns without the first entries.

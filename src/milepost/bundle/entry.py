@@ -24,7 +24,9 @@ from typing import Any, Final, NamedTuple
 from milepost.bundle import strings, variants
 from milepost.bundle.messages import BundleEntry
 from milepost.bundle.slices import box_message, parse_box
+from milepost.coding.fields import fixed32_field, fixed32_fields, message_field, number_field, number_fields
 from milepost.coding.protobuf import DecodeError, parse
+from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.tensor import DType, TensorSlice, TensorSpec
 from milepost.tensor.dtype import STRING, VARIANT
@@ -81,16 +83,32 @@ def encode(
         >>> encode(DType.of("float32"), (2,), offset=7, size=8).hex(" ")
         '08 01 12 04 12 02 08 02 20 07 28 08'
     """
-    message = BundleEntry()
-    if shard:
-        message.shard_id = shard
-    message.offset = offset
-    message.size = size
-    message.crc32c = crc
-    if slices:
-        message.slices.extend(map(box_message, slices))
-    # Serialized messages may be joined. Encoding type and shape takes longest, so the result is cached for other tensors.
-    return _head(dtype.number, shape) + message.SerializeToString()  # type: ignore[no-any-return]
+    # Serialized fields may be joined. Encoding type and shape takes longest, so the result is cached for other tensors.
+    data = _head(dtype.number, shape) + number_field(b"\x18", shard)
+    data += number_field(b"\x20", offset) + number_field(b"\x28", size) + fixed32_field(b"\x35", crc)
+    for box in slices:
+        data += message_field(b"\x3a", box_message(box).SerializeToString())
+    return data
+
+
+def encode_all(
+    specs: Iterable[tuple[DType, tuple[int, ...]]], shard: int, offsets: Column, sizes: Column, crcs: Column
+) -> list[bytes]:
+    """Encodes the entries of many tensors of a data file, which takes a fraction of the time.
+
+    Example:
+        >>> import numpy as np
+        >>> offsets, sizes, crcs = np.array([0, 64]), np.array([8, 8]), np.array([1, 2])
+        >>> specs = [(DType.of("float32"), (2,)), (DType.of("int64"), ())]
+        >>> encode_all(specs, 0, offsets, sizes, crcs)[1] == encode(*specs[1], offset=64, size=8, crc=2)
+        True
+    """
+    in_shard = number_field(b"\x18", shard)
+    places = number_fields(b"\x20", offsets), number_fields(b"\x28", sizes), fixed32_fields(b"\x35", crcs)
+    return [
+        _head(dtype.number, shape) + in_shard + offset + size + crc
+        for (dtype, shape), offset, size, crc in zip(specs, *places, strict=True)
+    ]
 
 
 def decode(data: bytes) -> Entry:

@@ -6,6 +6,7 @@ between, up to a limit. Large tensors are read twice, because memory for all of 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,7 @@ from milepost.bundle.memory import Array, bytes_of, new_array
 from milepost.bundle.parallel import THREADS, for_each
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.transfer import WORTH_THREADS, Span, read_spans
-from milepost.coding.crc32c import crc32c, mask
+from milepost.coding.crc32c import mask, masked_each, unmask
 from milepost.errors import MilepostError, MismatchError
 from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice, TensorSpec
@@ -29,6 +30,8 @@ STAGING: Final = 64 << 20
 
 _SMALL: Final = 64 << 10
 """The most bytes of a tensor that is read together with its neighbours."""
+_TINY: Final = 1 << 10
+"""The most bytes of a tensor that are hashed faster as a copy than as a view."""
 _JOINED: Final = 2 << 20
 """The most bytes that are read together."""
 _GAP: Final = 4 << 10
@@ -111,12 +114,13 @@ class Fetch:
         for earlier in (self._entries, self._kept, self._again, self._spans, self._others):
             earlier.clear()
         self._count = counter()
-        near: dict[ReadableFile, list[int]] = {}
+        near: defaultdict[ReadableFile, list[int]] = defaultdict(list)
         spans: list[tuple[Span, Entry]] = []
         others: list[int] = []
         extent = self._reader.extent
+        boxes = self._boxes
         for ticket, key in enumerate(self._keys):
-            place = extent(key) if ticket not in self._boxes else None
+            place = extent(key) if ticket not in boxes else None
             # an empty tensor need not be read, but may have a shape that no array can have
             if place is None or not place[1].size:
                 others.append(ticket)
@@ -127,7 +131,7 @@ class Fetch:
             if destination is not None:
                 _check_destination(key, destination, entry.dtype.numpy, entry.shape)
             if entry.size <= _SMALL:
-                near.setdefault(file, []).append(ticket)
+                near[file].append(ticket)
             elif destination is None:
                 fresh = self._kept[ticket] = new_array(entry.dtype, entry.shape)
                 spans.append((Span(key, file, entry.offset, entry.size, bytes_of(fresh)), entry))
@@ -182,11 +186,13 @@ class Fetch:
     def _groups(self, file: ReadableFile, tickets: list[int]) -> list[_Group]:
         """Groups small neighbouring tensors of a file, and reserves memory for groups that are kept."""
         groups: list[_Group] = []
-        for offset, ticket in sorted((self._entries[ticket].offset, ticket) for ticket in tickets):
-            stop = offset + self._entries[ticket].size
-            last = groups[-1] if groups else None
+        entries = self._entries
+        last: _Group | None = None
+        for offset, ticket in sorted([(entries[ticket].offset, ticket) for ticket in tickets]):
+            stop = offset + entries[ticket].size
             if last is None or offset > last.stop + _GAP or offset - last.start >= _JOINED:
-                groups.append(_Group(file, offset, stop, [ticket]))
+                last = _Group(file, offset, stop, [ticket])
+                groups.append(last)
             else:
                 last.stop = max(last.stop, stop)
                 last.tickets.append(ticket)
@@ -211,18 +217,24 @@ class Fetch:
     def _read_group(self, group: _Group) -> Iterator[tuple[int, Array]]:
         file = group.file
         try:
-            data = memoryview(file.read(group.start, group.stop - group.start))
+            data = file.read(group.start, group.stop - group.start)
         except MilepostError as error:
             raise error.with_context(key=self._keys[group.tickets[0]]) from None
         if self._count is not None:
             self._count(group.stop - group.start)
-        for ticket in group.tickets:
-            dtype, shape, _, offset, size, expected, _ = self._entries[ticket]
-            begin = offset - group.start
-            crc = crc32c(data[begin : begin + size])
-            if mask(crc) != expected:
-                raise wrong_checksum(self._keys[ticket], file.path, offset, expected, crc)
-            yield ticket, np.ndarray(shape, dtype.numpy, data, begin)
+        start = group.start
+        entries = [self._entries[ticket] for ticket in group.tickets]
+        view = memoryview(data)
+        crcs = masked_each(
+            (data if size <= _TINY else view)[offset - start : offset - start + size]
+            for _, _, _, offset, size, _, _ in entries
+        )
+        for ticket, crc, (dtype, shape, _, offset, _, expected, _) in zip(
+            group.tickets, crcs.tolist(), entries, strict=True
+        ):
+            if crc != expected:
+                raise wrong_checksum(self._keys[ticket], file.path, offset, expected, unmask(crc))
+            yield ticket, np.ndarray(shape, dtype.numpy, data, offset - start)
 
     def _verify_other(self, ticket: int) -> None:
         key, destination, box = self._keys[ticket], self._destinations[ticket], self._boxes.get(ticket)

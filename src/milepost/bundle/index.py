@@ -67,6 +67,7 @@ class Index:
         self._columns: Columns | None = None
         self._are_decoded = False
         self._lookups = 0
+        self._is_closed = False
         try:
             self._table = TableReader(self.file)
             self.shards, self.byteorder = self._read_header()
@@ -196,16 +197,18 @@ class Index:
             self.file = self._table.file = FileInMemory(file.path, file.read(0, file.size))
             file.close()
 
+    def close(self) -> None:
+        """Closes the file. What was not read before cannot be read any more, which is a `ValueError`."""
+        self._is_closed = True
+        self.file.close()
+
     def forget(self) -> None:
         """Forgets what was parsed, which takes more memory than the file, and is seldom needed again."""
         self.decoded.clear()
         self._rows, self._names, self._columns, self._are_decoded, self._lookups = None, None, None, False, 0
 
     def _read_header(self) -> tuple[int, strings.Order]:
-        row = self._table.get(HEADER_KEY)
-        if row is None:
-            raise CorruptCheckpointError("the index has no header, so it is not that of a checkpoint")
-        header = parse(BundleHeader, row, what="the header of the index")
+        header = read_header(self._table)
         if not 1 <= header.num_shards <= _MOST_SHARDS:
             raise CorruptCheckpointError(
                 "an impossible number of data files", expected=f"1 to {_MOST_SHARDS}", found=header.num_shards
@@ -229,12 +232,7 @@ class Index:
             keys, columns = self.columns()
             if len(columns.others) == len(keys):
                 return
-            specs, fields = columns.specs, (columns.shard, columns.offset, columns.size, columns.crc)
-            places = zip(columns.spec.tolist(), *(field.tolist() for field in fields), strict=True)
-            found = {
-                key: Entry(specs[spec].dtype, specs[spec].shape, shard, offset, size, crc)
-                for key, (spec, shard, offset, size, crc) in zip(keys, places, strict=True)
-            }
+            found = dict(zip(keys, columns.entries(), strict=True))
             for place in columns.others:
                 del found[keys[place]]
             self.decoded = found | self.decoded
@@ -249,7 +247,7 @@ class Index:
     def _row(self, key: bytes) -> bytes | None:
         self._lookups += 1
         if self._rows is None and self._lookups <= _FEW:
-            return self._table.get(key)
+            return self._open_table().get(key)
         rows, text = self._all_rows(), key.decode("latin-1")
         place = bisect_left(rows.keys, text)
         return rows.value(place) if place < len(rows.keys) and rows.keys[place] == text else None
@@ -257,8 +255,13 @@ class Index:
     def _all_rows(self) -> Rows:
         """All rows of the table: the header, the entries of pieces, and the entries of tensors."""
         if self._rows is None:
-            self._rows = self._table.rows()
+            self._rows = self._open_table().rows()
         return self._rows
+
+    def _open_table(self) -> TableReader:
+        if self._is_closed:
+            raise ValueError(f"the reader of {self._prefix} is closed")
+        return self._table
 
     def _header_end(self) -> int:
         """The position of the first row that is not the header."""
@@ -288,6 +291,18 @@ class Index:
             return decoder(row)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.file.path) from None
+
+
+def read_header(table: TableReader) -> BundleHeader:
+    """The header of an index. Its key is less than all others, so nothing else is decoded.
+
+    Raises:
+        CorruptCheckpointError: There is none, or it is damaged.
+    """
+    key, row = table.first() or (None, b"")
+    if key != HEADER_KEY:
+        raise CorruptCheckpointError("the index has no header, so it is not that of a checkpoint")
+    return parse(BundleHeader, row, what="the header of the index")
 
 
 def _bytes_of(name: str) -> bytes:

@@ -13,6 +13,7 @@ chunk by chunk.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import call
@@ -21,11 +22,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from milepost.bundle import strings, variants
-from milepost.bundle.entry import encode
+from milepost.bundle.entry import encode, encode_all
 from milepost.bundle.memory import Array, blocks, bytes_of
 from milepost.bundle.parallel import THREADS, for_each
 from milepost.bundle.transfer import CHUNK, SEGMENT, WORTH_THREADS
-from milepost.coding.crc32c import combine, crc32c, mask
+from milepost.coding.crc32c import combine, crc32c, mask, masked_each
 from milepost.errors import MilepostError
 from milepost.storage import WritableFile
 from milepost.tensor import DType, PiecewiseArray
@@ -38,10 +39,8 @@ _SMALL: Final = 64 << 10
 """The most bytes of a tensor that is faster to copy than to write by itself."""
 _JOINED: Final = 2 << 20
 """Bytes of small tensors that are written together."""
-
-
-_PADDING: Final = [bytes(size) for size in range(ALIGNMENT)]
-"""Shared by all tensors, of which there may be millions."""
+_TOGETHER: Final = 512
+"""Small tensors whose entries are made together. With more of them, their parts take more memory, and hardly less time."""
 
 
 class Placed(NamedTuple):
@@ -58,6 +57,10 @@ class Placed(NamedTuple):
     key: bytes
     array: Array | PiecewiseArray
     dtype: DType
+
+
+_Run = list[tuple[Placed, bytes, int | None]]
+"""Small tensors in the order of the file, with their bytes, and the masked checksum if it is not that of the bytes."""
 
 
 def write_tensors(
@@ -100,6 +103,9 @@ class _Layout:
         self._written = written
         self._entries: dict[bytes, bytes] = {}
         self._large: list[_Large] = []
+        # small tensors that are not placed yet, and their bytes
+        self._run: _Run = []
+        self._run_size = 0
         self._end = 0
         # bytes right before the end that are not written yet
         self._unwritten: list[bytes] = []
@@ -108,30 +114,29 @@ class _Layout:
     def work(self, tensors: Sequence[Placed]) -> Iterator[Callable[[], None]]:
         """The writes to do, in the order of the file."""
         for tensor in tensors:
-            _, key, array, dtype = tensor
+            _, _, array, dtype = tensor
             if dtype.is_bytes:
                 pieces, crc = _encoded(tensor)
                 size = sum(map(len, pieces))
+                if size > _SMALL:
+                    yield from self._place_strings(tensor, pieces, size, mask(crc))
+                    continue
+                self._run.append((tensor, b"".join(pieces), mask(crc)))
             elif array.nbytes > _SMALL:
                 yield from self._place_large(tensor)
                 continue
             else:
                 whole = array if type(array) is np.ndarray else np.asarray(array)
-                data = (
-                    whole.tobytes() if whole.dtype is dtype.numpy else whole.astype(dtype.numpy, copy=False).tobytes()
-                )
-                pieces, crc, size = [data], crc32c(data), len(data)
-            padding = -self._end % self._alignment
-            self._entries[key] = encode(dtype, array.shape, self._shard, self._end + padding, size, mask(crc))
-            if padding:
-                pieces.insert(0, _PADDING[padding] if padding < ALIGNMENT else bytes(padding))
-            for piece in pieces:
-                length = len(piece)
-                if length > _SMALL or self._unwritten_size >= _JOINED:
-                    yield self._flush()
-                self._unwritten.append(piece)
-                self._unwritten_size += length
-                self._end += length
+                if whole.dtype is not dtype.numpy:
+                    whole = whole.astype(dtype.numpy, copy=False)
+                data = whole.tobytes()
+                size = len(data)
+                self._run.append((tensor, data, None))
+            self._run_size += size
+            if self._unwritten_size + self._run_size >= _JOINED:
+                yield self._flush()
+            elif len(self._run) == _TOGETHER:
+                self._place_run()
         yield self._flush()
 
     def entries(self) -> dict[bytes, bytes]:
@@ -144,11 +149,40 @@ class _Layout:
             self._entries[key] = encode(dtype, array.shape, self._shard, large.offset, array.nbytes, mask(crc))
         return self._entries
 
+    def _place_run(self) -> None:
+        """Places small tensors, which takes less time for many together."""
+        run, self._run, self._run_size = self._run, [], 0
+        if not run:
+            return
+        data = [data for _, data, _ in run]
+        sizes = np.fromiter(map(len, data), np.int64, len(data))
+        aligned = -(-sizes // self._alignment) * self._alignment
+        self._append(bytes(-self._end % self._alignment))
+        starts = self._end + np.cumsum(aligned) - aligned
+        crcs = masked_each(b"" if crc is not None else each for _, each, crc in run)
+        for place, (_, _, crc) in enumerate(run):
+            if crc is not None:
+                crcs[place] = crc
+        specs = [(tensor.dtype, tensor.array.shape) for tensor, _, _ in run]
+        entries = encode_all(specs, self._shard, starts, sizes, crcs)
+        self._entries.update(zip([tensor.key for tensor, _, _ in run], entries, strict=True))
+        aligned[-1] = sizes[-1]
+        self._append(b"".join(map(bytes.ljust, data, aligned.tolist(), itertools.repeat(b"\0"))))
+
+    def _place_strings(
+        self, tensor: Placed, pieces: Sequence[bytes], size: int, crc: int
+    ) -> Iterator[Callable[[], None]]:
+        self._place_run()
+        self._append(bytes(-self._end % self._alignment))
+        self._entries[tensor.key] = encode(tensor.dtype, tensor.array.shape, self._shard, self._end, size, crc)
+        for piece in pieces:
+            if len(piece) > _SMALL or self._unwritten_size >= _JOINED:
+                yield self._flush()
+            self._append(piece)
+
     def _place_large(self, tensor: Placed) -> Iterator[Callable[[], None]]:
-        padding = bytes(-self._end % self._alignment)
-        self._unwritten.append(padding)
-        self._unwritten_size += len(padding)
-        self._end += len(padding)
+        self._place_run()
+        self._append(bytes(-self._end % self._alignment))
         yield self._flush()
         large = _Large(tensor, self._end)
         self._large.append(large)
@@ -160,7 +194,13 @@ class _Layout:
             yield partial(self._write_block, large, len(large.blocks) - 1, block, self._end)
             self._end += block.nbytes
 
+    def _append(self, piece: bytes) -> None:
+        self._unwritten.append(piece)
+        self._unwritten_size += len(piece)
+        self._end += len(piece)
+
     def _flush(self) -> Callable[[], None]:
+        self._place_run()
         work = partial(self._write_joined, self._end - self._unwritten_size, self._unwritten)
         self._unwritten = []
         self._unwritten_size = 0

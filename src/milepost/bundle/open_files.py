@@ -110,7 +110,7 @@ class OpenFiles:
         """Closes all files for good."""
         with self._lock:
             self._closed = True
-            self._index.file.close()
+            self._index.close()
             self._close_data()
 
     def _close_data(self) -> None:

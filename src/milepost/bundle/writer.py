@@ -107,7 +107,7 @@ class BundleWriter:
             for key, array, dtype in tensors:
                 if type(array) is not np.ndarray and type(array) is not PiecewiseArray:
                     array = _as_array(array)
-                if dtype is None or array.dtype != dtype.numpy:
+                if dtype is None or (array.dtype is not dtype.numpy and array.dtype != dtype.numpy):
                     dtype = _dtype(key, array, dtype)
                 placed.append(Placed(key, _name(key), array, dtype))
             self._take(shard, placed)

@@ -16,6 +16,8 @@ from milepost.errors import CorruptCheckpointError
 
 MAX_LENGTH: Final = 10
 """The size in bytes of the longest varint, which is that of a 64-bit number."""
+_KEPT: Final = 1 << 14
+"""The numbers below this one, of one or two bytes, are kept in `encoded` once they have been encoded."""
 
 
 def encode(n: int) -> bytes:
@@ -37,6 +39,18 @@ def encode(n: int) -> bytes:
     return bytes(groups)
 
 
+class _Encoded(dict[int, bytes]):
+    def __missing__(self, n: int) -> bytes:
+        data = encode(n)
+        if n < _KEPT:
+            self[n] = data
+        return data
+
+
+encoded: Final = _Encoded()
+"""The encodings of all numbers: ``encoded[n]`` is ``encode(n)``, and takes no call if ``n`` is small and was asked for before."""
+
+
 def decode(data: bytes | memoryview, position: int = 0) -> tuple[int, int]:
     """Decodes the number at ``position``.
 
@@ -51,14 +65,13 @@ def decode(data: bytes | memoryview, position: int = 0) -> tuple[int, int]:
         (300, 4)
     """
     value = shift = 0
-    for offset in range(position, min(position + MAX_LENGTH, len(data))):
-        byte = data[offset]
+    for byte in data[position : position + MAX_LENGTH]:
         value |= (byte & 0x7F) << shift
+        shift += 7
         if byte < 0x80:
             if value >> 64:
                 break
-            return value, offset + 1
-        shift += 7
+            return value, position + shift // 7
     raise CorruptCheckpointError(
         f"no number at byte {position}",
         expected="a varint of at most 64 bits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.graph.by_identity import ByIdentity
@@ -113,6 +113,13 @@ def last_restore(obj: Any) -> int:
     kept = _kept.get(id(obj))
     holder = kept[0]() if kept is not None else None
     return holder.uid if holder is not None and holder.kept.get(id(obj)) is obj else 0
+
+
+def last_restores(objs: Sequence[Any]) -> list[int]:
+    """`last_restore` of each of some objects."""
+    if _kept:
+        return [last_restore(obj) for obj in objs]
+    return [uid or 0 for uid in _restored.get_all(objs)]
 
 
 def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> None:

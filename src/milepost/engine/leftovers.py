@@ -19,9 +19,7 @@ import os
 from collections import defaultdict
 
 from milepost.bundle import data_path, index_path, parse_data_path
-from milepost.bundle.messages import BundleHeader
-from milepost.bundle.writer import HEADER_KEY
-from milepost.coding.protobuf import parse
+from milepost.bundle.index import read_header
 from milepost.engine.announcement import is_pending
 from milepost.engine.damage import concerns_file
 from milepost.engine.temporary import Temporary, claims, new_token, temporaries
@@ -64,7 +62,7 @@ def visible_shards(storage: Storage, prefix: str) -> int | None:
     try:
         file = storage.open(index_path(prefix))
         try:
-            header = parse(BundleHeader, TableReader(file).get(HEADER_KEY) or b"", what="the header of the index")
+            header = read_header(TableReader(file))
         finally:
             file.close()
     except CheckpointNotFoundError:

@@ -34,7 +34,7 @@ from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import NumberTaker, taken_value
-from milepost.graph.traversal import live_children
+from milepost.graph.traversal import KnownTypes, live_children
 from milepost.tensor import TensorSpec
 
 
@@ -164,52 +164,60 @@ class Matcher:
             raise_explained(error, self._reader.prefix, complete=True)
         return match
 
-    def _match_below(self, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]) -> None:
+    def _match_below(  # noqa: PLR0915 - the inner loop of each restore, in which calls would cost time
+        self, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]
+    ) -> None:
         queue = deque([(node, obj)])
+        known: KnownTypes = {}
+        nodes, bindings, growth, arrays = self._nodes, match.bindings, match.growth, self._arrays.adapters
+        bound = self._bound.__getitem__ if len(self._bound) else bindings.get
         unmatched: deque[tuple[Adapter, Sequence[str], Deferred]] = deque()
         while queue or unmatched:
             if not queue:
                 self._match_stand_in(match, *unmatched.popleft(), queue)
                 continue
             node, obj = queue.popleft()
-            adapter = adapter_of_type(type(obj))
+            adapter = known.get(type(obj)) or adapter_of_type(type(obj))
             assert adapter is not None, "only trackable objects are bound"
             match.adapters[node] = adapter
-            saved = self._nodes[node]
+            saved = nodes[node]
             self._match_values(match, node, saved.values, obj, adapter)
+            if adapter.leaf and not saved.children:
+                continue
             is_list = isinstance(obj, ListWrapper)
             remaining = match.growth.cut(obj, saved) if is_list else 0
-            if not saved.children and (adapter.leaf or not holds_state(obj)):
-                match.may_lack |= not adapter.leaf and next(live_children(adapter, obj), None) is not None
+            if not saved.children and not holds_state(obj):
+                match.may_lack |= next(live_children(adapter, obj), None) is not None
                 continue
-            live = dict(live_children(adapter, obj))
+            live = dict(live_children(adapter, obj, known))
             if is_list:
                 for number in range(remaining, len(obj)):
                     live.pop(str(number), None)
             if attached:
                 live.update(pair for pair in attached if type(pair[1]) is not Unsaveable)
                 attached = ()
-            names = [edge.name for edge in saved.children]
+            names = [name for name, _ in saved.children]
             aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
             unwanted = frozenset(adapter.unwanted(obj, names) if "unwanted" in adapter.overrides else ())
             found = {SAVE_COUNTER} if node == 0 else set()
             for saved_name, child_node in saved.children:
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
                 found.add(name)
-                if child_node in match.bindings or self._bound[child_node] is not None or saved_name in unwanted:
-                    bound = match.bindings.get(child_node)
-                    bound = self._bound[child_node] if bound is None else bound
-                    match.may_lack |= live.get(name, bound) is not bound  # several live objects for one saved object
-                    match.growth.shared(obj, node, name, live.get(name), child_node, bound)
-                    continue
                 child = live.get(name)
+                other = bindings.get(child_node)
+                if other is None:
+                    other = bound(child_node)
+                if other is not None or saved_name in unwanted:
+                    match.may_lack |= live.get(name, other) is not other  # several live objects for one saved object
+                    growth.shared(obj, node, name, child, child_node, other)
+                    continue
                 # a container gains nothing where it has an array for a saved array
                 if type(child) is PlainLeaf or (
-                    self._nodes[child_node].python and (child is None or child_node not in self._arrays.adapters)
+                    nodes[child_node].python and (child is None or child_node not in arrays)
                 ):
-                    child = match.growth.child(obj, node, name, child, child_node)
+                    child = growth.child(obj, node, name, child, child_node)
                 if child is not None:
-                    match.bindings[child_node] = child
+                    bindings[child_node] = child
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
                     unmatched.append((adapter, names, Deferred(obj, name, child_node, siblings=len(names))))
@@ -269,10 +277,11 @@ class Matcher:
             if saved:
                 match.unused[node] = {unescape(value.name) for value in saved}
             return
-        if id(obj) in match._taken or last_restore(obj) >= self._uid:
+        identity = id(obj)
+        if identity in match._taken or last_restore(obj) >= self._uid:
             self._compare(match, node, obj)
             return
-        match._taken[id(obj)] = node
+        match._taken[identity] = node
         if len(values) == len(saved) == 1 and values[0].name == saved[0].name:
             match.takes.append(Take(node, obj, adapter, ((values[0], saved[0].key),)))
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
@@ -211,9 +212,13 @@ class MatchedRestore(WatchedRestore):
 
     def _follow_exchanges(self) -> None:
         """Binds the present objects instead of those that were replaced since the restore, such as buffers."""
-        for node, obj in self._bound.living():
-            saved = self.graph.nodes[node]
-            if not (saved.children or saved.slots):
+        holders = [
+            (saved, self._bound[number])
+            for number, saved in enumerate(self.graph.nodes)
+            if saved.children or saved.slots
+        ]
+        for saved, obj in holders:
+            if obj is None:
                 continue
             adapter = adapter_of_type(type(obj))
             if adapter is None or adapter.leaf:
@@ -237,12 +242,15 @@ class MatchedRestore(WatchedRestore):
     ) -> Iterator[tuple[int, str, Any, Outcome]]:
         """Node, key, live object and outcome of each saved value."""
         living = dict(self._bound.living())
-        for number, node in enumerate(self.graph.nodes):
-            if not node.values or (self._skip_slots and self._is_skipped(number)):
+        to_account = [
+            number
+            for number, node in enumerate(self.graph.nodes)
+            if node.values and (with_matched or number in self._unused or number not in living)
+        ]
+        for number in to_account:
+            if self._skip_slots and self._is_skipped(number):
                 continue
             obj, unused = living.get(number), self._unused.get(number, _NONE)
-            if obj is not None and not unused and not with_matched:
-                continue
             for value, key in self._matcher.values_in_file(number):
                 if obj is not None and unescape(value.name) not in unused:
                     yield number, key, obj, Outcome.MATCHED
@@ -282,7 +290,7 @@ class MatchedRestore(WatchedRestore):
         bound = {id(obj) for _, obj in self._bound.living()}
         missing = {id(self._bound[node]): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
-        skipped_too, plain = self.graph.writer_saves()
+        writer_saves = cache(self.graph.writer_saves)  # seldom needed
         later = self._later_members(live, bound)
         entries = unsaveable(live.omissions, self._allow_unsaved)
         restored = bound if not missing else bound - missing.keys()
@@ -305,6 +313,7 @@ class MatchedRestore(WatchedRestore):
             for value in values:
                 if identity not in bound or value.name in missing.get(identity, _NONE):
                     key = tensor_key(live.paths[number], value.name)
+                    skipped_too, plain = writer_saves()
                     # TensorFlow saves no trees of JAX arrays, so text that a saved tree lacks is missing and not skipped.
                     saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else skipped_too)
                     skipped = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
@@ -319,11 +328,11 @@ class MatchedRestore(WatchedRestore):
 
     def _later_members(self, live: LiveGraph, bound: Collection[int]) -> Subtrees:
         """Paths of members that the program has added to lists of values since the restore."""
-        lists = {id(self._bound[node]) for node in self._bound if self.graph.nodes[node].python == "list"}
+        lists = {id(self._bound[number]) for number, node in enumerate(self.graph.nodes) if node.python == "list"}
         return Subtrees(
             live.paths[edge.node]
-            for number, obj in enumerate(live.objects)
-            if lists and id(obj) in lists
+            for number, obj in enumerate(live.objects if lists else ())
+            if id(obj) in lists
             for edge in live.edges[number]
             if id(live.objects[edge.node]) not in bound and not self._is_lacking(live.objects[edge.node])
         )

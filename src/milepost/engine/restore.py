@@ -28,9 +28,7 @@ from milepost.deferred.table import (
 )
 from milepost.engine import unasked
 from milepost.engine.deliver import cast, check, deliver
-from milepost.engine.identity import (
-    last_restore,
-)
+from milepost.engine.identity import last_restore, last_restores
 from milepost.engine.match import Match
 from milepost.engine.matched_restore import MatchedRestore
 from milepost.engine.options import CheckpointOptions
@@ -216,8 +214,10 @@ class Restoration(MatchedRestore):
             holders = list(match.bindings.values())
             given = match.growth, agree, pause.end, progress, match.fresh
             successors = deliver(self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first)
-            takers = [successors.get(id(take.obj), take.obj) for take in match.takes]
-            before = [(obj, last_restore(obj)) for obj in takers]
+            takers = [take.obj for take in match.takes]
+            if successors:
+                takers = [successors.get(id(obj), obj) for obj in takers]
+            before = list(zip(takers, last_restores(takers), strict=True))
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, before, positions))
             self._remember(match, takers, successors)
@@ -293,8 +293,9 @@ class Restoration(MatchedRestore):
 
     def _report_before(self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]) -> Report:
         """A report of the outcome that every value would have, with those that do not fit."""
-        before = [(take.obj, last_restore(take.obj)) for take in match.takes]
-        self._remember(match, [obj for obj, _ in before], {})
+        objs = [take.obj for take in match.takes]
+        before = list(zip(objs, last_restores(objs), strict=True))
+        self._remember(match, objs, {})
         try:
             saved = self._account_of_saved(self._with_below(each.node for each in match.deferred))
             live = self._account_of_live(root, attached)

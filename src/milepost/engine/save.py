@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -25,7 +25,7 @@ from milepost.errors import MilepostError, MismatchError, UnsupportedError, Untr
 from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, OwnName, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.object_graph import Node, ObjectGraph, SavedValue, new_node, new_value
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.type_names import type_names
@@ -134,15 +134,15 @@ def read_state(
                 name, listed = (str(OwnName(each, kind, *member)) for each in (name, listed))
                 skipped = True
             local = _local_name(listed)
-            key = f"{path}{ATTRIBUTES}{_local_name(name)}"
-            listed_key = key if listed == name else f"{path}{ATTRIBUTES}{local}"
-            saved.append(SavedValue(local, value.full_name, listed_key, skipped))
+            listed_key = f"{path}{ATTRIBUTES}{local}"
+            key = listed_key if listed == name else f"{path}{ATTRIBUTES}{_local_name(name)}"
+            saved.append(new_value((local, value.full_name, listed_key, skipped)))
             writes.append(PlannedWrite(key, number, value.dtype, array.shape))
             arrays.append(array)
-        edges = (*live.edges[number], *deferred.edges.get(number, ()))
-        slots = (*live.slots.get(number, ()), *deferred.slots.get(number, ()))
+        edges = tuple(live.edges[number]) + tuple(deferred.edges.get(number, ()))
+        slots = tuple(live.slots.get(number, ())) + tuple(deferred.slots.get(number, ()))
         listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
-        nodes.append(Node(edges, tuple(listed_once), slots, "", python.get(number, "")))
+        nodes.append(new_node((edges, tuple(listed_once), slots, "", python.get(number, ""))))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):
         writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]
@@ -240,11 +240,12 @@ def _read_all(
     numbers: Sequence[int] = range(len(live.objects))
     if len({adapter.turn for adapter in set(live.adapters)}) > 1:
         numbers = sorted(numbers, key=lambda number: live.adapters[number].turn)
+    methods = {adapter: _values_now(adapter) for adapter in set(live.adapters)}
     for number in numbers:
         adapter = live.adapters[number]
-        if adapter.overrides.isdisjoint(_VALUES):
+        values_now = methods[adapter]
+        if values_now is None:
             continue
-        values_now = adapter.values_to_save if "values_to_save" in adapter.overrides else adapter.values
         value = None
         try:
             for value in values_now(live.objects[number]):
@@ -258,6 +259,12 @@ def _read_all(
                 raise problem from (error.__cause__ if problem is error else error)
             read[number] = []
     return read
+
+
+def _values_now(adapter: Adapter) -> Callable[[Any], Iterable[Value]] | None:
+    if adapter.overrides.isdisjoint(_VALUES):
+        return None
+    return adapter.values_to_save if "values_to_save" in adapter.overrides else adapter.values
 
 
 def _unreadable(error: Exception, live: LiveGraph, number: int, value: Value | None) -> MilepostError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 _Value = TypeVar("_Value")
@@ -61,6 +61,11 @@ class ByIdentity(Generic[_Value]):
         """The value for an object, or None."""
         entry = self._entries.get(id(obj))
         return entry.value if entry is not None and entry() is obj else None
+
+    def get_all(self, objs: Iterable[Any]) -> list[_Value | None]:
+        """The value for each of some objects, or None."""
+        entries = self._entries
+        return [entry.value if (entry := entries.get(id(obj))) is not None and entry() is obj else None for obj in objs]
 
     def __setitem__(self, obj: Any, value: _Value) -> None:
         """Sets the value for an object.

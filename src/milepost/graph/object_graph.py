@@ -27,10 +27,17 @@ Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from milepost.coding import varint
+from milepost.coding.fields import message_field, number_field, number_fields, text_field
 from milepost.coding.protobuf import Field, declare, parse
 from milepost.errors import CorruptCheckpointError, UntrackableError
 
@@ -114,6 +121,11 @@ class Node(NamedTuple):
     python: str = ""
 
 
+new_edge: Final = partial(tuple.__new__, Edge)
+new_value: Final = partial(tuple.__new__, SavedValue)
+new_node: Final = partial(tuple.__new__, Node)
+"""They make the same of a tuple with all attributes. The classes themselves are functions in Python, which take twice as long."""
+
 _EMPTY: Final[tuple[Any, ...]] = ()
 _BARE: Final = Node()
 """The one object for all empty nodes, so that many of them take little memory."""
@@ -135,37 +147,13 @@ class ObjectGraph:
         Raises:
             UntrackableError: A name is not valid Unicode, so a file cannot hold it.
         """
-        graph = _MESSAGES["TrackableObjectGraph"]()
-        add = graph.nodes.add
-        with_values = self.nodes_with_values()
         try:
-            for node, has_values in zip(self.nodes, with_values, strict=True):
-                saved = add()
-                if node.children:
-                    add_child = saved.children.add
-                    for name, child in node.children:
-                        add_child(node_id=child, local_name=name)
-                for name, full_name, key, skipped in node.values:
-                    values = saved.skipped_by_tensorflow if skipped else saved.attributes
-                    values.add(name=name, full_name=full_name, checkpoint_key=key)
-                for variable, name, slot in node.slots:
-                    saved.slot_variables.add(
-                        original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot
-                    )
-                if node.saver:
-                    saved.registered_saver.name = node.saver
-                if node.python:
-                    saved.python = node.python
-                if has_values:
-                    saved.has_checkpoint_values.value = True
-                else:
-                    saved.has_checkpoint_values.SetInParent()
-            data: bytes = graph.SerializeToString()
+            ids = number_fields(b"\x08", np.arange(len(self.nodes)))
+            return b"".join(map(_encoded, self.nodes, self.nodes_with_values(), itertools.repeat(ids)))
         except UnicodeEncodeError as error:
             raise UntrackableError(
                 "a name in the object graph is not valid Unicode", found=ascii(error.object), expected="UTF-8"
             ) from None
-        return data
 
     @classmethod
     def deserialize(cls, data: bytes) -> ObjectGraph:
@@ -174,38 +162,19 @@ class ObjectGraph:
         Raises:
             CorruptCheckpointError: The bytes are not a graph, or refer to nodes that do not exist.
         """
-        graph = parse(_MESSAGES["TrackableObjectGraph"], data, what="the object graph")
-        count = len(graph.nodes)
-        if not count:
+        nodes: list[Node] = []
+        leaves: dict[int, _Leaf] = {}
+        for serialized in _split(data):
+            leaf = leaves.get(len(serialized))
+            node = None if leaf is None else leaf.like(serialized)
+            if node is None:
+                node = _decoded(serialized)
+                if (leaf := _leaf(serialized, node)) is not None:
+                    leaves[len(serialized)] = leaf
+            nodes.append(node)
+        if not nodes:
             raise CorruptCheckpointError(
                 "the object graph is empty", expected="at least the root's node", found="0 nodes"
-            )
-        nodes = []
-        for saved in graph.nodes:
-            children = saved.children
-            values = [SavedValue(v.name, v.full_name, v.checkpoint_key) for v in saved.attributes]
-            if skipped := saved.skipped_by_tensorflow:
-                values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in skipped]
-            slots = saved.slot_variables
-            python = saved.python
-            if not (children or values or slots or python or saved.HasField("registered_saver")):
-                nodes.append(_BARE)
-                continue
-            nodes.append(
-                Node(
-                    tuple([Edge(edge.local_name, edge.node_id) for edge in children]) if children else _EMPTY,
-                    tuple(values) if values else _EMPTY,
-                    tuple(
-                        [
-                            SlotReference(s.original_variable_node_id, s.slot_name, s.slot_variable_node_id)
-                            for s in slots
-                        ]
-                    )
-                    if slots
-                    else _EMPTY,
-                    saved.registered_saver.name if saved.HasField("registered_saver") else "",
-                    python,
-                )
             )
         _check_references(nodes)
         return cls(tuple(nodes))
@@ -221,18 +190,18 @@ class ObjectGraph:
         This is computed rather than read from the file. Files from before TensorFlow 2.9 lack the field, and a wrong field would
         hide values.
         """
-        holds = [bool(node.values or node.slots or node.saver) for node in self.nodes]
+        holds = [bool(values or slots or saver) for _, values, slots, saver, _ in self.nodes]
+        others = [number for number, has_own in enumerate(holds) if not has_own]
         # Most children have a higher number than their parents, so one pass backwards finds almost all.
-        for number in range(len(holds) - 1, -1, -1):
+        for number in reversed(others):
+            for _, child in self.nodes[number].children:
+                if holds[child]:
+                    holds[number] = True
+                    break
+        parents: dict[int, list[int]] = {}
+        for number in others:
             if not holds[number]:
                 for _, child in self.nodes[number].children:
-                    if holds[child]:
-                        holds[number] = True
-                        break
-        parents: dict[int, list[int]] = {}
-        for number, node in enumerate(self.nodes):
-            if not holds[number]:
-                for _, child in node.children:
                     parents.setdefault(child, []).append(number)
         reached = [number for number in parents if holds[number]]
         for number in reached:
@@ -245,11 +214,11 @@ class ObjectGraph:
 
 def _check_references(nodes: Sequence[Node]) -> None:
     count = len(nodes)
-    for number, node in enumerate(nodes):
-        for edge in node.children:
-            if not 0 <= edge.node < count:
-                raise _dangling(number, edge.node, count)
-        for reference in node.slots:
+    for number, (children, _, slots, _, _) in enumerate(nodes):
+        for _, child in children:
+            if not 0 <= child < count:
+                raise _dangling(number, child, count)
+        for reference in slots:
             if not (0 <= reference.variable < count and 0 <= reference.slot < count):
                 raise _dangling(number, reference, count)
 
@@ -259,4 +228,141 @@ def _dangling(number: int, target: object, count: int) -> CorruptCheckpointError
         f"node {number} of the object graph refers to a node that does not exist",
         expected=f"nodes 0 to {count - 1}",
         found=target,
+    )
+
+
+_NODE: Final = b"\x0a"
+_CHILD, _ATTRIBUTE, _SLOT, _SAVER, _HAS_VALUES = b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a"
+_SKIPPED, _PYTHON = b"\xca\x3e", b"\xd2\x3e"
+"""The tags of the fields of a TrackableObject."""
+_NO_VALUES: Final = message_field(_HAS_VALUES, b"")
+_VALUES: Final = message_field(_HAS_VALUES, number_field(b"\x08", 1))
+
+
+def _encoded(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
+    """A node as a field of the graph.
+
+    Args:
+        node: The node.
+        has_values: Whether it has values, or a node below it has.
+        ids: The number of each node as a field of an ObjectReference.
+    """
+    children, values, slots, saver, python = node
+    fields = []
+    skipped = []
+    # calls would cost half of the time, since there is at least one edge and mostly one value for each node
+    size = varint.encoded
+    for name, child in children:
+        encoded = name.encode()
+        edge = ids[child] + b"\x12" + size[len(encoded)] + encoded if name else ids[child]
+        fields.append(_CHILD + size[len(edge)] + edge)
+    for name, full_name, key, is_skipped in values:
+        encoded = key.encode()
+        tensor = _often(b"\x0a", name) + (text_field(b"\x12", full_name) if full_name else b"")
+        tensor += b"\x1a" + size[len(encoded)] + encoded if key else b""
+        if is_skipped:
+            skipped.append(_SKIPPED + size[len(tensor)] + tensor)
+        else:
+            fields.append(_ATTRIBUTE + size[len(tensor)] + tensor)
+    for variable, name, slot in slots:
+        fields.append(
+            message_field(
+                _SLOT, number_field(b"\x08", variable) + text_field(b"\x12", name) + number_field(b"\x18", slot)
+            )
+        )
+    if saver:
+        fields.append(message_field(_SAVER, text_field(b"\x0a", saver)))
+    fields.append(_VALUES if has_values else _NO_VALUES)
+    fields += skipped
+    if python:
+        fields.append(_often(_PYTHON, python))
+    encoded = b"".join(fields)
+    return _NODE + size[len(encoded)] + encoded
+
+
+_often: Final = lru_cache(text_field)
+"""`text_field`, for the same few texts in most nodes."""
+
+
+class _Leaf(NamedTuple):
+    """A serialized node with one value and no children, for nodes that differ from it only in the key of their value.
+
+    If other text of the same size takes the place of the key, all other fields keep their meaning.
+
+    Attributes:
+        before: The bytes before the key.
+        after: The bytes after it.
+        value: The value.
+        python: As for `Node`.
+    """
+
+    before: bytes
+    after: bytes
+    value: SavedValue
+    python: str
+
+    def like(self, serialized: bytes) -> Node | None:
+        """The node that these bytes mean, which are as many as those of this one. None if they differ in more than the key."""
+        before, after, (name, full_name, _, skipped), python = self
+        if not (serialized.startswith(before) and serialized.endswith(after)):
+            return None
+        try:
+            key = serialized[len(before) : len(serialized) - len(after)].decode()
+        except UnicodeDecodeError:
+            return None
+        return new_node((_EMPTY, (new_value((name, full_name, key, skipped)),), _EMPTY, "", python))
+
+
+def _leaf(serialized: bytes, node: Node) -> _Leaf | None:
+    if len(node.values) != 1 or node.values[0].full_name or node.children or node.slots or node.saver:
+        return None
+    key = node.values[0].key.encode()
+    start = serialized.find(key)
+    if not key or start != serialized.rfind(key):
+        return None  # it cannot be told which of these bytes are the key
+    return _Leaf(serialized[:start], serialized[start + len(key) :], node.values[0], node.python)
+
+
+def _split(data: bytes) -> list[bytes]:
+    """The serialized nodes of a graph.
+
+    Raises:
+        CorruptCheckpointError: The bytes are not a graph.
+    """
+    found = []
+    position, end = 0, len(data)
+    with suppress(IndexError, CorruptCheckpointError):
+        while position < end and data[position] == _NODE[0]:
+            size, start = data[position + 1], position + 2
+            if size >= 0x80:
+                size, start = varint.decode(data, position + 1)
+            position = start + size
+            found.append(data[start:position])
+    if position == end:
+        return found
+    graph = parse(_MESSAGES["TrackableObjectGraph"], data, what="the object graph")
+    return [node.SerializeToString() for node in graph.nodes]
+
+
+def _decoded(serialized: bytes) -> Node:
+    """The node that these bytes mean.
+
+    Raises:
+        CorruptCheckpointError: The bytes are not a node.
+    """
+    saved = parse(_MESSAGES["TrackableObject"], serialized, what="a node of the object graph")
+    children, slots, python = saved.children, saved.slot_variables, saved.python
+    values = [SavedValue(v.name, v.full_name, v.checkpoint_key) for v in saved.attributes]
+    values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in saved.skipped_by_tensorflow]
+    saver = saved.registered_saver.name if saved.HasField("registered_saver") else ""
+    if not (children or values or slots or python or saved.HasField("registered_saver")):
+        return _BARE
+    return Node(
+        tuple([new_edge((edge.local_name, edge.node_id)) for edge in children]) if children else _EMPTY,
+        tuple(values) if values else _EMPTY,
+        tuple([SlotReference(s.original_variable_node_id, s.slot_name, s.slot_variable_node_id) for s in slots])
+        if slots
+        else _EMPTY,
+        saver,
+        python,
     )

@@ -24,7 +24,7 @@ from milepost.graph.completeness import (
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.object_graph import Edge, SlotReference
+from milepost.graph.object_graph import Edge, SlotReference, new_edge
 from milepost.graph.omissions import Omitted
 from milepost.graph.plain.places import holds_state, plain_place
 from milepost.graph.plain.values import PLAIN
@@ -37,6 +37,9 @@ _TREES: Final = (Node, Tree)
 _OF_HOLDERS: Final = frozenset({"children", "skipped_by_tensorflow"})
 """Methods of adapters for holders. An adapter of leaves without children overrides none of them."""
 
+KnownTypes = dict[type, Adapter]
+"""The adapters of types that were met before, and whose objects are never in the graph as places."""
+
 
 class _Unfollowed(NamedTuple):
     """An edge that TensorFlow skips. It is followed last, so that only objects without another edge are skipped."""
@@ -47,16 +50,22 @@ class _Unfollowed(NamedTuple):
     adapter: Adapter
 
 
-def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
+def live_children(adapter: Adapter, obj: Any, known: KnownTypes | None = None) -> Iterator[tuple[str, Any]]:
     """The trackable children of one object.
+
+    Args:
+        adapter: The adapter of the object.
+        obj: The object.
+        known: Types that were met before, if children of many objects are asked for.
 
     Raises:
         UntrackableError: The object raises an error when its children are read.
     """
     try:
         is_state, in_tree = holds_state(obj), isinstance(obj, Node)
+        known = {} if known is None else known
         for name, child in adapter.children(obj) if "children" in adapter.overrides else ():
-            taken, its_adapter = _taken(obj, name, child, is_state=is_state, in_tree=in_tree)
+            taken, its_adapter = _taken(obj, name, child, is_state, in_tree, known)
             if its_adapter is not None:
                 yield name, taken
     except MilepostError:
@@ -65,7 +74,9 @@ def live_children(adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
         raise cannot_be_read(obj, error, adapter) from error
 
 
-def _taken(obj: Any, name: str, child: Any, *, is_state: bool, in_tree: bool) -> tuple[Any, Adapter | None]:
+def _taken(
+    obj: Any, name: str, child: Any, is_state: bool, in_tree: bool, known: KnownTypes
+) -> tuple[Any, Adapter | None]:
     """The node for a child in the graph, which is the child itself or a place, and its adapter.
 
     Args:
@@ -74,24 +85,28 @@ def _taken(obj: Any, name: str, child: Any, *, is_state: bool, in_tree: bool) ->
         child: The child.
         is_state: Whether plain values that the object holds are state.
         in_tree: Whether the object is a container in a tree, whose children already have places.
+        known: Types that were met before.
 
     Returns:
         The node and its adapter. The child and None if nothing saves it.
     """
     kind = type(child)
+    adapter = known.get(kind)
+    if adapter is not None:
+        return child, adapter if "tracks" not in adapter.overrides or adapter.tracks(child) else None
+    may_be_plain = kind in PLAIN or issubclass(kind, tuple)
     # a value may be deferred for a None
-    if (
-        is_state
-        and (kind in PLAIN or issubclass(kind, tuple))
-        and not (child is None and attach.deferral.expects(obj, name))
-    ):
+    if is_state and may_be_plain and not (child is None and attach.deferral.expects(obj, name)):
         place = plain_place(obj, name, child)
         if place is not None:
             return place, adapter_of_type(type(place))
     adapter = adapter_of_type(kind)
     if adapter is None or ("tracks" in adapter.overrides and not adapter.tracks(child)):
         return child, None
-    if not in_tree and (adapter.functional or kind in CONTAINERS or issubclass(kind, tuple)):
+    may_be_tree = adapter.functional or kind in CONTAINERS or issubclass(kind, tuple)
+    if not (may_be_plain or may_be_tree):
+        known[kind] = adapter
+    if not in_tree and may_be_tree:
         place = placed(obj, name, child)
         if place is not child:
             return place, adapter_of_type(type(place))
@@ -137,6 +152,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     paths.append("")
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
+    known: KnownTypes = {}
     first_skipped = number = 0
     while number < len(objects) or unfollowed:  # both lists grow during the loop
         if number == len(objects):
@@ -164,7 +180,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 names = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in names), *attached]
             for name, child in children:
-                child, found = _taken(obj, name, child, is_state=is_state, in_tree=in_tree)
+                child, found = _taken(obj, name, child, is_state, in_tree, known)
                 if found is None:
                     if omissions and type(child) not in SETTINGS:
                         where = child_path(path, name, is_root=number == 0)
@@ -180,7 +196,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                     objects.append(child)
                     adapters.append(found)
                     paths.append(child_path(path, name, is_root=number == 0))
-                own.append(Edge(name, target))
+                own.append(new_edge((name, target)))
         except UntrackableError as error:
             raise error.with_context(key=path) from error.__cause__
         except MilepostError:

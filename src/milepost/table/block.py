@@ -238,6 +238,24 @@ def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
+def first_entry(contents: bytes) -> Row | None:
+    """The first entry of a block, or None if it has none. The others are not looked at.
+
+    Raises:
+        CorruptCheckpointError: The contents are malformed.
+    """
+    limit, _ = entries_end(contents)
+    if not limit:
+        return None
+    shared, position = varint.decode(contents, 0)
+    unshared, position = varint.decode(contents, position)
+    size, position = varint.decode(contents, position)
+    value_at = position + unshared
+    if shared or value_at + size > limit:
+        raise _malformed("an entry does not fit into it", found=f"lengths {shared}, {unshared} and {size}")
+    return contents[position:value_at], contents[value_at : value_at + size]
+
+
 def restart_keys(contents: bytes) -> list[bytes]:
     """The keys at the restart offsets. Empty for a block without entries.
 

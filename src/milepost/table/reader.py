@@ -9,7 +9,17 @@ from typing import Final, NoReturn
 from milepost.errors import CorruptCheckpointError
 from milepost.forks import ForkableLock
 from milepost.storage import ReadableFile
-from milepost.table.block import FOOTER_SIZE, TRAILER_SIZE, Handle, decode_footer, entries, restart_keys, unseal
+from milepost.table.block import (
+    FOOTER_SIZE,
+    TRAILER_SIZE,
+    Handle,
+    Row,
+    decode_footer,
+    entries,
+    first_entry,
+    restart_keys,
+    unseal,
+)
 from milepost.table.rows import Rows, decode_blocks
 
 BLOCK_LIMIT: Final = 1 << 28
@@ -43,6 +53,8 @@ class TableReader:
         self._block_limit = block_limit
         self._blocks: dict[int, dict[bytes, bytes]] = {}
         self._cached = 0
+        self._last: tuple[int, bytes] | None = None
+        """The block that was read last for one entry, and its contents, until `rows` has decoded them."""
         self._lock = ForkableLock()
         if file.size < FOOTER_SIZE:
             raise CorruptCheckpointError(
@@ -71,6 +83,21 @@ class TableReader:
         self._limits = [key for key, _ in pairs]
         self._handles = [handle for _, handle in pairs]
 
+    def first(self) -> Row | None:
+        """The entry with the least key, or None if there is none.
+
+        Raises:
+            CorruptCheckpointError: The first block is damaged.
+        """
+        if not self._handles:
+            return None
+        contents = self._contents(0)
+        self._last = 0, contents
+        try:
+            return first_entry(contents)
+        except CorruptCheckpointError as error:
+            self._raise_located(error, "data block", self._handles[0].offset)
+
     def get(self, key: bytes) -> bytes | None:
         """The value under a key, or None.
 
@@ -82,7 +109,9 @@ class TableReader:
             return None
         found = self._blocks.get(block)
         if found is None:
-            found = dict(self._entries(block))
+            contents = self._contents(block)
+            self._last = block, contents
+            found = dict(self._entries_in(block, contents))
             with self._lock:
                 if block not in self._blocks:  # another thread may have read it too
                     self._blocks[block] = found
@@ -120,6 +149,7 @@ class TableReader:
             if size >= _TOGETHER or block == len(self._handles) - 1:
                 parts.append(self._rows(block + 1 - len(together), together))
                 together, size = [], 0
+        self._last = None
         return Rows.joined(parts) if parts else Rows.of([])
 
     def _rows(self, first: int, contents: list[bytes]) -> Rows:
@@ -147,6 +177,7 @@ class TableReader:
         Raises:
             CorruptCheckpointError: A part is damaged.
         """
+        self._last = None
         try:
             entries(self._read(self._metaindex))
         except CorruptCheckpointError as error:
@@ -183,7 +214,10 @@ class TableReader:
         return found
 
     def _contents(self, block: int) -> bytes:
-        """The contents of a data block, read from the file."""
+        """The contents of a data block."""
+        last = self._last
+        if last is not None and last[0] == block:
+            return last[1]
         handle = self._handles[block]
         try:
             return self._read(handle)

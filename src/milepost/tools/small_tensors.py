@@ -17,7 +17,7 @@ from milepost.bundle import BundleReader
 from milepost.bundle.counting import counter
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.reader import IndexedReader
-from milepost.coding.crc32c import crc32c_of_each, mask
+from milepost.coding.crc32c import crc32c, masked_each
 from milepost.coding.varints import Column
 from milepost.errors import MilepostError
 from milepost.storage import ReadableFile
@@ -90,11 +90,10 @@ class SmallTensors:
         found: list[bytes] = []
         for group in np.split(order, np.flatnonzero(is_apart) + 1):
             found += self._read_group(group)
-        crcs = np.array(crc32c_of_each(found), np.int64)
-        for number in np.flatnonzero(_masked(crcs) != tensors.crc[order]).tolist():
+        for number in np.flatnonzero(masked_each(found) != tensors.crc[order]).tolist():
             place = int(order[number])
             path, expected = self._file(place).path, int(tensors.crc[place])
-            raise wrong_checksum(tensors.keys[place], path, int(starts[number]), expected, int(crcs[number]))
+            raise wrong_checksum(tensors.keys[place], path, int(starts[number]), expected, crc32c(found[number]))
         if not (np.diff(by_file) == 1).all():
             found = [found[number] for number in np.argsort(by_file).tolist()]
         return found
@@ -213,8 +212,3 @@ def _norms(values: Any, largest: Any, starts: Column, lengths: Column) -> Any:
     scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     squares = np.add.reduceat(np.square(values / np.repeat(scale, lengths)), starts)
     return np.where(np.isfinite(largest), scale * np.sqrt(squares), largest)
-
-
-def _masked(crcs: Any) -> Any:
-    """What `mask` gives for each checksum."""
-    return mask(crcs & 0xFFFFFFFF)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of_type
@@ -19,6 +19,7 @@ CHECKPOINT: Final = "Checkpoint"
 
 _LEAVES: Final = (PlainLeaf, CheckedLeaf)
 """The types of places of plain values. Arrays without dimensions have such a place too."""
+_PLACES_OF_ARRAYS: Final = (Leaf, CheckedLeaf)
 _WRAPPERS: Final[dict[type, str]] = {ListWrapper: "list", DictWrapper: "dict", OrderedDictWrapper: "OrderedDict"}
 _OF_TREES: Final[dict[type, str]] = {list: "list", dict: "dict", tuple: "tuple"}
 _ONE_EDGE_EACH: Final = frozenset({list, dict, tuple, ListWrapper})
@@ -50,11 +51,12 @@ def type_names(live: LiveGraph) -> dict[int, str]:
             lists.append(number)
     containers = _containers_below(live, [*holders, *lists]) if any_container else {}
     arrays = _array_types(live, {*holders, *containers})
-    others = _holding_others(live, names | arrays, containers) if containers else ()
+    known = {number for number, name in names.items() if name != CHECKPOINT} | arrays.keys()
+    others = _holding_others(live, known, containers) if containers else ()
     for number in others:
         del containers[number]
     if others:
-        held = {edge.node for holder in {*holders, *containers} for edge in live.edges[holder]}
+        held = {node for holder in {*holders, *containers} for _, node in live.edges[holder]}
         arrays = {number: name for number, name in arrays.items() if number in held}
     return names | containers | arrays
 
@@ -66,12 +68,12 @@ def _containers_below(live: LiveGraph, holders: Sequence[int]) -> dict[int, str]
     reached = list(holders)
     for number in reached:
         name = _container_type(live.objects[number])
-        if name and len({edge.name for edge in live.edges[number]}) == _edges_of(live.objects[number]):
+        if name and len({edge_name for edge_name, _ in live.edges[number]}) == _edges_of(live.objects[number]):
             found[number] = name
-        for edge in live.edges[number]:
-            if edge.node not in seen and not live.adapters[edge.node].leaf and _container_type(live.objects[edge.node]):
-                seen.add(edge.node)
-                reached.append(edge.node)
+        for _, node in live.edges[number]:
+            if not live.adapters[node].leaf and node not in seen and _container_type(live.objects[node]):
+                seen.add(node)
+                reached.append(node)
     return found
 
 
@@ -96,27 +98,29 @@ def _edges_of(obj: Any) -> int:
 
 def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
     names: dict[int, str] = {}
+    objects, adapters = live.objects, live.adapters
     for holder in holders:
-        for edge in live.edges[holder]:
-            if edge.node not in names and live.adapters[edge.node].leaf:
-                obj, adapter = live.objects[edge.node], live.adapters[edge.node]
-                if type(obj) is Leaf or type(obj) is CheckedLeaf:
+        for _, node in live.edges[holder]:
+            adapter = adapters[node]
+            if adapter.leaf and node not in names:
+                obj = objects[node]
+                if type(obj) in _PLACES_OF_ARRAYS:
                     obj, adapter = obj.value, adapter_of_type(type(obj.value)) or adapter
                 if adapter.array_type and adapter.is_new_array(obj):
-                    names[edge.node] = adapter.array_type
+                    names[node] = adapter.array_type
     return names
 
 
-def _holding_others(live: LiveGraph, names: dict[int, str], containers: dict[int, str]) -> set[int]:
+def _holding_others(live: LiveGraph, values: Set[int], containers: dict[int, str]) -> set[int]:
     """Containers below which there are other objects than plain values and arrays."""
     parents: dict[int, list[int]] = {}
     found: set[int] = set()
     for number in containers:
-        for edge in live.edges[number]:
-            if edge.node in containers:
-                parents.setdefault(edge.node, []).append(number)
-            elif names.get(edge.node, CHECKPOINT) == CHECKPOINT:
-                found.add(number)
+        members = {node for _, node in live.edges[number]}
+        for node in members & containers.keys():
+            parents.setdefault(node, []).append(number)
+        if members - values - containers.keys():
+            found.add(number)
     reached = list(found)
     for number in reached:
         for parent in parents.get(number, ()):

@@ -41,7 +41,6 @@ class Stage(NamedTuple):
 SAVE: Final = (
     Stage("plan: read the live objects", "milepost.engine.save", "read_state"),
     Stage("walk over the objects", "milepost.engine.save", "walk", 1),
-    Stage("read their values", "milepost.engine.save", "_read_all", 1),
     Stage("name types of containers and plain values", "milepost.engine.save", "type_names", 1),
     Stage("encode the object graph", "milepost.graph.object_graph", "ObjectGraph.serialize"),
     Stage("give the tensors to the writer", "milepost.bundle.writer", "BundleWriter.add_all"),

@@ -79,7 +79,8 @@ class _Printing:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         file = report.nodeid.partition("::")[0]
         cases, cpu, seconds = self.files.get(file, (0, 0, 0))
-        cpu, seconds = cpu + report.used[0], seconds + report.used[1]
+        used = getattr(report, "used", (0, 0))  # only the report of the teardown has it
+        cpu, seconds = cpu + used[0], seconds + used[1]
         self.files[file] = [cases + (report.when == "setup"), cpu, seconds]
 
     @pytest.hookimpl(optionalhook=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from contextlib import ContextDecorator
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from typing import Final, Self
 
 from milepost.forks import ForkableLock, register_at_fork
@@ -12,6 +12,8 @@ from milepost.forks import ForkableLock, register_at_fork
 QUICK: Final = 64 << 20
 """Bytes that are read or written in so short a time that the garbage collector need not run meanwhile."""
 
+_FEW: Final = 64
+_NOTHING: Final = nullcontext()
 _lock: Final = ForkableLock()
 _inside: Final[list[int]] = []
 """The threads that pause it, each once for every pause."""
@@ -48,6 +50,11 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
         """Ends the pause before the block ends. A second call does nothing."""
         self.__exit__()
         self._has_ended = True
+
+
+def paused_for(count: int) -> AbstractContextManager[object]:
+    """Pauses the garbage collector in a block that makes so many objects that it is worth while."""
+    return collection_paused() if count > _FEW else _NOTHING
 
 
 def _resume_in_child() -> None:

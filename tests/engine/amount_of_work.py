@@ -48,6 +48,25 @@ def parameters(count):
     return milepost.Checkpoint(model=model)
 
 
+def late_variables(count, path):
+    """Restores a module without variables, and makes them after that."""
+    live = milepost.Module()
+    milepost.Checkpoint(model=live).read(path)
+    for n in range(count):
+        setattr(live, f"v{n}", milepost.Variable(np.zeros(4, np.float32)))
+    assert live.v9.numpy()[0] == 9
+
+
+def late_parameters(count, path):
+    import torch
+
+    live = torch.nn.Module()
+    milepost.Checkpoint(model=live).read(path)
+    for n in range(count):
+        live.register_parameter(f"p{n}", torch.nn.Parameter(torch.zeros(4)))
+    assert live.p9[0] == 9
+
+
 class JaxTree:
     """A tree of arrays of JAX, behind the calls of a checkpoint."""
 
@@ -76,6 +95,8 @@ STATES = {
     "jax": {"jax arrays": JaxTree},
 }
 """The states by framework; without one, those of NumPy and Python."""
+LATE = {"variables": late_variables, "parameters": late_parameters}
+"""Functions that make the values of a state after a restore."""
 
 
 def operation(make, count, what, path):
@@ -89,6 +110,7 @@ def operation(make, count, what, path):
         "save": lambda: saved.write(f"{path}-{next(attempts)}"),
         "restore": lambda: live.read(path).expect_partial(),
         "assert": status.assert_consumed,
+        "late": lambda: LATE[make.__name__](count, path),
     }[what]
 
 
@@ -173,7 +195,7 @@ if Path("/proc/self/io").exists():
 def main(directory, framework=""):
     found = {name: {} for name in MEASURES}
     for state, make in STATES[framework].items():
-        for what in ("save", "restore", "assert"):
+        for what in ("save", "restore", "assert", *(["late"] if state in LATE else [])):
             place = Path(directory) / f"{state}-{what}"
             place.mkdir()
             small, large = (operation(make, count, what, str(place / str(count))) for count in (SMALL, LARGE))

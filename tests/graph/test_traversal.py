@@ -13,7 +13,7 @@ from tests.objects import module
 
 
 def paths(root, **options):
-    return walk(root, **options).paths
+    return list(walk(root, **options).paths)
 
 
 def test_ids_are_breadth_first_and_the_shortest_path_names_an_object():

@@ -42,12 +42,22 @@ _PYTHON_BOUND: Final = 8 << 10
 
 @dataclass(slots=True)
 class _Group:
-    """Small tensors that are read together, and whether they are kept until they are delivered."""
+    """Small tensors that are read together.
+
+    Attributes:
+        file: Their file.
+        start: The first byte.
+        stop: The end of the last tensor.
+        tickets: The tensors.
+        has_destinations: Whether any of them is read into a destination.
+        staged: Whether they are kept until they are delivered.
+    """
 
     file: ReadableFile
     start: int
     stop: int
     tickets: list[int]
+    has_destinations: bool = False
     staged: bool = True
 
 
@@ -111,10 +121,13 @@ class Fetch:
             MilepostError: As for `BundleReader`. Nothing can be delivered.
             MismatchError: A destination does not fit.
         """
+        if not self._keys:
+            self._verified = True
+            return
         for earlier in (self._entries, self._kept, self._again, self._spans, self._others):
             earlier.clear()
         self._count = counter()
-        near: defaultdict[ReadableFile, list[int]] = defaultdict(list)
+        near: defaultdict[ReadableFile, list[tuple[int, int]]] = defaultdict(list)
         spans: list[tuple[Span, Entry]] = []
         others: list[int] = []
         extent = self._reader.extent
@@ -131,7 +144,7 @@ class Fetch:
             if destination is not None:
                 _check_destination(key, destination, entry.dtype.numpy, entry.shape)
             if entry.size <= _SMALL:
-                near[file].append(ticket)
+                near[file].append((entry.offset, ticket))
             elif destination is None:
                 fresh = self._kept[ticket] = new_array(entry.dtype, entry.shape)
                 spans.append((Span(key, file, entry.offset, entry.size, bytes_of(fresh)), entry))
@@ -140,10 +153,9 @@ class Fetch:
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        groups = [group for file, tickets in near.items() for group in self._groups(file, tickets)]
-        size = sum(group.stop - group.start for group in groups)
-        is_worth_it = size >= max(WORTH_THREADS, _PYTHON_BOUND * sum(map(len, near.values())))
-        for_each(self._verify_group, groups, threads=THREADS if is_worth_it else 1)
+        groups = [group for file, places in near.items() for group in self._groups(file, places)]
+        near.clear()
+        for_each(self._verify_group, groups, threads=THREADS if _is_worth_threads(groups) else 1)
         self._again = [group for group in groups if not group.staged]
         if spans:
             _read(spans)
@@ -183,24 +195,31 @@ class Fetch:
             self._reader.read_into(self._keys[ticket], delivered[ticket], self._boxes.get(ticket))
         return delivered
 
-    def _groups(self, file: ReadableFile, tickets: list[int]) -> list[_Group]:
-        """Groups small neighbouring tensors of a file, and reserves memory for groups that are kept."""
+    def _groups(self, file: ReadableFile, places: list[tuple[int, int]]) -> list[_Group]:
+        """Groups small neighbouring tensors of a file, and reserves memory for groups that are kept.
+
+        Args:
+            file: The file.
+            places: The first byte and the ticket of each tensor.
+        """
         groups: list[_Group] = []
         entries = self._entries
         last: _Group | None = None
-        for offset, ticket in sorted([(entries[ticket].offset, ticket) for ticket in tickets]):
-            stop = offset + entries[ticket].size
-            if last is None or offset > last.stop + _GAP or offset - last.start >= _JOINED:
-                last = _Group(file, offset, stop, [ticket])
+        places.sort()
+        for start, ticket in places:
+            stop = start + entries[ticket].size
+            if last is None or start > last.stop + _GAP or start - last.start >= _JOINED:
+                last = _Group(file, start, stop, [ticket])
                 groups.append(last)
             else:
                 last.stop = max(last.stop, stop)
                 last.tickets.append(ticket)
+            last.has_destinations |= self._destinations[ticket] is not None
         for group in groups:
-            in_place = not self._once and any(self._destinations[ticket] is not None for ticket in group.tickets)
-            size = group.stop - group.start if in_place else 0
-            group.staged = size <= self._staging
-            self._staging -= size if group.staged else 0
+            if group.has_destinations and not self._once:
+                size = group.stop - group.start
+                group.staged = size <= self._staging
+                self._staging -= size if group.staged else 0
         return groups
 
     def _verify_group(self, group: _Group) -> None:
@@ -255,6 +274,13 @@ class Fetch:
         else:
             self._reader.check(key, box)
             self._others.append(ticket)
+
+
+def _is_worth_threads(groups: Sequence[_Group]) -> bool:
+    if len(groups) < 2:
+        return False
+    size = sum(group.stop - group.start for group in groups)
+    return size >= max(WORTH_THREADS, _PYTHON_BOUND * sum(len(group.tickets) for group in groups))
 
 
 def check_all(reader: BundleReader, keys: Iterable[str]) -> None:

@@ -207,6 +207,10 @@ class Index:
         self.decoded.clear()
         self._rows, self._names, self._columns, self._are_decoded, self._lookups = None, None, None, False, 0
 
+    def forget_blocks(self) -> None:
+        """Forgets the blocks of the file that are in memory. They are read again when they are needed."""
+        self._table.forget()
+
     def _read_header(self) -> tuple[int, strings.Order]:
         header = read_header(self._table)
         if not 1 <= header.num_shards <= _MOST_SHARDS:
@@ -236,7 +240,7 @@ class Index:
             for place in columns.others:
                 del found[keys[place]]
             self.decoded = found | self.decoded
-            self._columns = None  # they take as much memory again
+            self._columns = self._rows = None  # they take as much memory again
 
     def _row_of(self, key: str) -> bytes:
         row = self._row(_encode_key(key))
@@ -248,6 +252,11 @@ class Index:
         self._lookups += 1
         if self._rows is None and self._lookups <= _FEW:
             return self._open_table().get(key)
+        if self._rows is None and self._names is not None and not key.startswith(KEY_START):
+            name = key.decode()
+            place = bisect_left(self._names, name)
+            if self._names[place : place + 1] != [name]:
+                return None
         rows, text = self._all_rows(), key.decode("latin-1")
         place = bisect_left(rows.keys, text)
         return rows.value(place) if place < len(rows.keys) and rows.keys[place] == text else None

@@ -25,6 +25,7 @@ from milepost.bundle import strings, variants
 from milepost.bundle.entry import encode, encode_all
 from milepost.bundle.memory import Array, blocks, bytes_of
 from milepost.bundle.parallel import THREADS, for_each
+from milepost.bundle.slices import KEY_START, parse_slice_key
 from milepost.bundle.transfer import CHUNK, SEGMENT, WORTH_THREADS
 from milepost.coding.crc32c import combine, crc32c, mask, masked_each
 from milepost.errors import MilepostError
@@ -47,16 +48,20 @@ class Placed(NamedTuple):
     """A tensor or a piece of one, and its key in the index.
 
     Attributes:
-        name: The name of the tensor, for errors.
         key: The key in the index.
         array: The elements.
         dtype: Their type.
     """
 
-    name: str
     key: bytes
     array: Array | PiecewiseArray
     dtype: DType
+
+    @property
+    def name(self) -> str:
+        """The name of the tensor, for errors."""
+        name = parse_slice_key(self.key)[0] if self.key.startswith(KEY_START) else self.key
+        return name.decode()
 
 
 _Run = list[tuple[Placed, bytes, int | None]]
@@ -114,7 +119,7 @@ class _Layout:
     def work(self, tensors: Sequence[Placed]) -> Iterator[Callable[[], None]]:
         """The writes to do, in the order of the file."""
         for tensor in tensors:
-            _, _, array, dtype = tensor
+            _, array, dtype = tensor
             if dtype.is_bytes:
                 pieces, crc = _encoded(tensor)
                 size = sum(map(len, pieces))
@@ -145,7 +150,7 @@ class _Layout:
             crc = 0
             for block, size in large.blocks:
                 crc = combine(crc, block, size)
-            _, key, array, dtype = large.tensor
+            key, array, dtype = large.tensor
             self._entries[key] = encode(dtype, array.shape, self._shard, large.offset, array.nbytes, mask(crc))
         return self._entries
 

@@ -185,6 +185,8 @@ class IndexedReader:
 
     def release(self, *, for_good: bool) -> None:
         self._files.release()
+        if for_good:
+            self._index.forget_blocks()
 
     def close(self) -> None:
         self._files.close()

@@ -109,7 +109,7 @@ class BundleWriter:
                     array = _as_array(array)
                 if dtype is None or (array.dtype is not dtype.numpy and array.dtype != dtype.numpy):
                     dtype = _dtype(key, array, dtype)
-                placed.append(Placed(key, _name(key), array, dtype))
+                placed.append(Placed(_name(key), array, dtype))
             self._take(shard, placed)
 
     def add_slice(
@@ -153,7 +153,7 @@ class BundleWriter:
         name = _name(key)
         spec = TensorSpec(_dtype(key, array, dtype), shape)
         sliced = self._pieces_of(key, name, spec)
-        self._take(shard, [Placed(key, slice_key(name, box), array, spec.dtype)])
+        self._take(shard, [Placed(slice_key(name, box), array, spec.dtype)])
         self._note_piece(name, sliced, box)
 
     def add_stored(
@@ -212,7 +212,11 @@ class BundleWriter:
                 count(size)
 
         entries = write_tensors(tensors, shard, file, alignment=self._alignment, written=written)
-        self._entries.update(entries)
+        with self._lock:
+            if self._entries:
+                self._entries.update(entries)
+            else:
+                self._entries = entries
         self._shards[shard] = None
 
     @property
@@ -231,11 +235,11 @@ class BundleWriter:
             raise ValueError(f"shards {unwritten} were not written yet")
         header = BundleHeader(num_shards=len(self._shards), endianness=int(sys.byteorder == "big"))
         header.version.producer = VERSION
-        entries = dict(self._entries)
-        for key, (spec, boxes) in self._sliced.items():
-            entries[key] = encode(spec.dtype, spec.shape, slices=boxes)
+        in_pieces = {key: encode(spec.dtype, spec.shape, slices=boxes) for key, (spec, boxes) in self._sliced.items()}
+        entries = self._entries | in_pieces if in_pieces else self._entries
         table = TableWriter()
-        table.add_all([(HEADER_KEY, header.SerializeToString()), *sorted(entries.items())])
+        table.add(HEADER_KEY, header.SerializeToString())
+        table.add_all((key, entries[key]) for key in sorted(entries))
         return table.finish()
 
     def _pieces_of(self, key: str, name: bytes, spec: TensorSpec) -> _Sliced:
@@ -261,7 +265,10 @@ class BundleWriter:
         keys = {tensor.key for tensor in placed}
         if len(keys) < len(placed) or not keys.isdisjoint(self._keys):
             raise _duplicate(_first_again(placed, self._keys))
-        self._keys |= keys
+        if self._keys:
+            self._keys |= keys
+        else:
+            self._keys = keys  # of very many tensors at once, without a copy
         tensors += placed
 
 

@@ -88,10 +88,12 @@ def is_own(holder: Any, name: Any, child: Any, saved: Collection[DeferredValue])
         child: The child.
         saved: The values that are deferred for it.
     """
-    saved = [each for each in saved if not each.superseded]
     in_list = isinstance(holder, list) and isinstance(holder, StateHolder)
     is_state = holds_state(holder)
     if not saved or not (in_list or is_state):
+        return False
+    saved = [each for each in saved if not each.superseded]
+    if not saved:
         return False
     passed = is_state and all(each.was_passed for each in saved)
     if not (passed or (in_list and not any(each.is_late for each in saved))):

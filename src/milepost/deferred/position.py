@@ -46,7 +46,8 @@ class DeferredNodes:
             self._superseded -= 1
             return
         self._needing -= 1
-        self.release_if_unneeded()
+        if not self._needing:
+            self.release_if_unneeded()
 
     def supersede(self) -> None:
         """Counts a position that was superseded."""

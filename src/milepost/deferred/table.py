@@ -215,9 +215,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     Raises:
         MismatchError: A deferred value does not fit. It stays deferred, and the holder must not hold the child.
     """
-    if not _entries:
-        return child
-    if _keeps_own(holder, name, child):
+    if not _entries or _keeps_own(holder, name, child):
         return child
     if type(name) is str and not isinstance(child, Place):
         if is_functional(child):
@@ -230,7 +228,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
     """Whether a child keeps its own value. If so, the positions for it are removed."""
     edges = deferred_on(holder)
-    if not is_own(holder, name, child, edges.get(name, ())):
+    if name not in edges or not is_own(holder, name, child, edges[name]):
         return False
     in_list = isinstance(holder, list)
     deferred = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]
@@ -248,17 +246,15 @@ def take(holder: Any, name: str | SlotKey, child: Any) -> Any:
         child: The child as `milepost.graph.traversal.live_children` returns it. It is a place if it has no identity.
     """
     edges = deferred_on(holder)
-    positions = [*edges.get(name, ()), *edges.get(ANY, ())]
+    positions = sorted([*edges.get(name, ()), *edges.get(ANY, ())], key=lambda each: -each.uid)
     adapter = adapter_of(child) if positions else None
     if adapter is None:
         return child
-    newest = max(positions, key=lambda each: each.uid)
-    taken = (
-        Taken(newest.file, newest.key, newest.siblings)
-        if name in edges and isinstance(holder, list) and adapter.leaf
-        else None
-    )
-    for position in sorted(positions, key=lambda each: -each.uid):
+    taken = None
+    if isinstance(holder, list) and adapter.leaf and name in edges:
+        newest = positions[0]
+        taken = Taken(newest.file, newest.key, newest.siblings)
+    for position in positions:
         child = position.settle(name, child)
     with _lock:
         edges.pop(name, None)
@@ -324,8 +320,7 @@ def forget_settled(holder: Any) -> None:
 class _Table(attach.Deferral):
     """The answers to objects that will get a child, from the table."""
 
-    def admit(self, holder: Any, name: str | SlotKey, child: Any) -> Any:
-        return admit(holder, name, child) if _entries else child
+    admit = staticmethod(admit)
 
     def expects(self, holder: Any, name: str | None = None) -> bool:
         edges = deferred_on(holder)

@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import Boxes, BundleReader, CastingReader, Fetch, check_all, is_castable
-from milepost.collector import collection_paused
+from milepost.collector import paused_for
 from milepost.engine.growth import Growth
 from milepost.engine.progress import Reporter, saved_sizes
 from milepost.engine.report import Entry, Outcome, Report
@@ -162,7 +162,7 @@ def deliver(
     others: list[Take] = []
     in_place = Fetch(reader, staging=_STAGING, once=not verify_first)
     into_made = Fetch(reader, once=True)
-    with collection_paused():
+    with paused_for(len(takes)):
         for take in takes:
             takers, fetch = (made, into_made) if id(take.obj) in fresh else (filled, in_place)
             read = 0
@@ -226,8 +226,7 @@ def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
 
     undo.add(put_back)
     destinations = [value.destination for take in filled for value, _ in take.values if value.destination is not None]
-    size = sum([array.nbytes for array in destinations])
-    if not undo.has_room(size):
+    if not undo.has_room(sum([array.nbytes for array in destinations])):
         destinations = [array for array in destinations if undo.has_room(array.nbytes)]
     kept += [(array, array.copy()) for array in destinations]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.graph.by_identity import ByIdentity
+from milepost.graph.trees.places import Place
 
 Reference = Callable[[], Any]
 """A function that returns an object, or None if the object no longer exists."""
@@ -101,10 +102,13 @@ uids: Final = itertools.count(1)
 """The numbers of restores. Later ones win over earlier ones."""
 _kept: Final[dict[int, tuple[weakref.ref[Bindings], int]]] = {}
 _restored: Final[ByIdentity[int]] = ByIdentity()
+"""For all objects but places, which hold the number themselves."""
 
 
 def last_restore(obj: Any) -> int:
     """Number of the newest restore that gave this object its values; 0 if none did."""
+    if isinstance(obj, Place):
+        return obj.restored
     uid = _restored.get(obj)
     if uid is not None:
         return uid
@@ -125,6 +129,9 @@ def last_restores(objs: Sequence[Any]) -> list[int]:
 def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> None:
     """Records that restore number ``uid`` gave this object its values. Without ``bindings``, this needs a weak
     reference to the object."""
+    if isinstance(obj, Place):
+        obj.restored = uid
+        return
     try:
         _restored[obj] = uid
     except TypeError:
@@ -141,7 +148,11 @@ def undo_remembering(obj: Any, uid: int, before: int) -> None:
         uid: The number that was recorded.
         before: The number that `last_restore` returned before.
     """
-    if last_restore(obj) == uid:
+    if last_restore(obj) != uid:
+        return
+    if isinstance(obj, Place):
+        obj.restored = before
+    else:
         _restored.pop(obj)
         _kept.pop(id(obj), None)
         if before:

@@ -261,18 +261,18 @@ class Matcher:
             match.deferred.append(deferred)
 
     def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
-        values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
         python = self._nodes[node].python
+        values: Sequence[Value]
         if type(obj) is PlainLeaf:
             obj.saved_as = python if python in PLAIN_TYPES else ""
             values = (taken_value(obj.value, obj.saved_as),)
-        elif python and python in PLAIN_TYPES and len(values) == len(saved) == 1 and not values[0].shape:
-            spec = self._reader.spec(saved[0].key) if saved[0].key in self._reader else None
-            if (
-                spec is not None
-                and spec.dtype in taken_by_scalar(values[0].dtype) - {values[0].dtype} - values[0].accepts
-            ):
-                values = (NumberTaker(values[0]),)
+        else:
+            values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
+            if python in PLAIN_TYPES and len(values) == len(saved) == 1 and not values[0].shape:
+                spec = self._reader.spec(saved[0].key) if saved[0].key in self._reader else None
+                others = taken_by_scalar(values[0].dtype) - {values[0].dtype} - values[0].accepts
+                if spec is not None and spec.dtype in others:
+                    values = (NumberTaker(values[0]),)
         if not values:
             if saved:
                 match.unused[node] = {unescape(value.name) for value in saved}

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
-from milepost.collector import collection_paused
+from milepost.collector import collection_paused, paused_for
 from milepost.deferred.position import DeferredNodes, RestoredPosition
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import stop_waiting, withdraw
@@ -165,20 +165,33 @@ class MatchedRestore(WatchedRestore):
         """How many saved nodes match a live object."""
         return len(self._bound)
 
-    @collection_paused()
     def _remember(self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any]) -> None:
-        self._bound.update(match.bindings, successors)
-        for taker in takers:
-            remember_restore(taker, self.uid, self._bound)
-        self._unused.update((node, frozenset(names)) for node, names in match.unused.items())
+        with paused_for(len(match.bindings)):
+            self._bound.update(match.bindings, successors)
+            for taker in takers:
+                remember_restore(taker, self.uid, self._bound)
+        for node, names in match.unused.items():
+            self._unused[node] = frozenset(names)
+        for node, missing in match.missing.items():
+            self._missing[node] = frozenset(missing)
+        for obj in match.lacking:
+            self._lacking[id(obj)] = reference_to(obj)
         self._contradicted.update(match.contradicted)
-        self._missing.update((node, frozenset(names)) for node, names in match.missing.items())
-        self._lacking.update((id(obj), reference_to(obj)) for obj in match.lacking)
 
-    def _forget(self, match: Match, before: Sequence[tuple[Any, int]], positions: list[RestoredPosition]) -> None:
+    def _forget(
+        self, match: Match, takers: Sequence[Any], before: Sequence[int], positions: list[RestoredPosition]
+    ) -> None:
+        """Takes back `_remember`, and the positions that were made after it.
+
+        Args:
+            match: The match.
+            takers: The objects that took values.
+            before: The number of the restore that gave each its values before.
+            positions: The positions.
+        """
         withdraw(positions)
         positions.clear()
-        for obj, uid in before:
+        for obj, uid in zip(takers, before, strict=True):
             undo_remembering(obj, self.uid, uid)
         for node in match.bindings:
             del self._bound[node]

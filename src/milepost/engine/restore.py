@@ -217,9 +217,9 @@ class Restoration(MatchedRestore):
             takers = [take.obj for take in match.takes]
             if successors:
                 takers = [successors.get(id(obj), obj) for obj in takers]
-            before = list(zip(takers, last_restores(takers), strict=True))
+            before = last_restores(takers)
             positions: list[RestoredPosition] = []
-            undo.add(partial(self._forget, match, before, positions))
+            undo.add(partial(self._forget, match, takers, before, positions))
             self._remember(match, takers, successors)
             if match.deferred:
                 self._defer_rest(match, successors, positions)
@@ -293,14 +293,14 @@ class Restoration(MatchedRestore):
 
     def _report_before(self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]) -> Report:
         """A report of the outcome that every value would have, with those that do not fit."""
-        objs = [take.obj for take in match.takes]
-        before = list(zip(objs, last_restores(objs), strict=True))
-        self._remember(match, objs, {})
+        takers = [take.obj for take in match.takes]
+        before = last_restores(takers)
+        self._remember(match, takers, {})
         try:
             saved = self._account_of_saved(self._with_below(each.node for each in match.deferred))
             live = self._account_of_live(root, attached)
         finally:
-            self._forget(match, before, [])
+            self._forget(match, takers, before, [])
         named = {entry.key for entry in misfits}
         others = [each for each in (*saved, *live) if each.key not in named]
         return sorted_report(self.reader.prefix, [*misfits, *others])

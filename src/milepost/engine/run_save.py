@@ -173,8 +173,15 @@ class Save:
             with divide_share(self._rounds, self._plan, *given) as division:
                 save_as_first(self._rounds, self._plan, division, *given, before_commit, self.metadata)
             return
-        assert isinstance(self._plan, SavePlan), "read() comes before run()"
-        execute_save(self._plan, self._arrays, self.storage, self.prefix, self.options, before_commit, self.metadata)
+        execute_save(
+            self._taken_plan(), self._arrays, self.storage, self.prefix, self.options, before_commit, self.metadata
+        )
+
+    def _taken_plan(self) -> SavePlan:
+        """The plan, which this save no longer refers to."""
+        plan, self._plan = self._plan, None
+        assert isinstance(plan, SavePlan), "read() comes before run()"
+        return plan
 
     def _was_committed(self) -> list[Exception]:
         """Called on the other processes once process 0 has committed; returns what failed."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -113,18 +114,17 @@ def read_state(
         if "on_attached" in adapter.overrides:
             adapter.on_attached(obj)  # milepost meets objects deeper in the graph here for the first time
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
-    read = _read_all(live, options)
     python = _python_types(live, options)
     nodes = []
     writes: list[PlannedWrite] = []
     arrays: list[Array | PiecewiseArray | ShardedArray] = []
     own, first = set[int](), set[int]()
     of_first = _of_first_process(live) if member is not None else set()
-    for number, path in enumerate(live.paths):
+    for number, (path, values) in enumerate(zip(live.paths, _read_all(live, options), strict=True)):
         saved: list[SavedValue] = []
         kind = _kind_of_own(live, number, options, member, of_first) if member is not None else ""
         is_skipped = number in live.skipped_by_tensorflow
-        for value, array in read[number]:
+        for value, array in values:
             skipped = is_skipped or value.skipped_by_tensorflow
             name, listed = value.name, value.listed
             if kind == _FIRST:
@@ -232,33 +232,43 @@ def _kind_of_own(
     return kind or ("own" if is_at_or_below(live.paths[number], options.each_process) else "")
 
 
-def _read_all(
-    live: LiveGraph, options: CheckpointOptions
-) -> list[list[tuple[Value, Array | PiecewiseArray | ShardedArray]]]:
-    """The values of each object, read in the order of the adapters' turns."""
-    read: list[list[tuple[Value, Array | PiecewiseArray | ShardedArray]]] = [[] for _ in live.objects]
-    numbers: Sequence[int] = range(len(live.objects))
-    if len({adapter.turn for adapter in set(live.adapters)}) > 1:
-        numbers = sorted(numbers, key=lambda number: live.adapters[number].turn)
+_Read = Sequence[tuple[Value, Array | PiecewiseArray | ShardedArray]]
+"""The values of one object, each with its array."""
+
+
+def _read_all(live: LiveGraph, options: CheckpointOptions) -> Iterator[_Read]:
+    """The values of each object by its number, read in the order of the adapters' turns."""
+    numbers = range(len(live.objects))
+    if len({adapter.turn for adapter in set(live.adapters)}) == 1:
+        return _read(live, numbers, options)
+    in_turn = sorted(numbers, key=lambda number: live.adapters[number].turn)
+    read = dict(zip(in_turn, _read(live, in_turn, options), strict=True))
+    return map(read.pop, numbers)
+
+
+def _read(live: LiveGraph, numbers: Iterable[int], options: CheckpointOptions) -> Iterator[_Read]:
+    """The values of some objects, read one object after the other, when they are asked for."""
     methods = {adapter: _values_now(adapter) for adapter in set(live.adapters)}
     for number in numbers:
         adapter = live.adapters[number]
         values_now = methods[adapter]
         if values_now is None:
+            yield ()
             continue
+        read: list[tuple[Value, Array | PiecewiseArray | ShardedArray]] = []
         value = None
         try:
             for value in values_now(live.objects[number]):
                 array = value.read()
                 if array.shape != value.shape and not shape_fits(array.shape, value.shape):
                     raise _another_shape(adapter, value, array)
-                read[number].append((value, array))
+                read.append((value, array))
         except Exception as error:
             if not is_at_or_below(live.paths[number], options.allow_unsaved):
                 problem = _unreadable(error, live, number, value)
                 raise problem from (error.__cause__ if problem is error else error)
-            read[number] = []
-    return read
+            read = []
+        yield read
 
 
 def _values_now(adapter: Adapter) -> Callable[[Any], Iterable[Value]] | None:
@@ -313,7 +323,7 @@ def execute_save(
     """Writes and commits a planned save. When this returns, the checkpoint survives a power cut.
 
     Args:
-        plan: The plan.
+        plan: The plan. If the caller keeps no reference to it, its parts are freed as soon as they are written.
         arrays: The array, or the part of one, of each of its writes.
         storage: Where to write.
         prefix: Path of the files, without their endings.
@@ -328,12 +338,16 @@ def execute_save(
     own = [(OBJECT_GRAPH, np.array(plan.graph.serialize(), object), STRING)]
     if metadata is not None:
         own.append((METADATA, np.array(metadata, object), STRING))
+    writes, shards = plan.writes, plan.shards
+    del plan  # so that its parts are freed as soon as they are used
     commit = partial(commit_bundle, storage, prefix, alignment=options.data_alignment, before_commit=before_commit)
-    if not options.incremental and plan.shards == 1 and options.experimental_sharding_callback is None:
-        tensors = ((write.key, array, write.dtype) for write, array in zip(plan.writes, arrays, strict=True))
+    if not options.incremental and shards == 1 and options.experimental_sharding_callback is None:
+        left = deque(writes)
+        del writes
+        tensors = (((write := left.popleft()).key, array, write.dtype) for array in arrays)
         commit(lambda writer: writer.add_all(itertools.chain(tensors, own)))
         return
-    with divide(storage, prefix, plan.writes, plan.shards, arrays, options) as division:
+    with divide(storage, prefix, writes, shards, arrays, options) as division:
 
         def fill(writer: BundleWriter) -> None:
             division.add_to(writer, arrays)

@@ -73,10 +73,11 @@ class ByIdentity(Generic[_Value]):
         Raises:
             TypeError: The object allows no weak reference.
         """
+        identity = id(obj)
         reference = _Reference(obj, self._forget)
-        reference.identity = id(obj)
+        reference.identity = identity
         reference.value = value
-        self._entries[id(obj)] = reference
+        self._entries[identity] = reference
 
     def keep(self, obj: Any, value: _Value) -> None:
         """Sets the value for an object. An object that allows no weak reference is kept alive forever."""

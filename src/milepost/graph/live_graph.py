@@ -10,6 +10,7 @@ from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Value, values_of
 from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Omitted
+from milepost.graph.paths import Paths
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class LiveGraph:
     objects: list[Any] = field(default_factory=list)
     adapters: list[Adapter] = field(default_factory=list)
     edges: list[list[Edge]] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
+    paths: Paths = field(default_factory=Paths)
     slots: dict[int, list[SlotReference]] = field(default_factory=dict)
     skipped_by_tensorflow: range = range(0)
     first_slot: int = 0

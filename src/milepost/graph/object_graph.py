@@ -127,6 +127,8 @@ new_node: Final = partial(tuple.__new__, Node)
 """They make the same of a tuple with all attributes. The classes themselves are functions in Python, which take twice as long."""
 
 _EMPTY: Final[tuple[Any, ...]] = ()
+_AT_ONCE: Final = 256
+"""The number of nodes in a message. A graph is several messages, joined: one of all nodes would take a copy of all keys more."""
 _BARE: Final = Node()
 """The one object for all empty nodes, so that many of them take little memory."""
 

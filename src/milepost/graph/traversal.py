@@ -149,7 +149,6 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     ids = {id(root): 0}
     objects.append(root)
     adapters.append(adapter)
-    paths.append("")
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
     known: KnownTypes = {}
@@ -163,10 +162,10 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 target = ids[id(child)] = number
                 objects.append(child)
                 adapters.append(its_adapter)
-                paths.append(child_path(paths[holder], name, is_root=holder == 0))
+                paths.add(holder, name)
             edges[holder] = [*edges[holder], Edge(name, target)]
             continue
-        obj, adapter, path = objects[number], adapters[number], paths[number]
+        obj, adapter = objects[number], adapters[number]
         if adapter.leaf and number and adapter.overrides.isdisjoint(_OF_HOLDERS):
             edges.append(_NO_EDGES)
             number += 1
@@ -183,7 +182,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 child, found = _taken(obj, name, child, is_state, in_tree, known)
                 if found is None:
                     if omissions and type(child) not in SETTINGS:
-                        where = child_path(path, name, is_root=number == 0)
+                        where = child_path(paths[number], name, is_root=number == 0)
                         untaken.append(Untaken(child, where, is_state, type(obj) in _TREES, adapter.searched))
                     continue
                 if skipped and name in skipped:
@@ -195,21 +194,21 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                     target = ids[identity] = len(objects)
                     objects.append(child)
                     adapters.append(found)
-                    paths.append(child_path(path, name, is_root=number == 0))
+                    paths.add(number, name)
                 own.append(new_edge((name, target)))
         except UntrackableError as error:
-            raise error.with_context(key=path) from error.__cause__
+            raise error.with_context(key=paths[number]) from error.__cause__
         except MilepostError:
             raise
         except Exception as error:
-            raise cannot_be_read(obj, error, adapter).with_context(key=path) from error
+            raise cannot_be_read(obj, error, adapter).with_context(key=paths[number]) from error
         if omissions:
             if not is_state and (adapter.searched or hasattr(type(obj), "_now_numbers")):
-                graph.omissions += lost_settings(obj, path)
+                graph.omissions += lost_settings(obj, paths[number])
             if "unfinished" in adapter.overrides and not adapter.leaf:
                 unfinished = adapter.unfinished(obj)
                 if unfinished is not None:
-                    graph.omissions.append(Omitted(path, type(obj).__name__, *unfinished))
+                    graph.omissions.append(Omitted(paths[number], type(obj).__name__, *unfinished))
         edges.append(own or _NO_EDGES)
         number += 1
     graph.first_slot = len(objects)
@@ -276,7 +275,7 @@ def _walk_slots_of(
             references.append(SlotReference(variable, name, len(objects)))
             objects.append(slot)
             adapters.append(slot_adapter)
-            paths.append(path)
+            paths.add_whole(path)
             graph.edges.append(_NO_EDGES)
     if omissions and not references and adapter.slot_names(optimizer):
         graph.omissions.append(without_variables(optimizer, paths[owner]))

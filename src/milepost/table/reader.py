@@ -171,6 +171,13 @@ class TableReader:
                 return False
         return True
 
+    def forget(self) -> None:
+        """Forgets the blocks that were read, which take more memory than the file. They are read again when they are needed."""
+        with self._lock:
+            self._blocks.clear()
+            self._cached = 0
+            self._last = None
+
     def verify(self) -> None:
         """Reads and checks all parts of the table.
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -93,11 +94,18 @@ def taken_value(value: Any, saved_as: str) -> Value:
         value: The live value.
         saved_as: The name of the type that was saved, or empty if no plain value was saved.
     """
-    shape = (0,) if saved_as == "NoneType" else ()
-    live = plain_value(value)
     if not saved_as and isinstance(value, np.generic):
-        return live
-    return Value(VARIABLE_VALUE, live.dtype, shape, live.source, accepts=_SCALARS, skipped_by_tensorflow=True)
+        return plain_value(value)
+    kind = type(value)
+    is_usual = kind in NUMBERS and (kind is not int or value in _INT64)
+    dtype = NUMBERS[kind] if is_usual else plain_value(value).dtype
+    return _taking(dtype, (0,) if saved_as == "NoneType" else ())
+
+
+@cache
+def _taking(dtype: DType, shape: tuple[int, ...]) -> Value:
+    """One `Value` for all plain values of the same type. A restore does not read its source."""
+    return Value(VARIABLE_VALUE, dtype, shape, _NOTHING, accepts=_SCALARS, skipped_by_tensorflow=True)
 
 
 class NumberTaker(Value):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -37,9 +37,10 @@ class Place:
         holder: For a whole tree, a function that returns the object that holds it, or None if that no longer exists.
         attached: For a whole tree, whether the object already holds it.
         value: The present value. It is known only inside `places_in_use`.
+        restored: The number of the newest restore that gave it a value; 0 if none did (`milepost.engine.identity`).
     """
 
-    __slots__ = ("__weakref__", "attached", "holder", "key", "parent", "value")
+    __slots__ = ("__weakref__", "attached", "holder", "key", "parent", "restored", "value")
 
     def __init__(self, parent: Node | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
         self.parent = parent
@@ -47,6 +48,7 @@ class Place:
         self.holder = holder
         self.attached = False
         self.value: Any = None
+        self.restored = 0
 
     @property
     def root(self) -> Place:
@@ -187,15 +189,15 @@ class _InUse(threading.local):
 _in_use: Final = _InUse()
 
 
-@contextlib.contextmanager
-def places_in_use() -> Iterator[None]:
+class places_in_use(contextlib.ContextDecorator):  # noqa: N801 - it is used like a function
     """While this block runs, places keep their values. If blocks are nested, the outermost one counts."""
-    _in_use.depth += 1
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        _in_use.depth += 1
+
+    def __exit__(self, *_: object) -> None:
         _in_use.depth -= 1
-        if not _in_use.depth:
+        if not _in_use.depth and _in_use.roots:
             roots = list(_in_use.roots)
             _in_use.roots.clear()
             for root in roots:

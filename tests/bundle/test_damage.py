@@ -17,6 +17,7 @@ from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, Mil
 from milepost.storage import MemoryStorage
 from milepost.tensor import TensorSlice
 from tests.bundle.bundles import content, edit, put, put_rows, rows, write
+from tests.table import tables
 
 resource = pytest.importorskip("resource", reason="the tests measure their memory by it")
 
@@ -110,6 +111,22 @@ class TestFlippedBytes:
         padding = whole.rindex(b"\0" * 30)
         assert unread == list(range(unread[0], len(whole) - 8))
         assert unread[0] <= padding
+
+    def test_of_one_block_of_the_index(self):
+        """The keys of other blocks can be read, however many are asked for."""
+        storage = MemoryStorage()
+        write(storage, "x", {f"k{number:03}": np.float32(number) for number in range(300)})
+        damaged = bytearray(tables.write(sorted(rows(storage, "x").items()), block_size=2000))
+        damaged[5000] ^= 1  # in the last of its blocks, which begins with k216
+        put(storage, INDEX, bytes(damaged))
+        reader = open_bundle(storage, "x")
+        for number in range(200):
+            assert reader.entry(f"k{number:03}").size == 4
+        assert "k1000" not in reader
+        with pytest.raises(CorruptCheckpointError, match="checksum"):
+            reader.entry("k299")
+        with pytest.raises(CorruptCheckpointError, match="checksum"):
+            reader.keys()
 
     def test_restores_notice_as_well(self):
         """Reading finds what verifying finds."""

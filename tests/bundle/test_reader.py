@@ -490,6 +490,23 @@ def test_entries_are_decoded_once(monkeypatch):
     assert len(decoded) == 1
 
 
+def test_a_key_is_looked_up_while_another_thread_releases_the_reader():
+    class Names(list):
+        """Names that are forgotten, as `release` does, while one of them is looked for."""
+
+        def __getitem__(self, place):
+            index.forget()
+            return super().__getitem__(place)
+
+    reader = bundle({f"k{number:03}": number for number in range(100)})
+    for number in range(100):
+        reader.entry(f"k{number:03}")
+    index = reader._index
+    index._names = Names(index._names)
+    assert "k0505" not in reader
+    assert "k050" in reader
+
+
 def test_errors_are_ours(reader):
     """Reading what is not there is a `MilepostError`, whatever it also is."""
     with pytest.raises(MilepostError):

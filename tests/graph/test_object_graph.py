@@ -79,6 +79,21 @@ def test_a_key_that_is_no_text_is_damage_also_where_other_nodes_are_alike():
         ObjectGraph.deserialize(data.replace(b"six", b"s\xffx"))
 
 
+def test_a_size_in_a_form_that_protobuf_refuses_is_damage():
+    """Its varint is longer than five bytes, with zero groups at the end."""
+    node = Node(values=(SavedValue("VARIABLE_VALUE", "", "k" * 9),))
+    data = ObjectGraph((node,)).serialize()
+
+    def with_zero_groups(count):
+        return data[:1] + bytes([data[1] | 0x80]) + b"\x80" * (count - 1) + b"\0" + data[2:]
+
+    for count in (1, 4):
+        assert ObjectGraph.deserialize(with_zero_groups(count)).nodes == (node,)
+    for count in (5, 8):
+        with pytest.raises(CorruptCheckpointError):
+            ObjectGraph.deserialize(with_zero_groups(count))
+
+
 def test_a_graph_with_fields_that_are_not_known_is_read():
     graph = ObjectGraph((Node((Edge("a", 1),)), Node(values=(SavedValue("v", "", "k"),))))
     data = graph.serialize()

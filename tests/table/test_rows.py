@@ -1,5 +1,8 @@
 """Entries that are decoded together are those that are decoded one by one."""
 
+import struct
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from milepost.errors import CorruptCheckpointError
 from milepost.table import rows as rows_module
-from milepost.table.block import entries
+from milepost.table.block import MOST_ENTRIES, entries
 from milepost.table.rows import Rows, decode_blocks
 from tests.table.tables import TENSORFLOW_INDEX, contents, entry, open_bytes, pairs_of, table, write
 
@@ -49,6 +52,21 @@ def test_what_a_writer_writes(pairs, interval):
     assert found is not None
     assert found[0] == pairs
     assert found[1] == [len(entries(block)) for block in blocks]
+
+
+@pytest.mark.parametrize("interval", [1, 100])
+def test_entries_beyond_the_limit_take_no_memory(interval):
+    """Snappy can make a block of them from a file of a twentieth of its size."""
+    count = MOST_ENTRIES * 2
+    restarts = range(0, 3 * count, 3 * interval)
+    block = bytes(3 * count) + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+    tracemalloc.start()
+    try:
+        assert decode_blocks([block]) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(block)
 
 
 def test_what_tensorflow_writes():

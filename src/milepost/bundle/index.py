@@ -1,7 +1,7 @@
 """The index of an open V2 checkpoint: its header, its keys and their entries.
 
 `milepost.bundle.writer` has the grammar. The first few keys that are asked for are looked up one by one. After them the whole
-index is read, and all entries of the usual form are decoded at once.
+index is read, and all entries of the usual form are decoded at once. If a block of it is damaged, keys are looked up one by one for good.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Decoded = TypeVar("_Decoded")
 
 
 class Index:
-    """An open index.
+    """An open index. Several threads may use it, also while one of them lets it forget what was parsed.
 
     Args:
         storage: Where it is.
@@ -67,6 +67,8 @@ class Index:
         self._columns: Columns | None = None
         self._are_decoded = False
         self._lookups = 0
+        self._is_damaged = False
+        """Whether a block cannot be read. Then keys are looked up one by one, since those of other blocks can be read."""
         self._is_closed = False
         try:
             self._table = TableReader(self.file)
@@ -149,10 +151,11 @@ class Index:
 
     def all_columns(self) -> Columns:
         """All entries in columns, first those of pieces. Errors are those of `rows` of a `milepost.table.TableReader`."""
-        if self._columns is None:
+        columns = self._columns
+        if columns is None:
             rows, header = self._all_rows(), self._header_end()
-            self._columns = decode_all(rows.data, rows.starts[header:], rows.ends[header:])
-        return self._columns
+            columns = self._columns = decode_all(rows.data, rows.starts[header:], rows.ends[header:])
+        return columns
 
     def encoded(self, place: int) -> bytes:
         """The entry at a position in `all_columns`, as it is in the file."""
@@ -250,22 +253,28 @@ class Index:
 
     def _row(self, key: bytes) -> bytes | None:
         self._lookups += 1
-        if self._rows is None and self._lookups <= _FEW:
+        if self._rows is None and (self._lookups <= _FEW or self._is_damaged):
             return self._open_table().get(key)
-        if self._rows is None and self._names is not None and not key.startswith(KEY_START):
+        names = self._names
+        if self._rows is None and names is not None and not key.startswith(KEY_START):
             name = key.decode()
-            place = bisect_left(self._names, name)
-            if self._names[place : place + 1] != [name]:
+            place = bisect_left(names, name)
+            if names[place : place + 1] != [name]:
                 return None
-        rows, text = self._all_rows(), key.decode("latin-1")
+        try:
+            rows, text = self._all_rows(), key.decode("latin-1")
+        except CorruptCheckpointError:
+            self._is_damaged = True
+            return self._open_table().get(key)
         place = bisect_left(rows.keys, text)
         return rows.value(place) if place < len(rows.keys) and rows.keys[place] == text else None
 
     def _all_rows(self) -> Rows:
         """All rows of the table: the header, the entries of pieces, and the entries of tensors."""
-        if self._rows is None:
-            self._rows = self._open_table().rows()
-        return self._rows
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = self._open_table().rows()
+        return rows
 
     def _open_table(self) -> TableReader:
         if self._is_closed:
@@ -282,10 +291,13 @@ class Index:
 
     def _all_names(self) -> list[str]:
         """The keys of all tensors."""
-        if self._names is None:
+        names = self._names
+        if names is None:
             names = self._all_rows().keys[self._pieces_end() :]
-            self._names = names if "".join(names).isascii() else [*map(self._decode_key, map(_bytes_of, names))]
-        return self._names
+            if not "".join(names).isascii():
+                names = [*map(self._decode_key, map(_bytes_of, names))]
+            self._names = names
+        return names
 
     def _decode_key(self, name: bytes) -> str:
         try:

@@ -228,7 +228,8 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
     """Whether a child keeps its own value. If so, the positions for it are removed."""
     edges = deferred_on(holder)
-    if name not in edges or not is_own(holder, name, child, edges[name]):
+    saved = edges.get(name)  # once, since another thread may take it
+    if saved is None or not is_own(holder, name, child, saved):
         return False
     in_list = isinstance(holder, list)
     deferred = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]

@@ -121,7 +121,7 @@ def last_restore(obj: Any) -> int:
 
 def last_restores(objs: Sequence[Any]) -> list[int]:
     """`last_restore` of each of some objects."""
-    if _kept:
+    if _kept or any(issubclass(kind, Place) for kind in set(map(type, objs))):
         return [last_restore(obj) for obj in objs]
     return [uid or 0 for uid in _restored.get_all(objs)]
 

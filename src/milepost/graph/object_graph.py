@@ -234,6 +234,8 @@ def _dangling(number: int, target: object, count: int) -> CorruptCheckpointError
 
 
 _NODE: Final = b"\x0a"
+_MOST_OF_SIZE: Final = 5
+"""The bytes of the longest size of a field that the general parser accepts. Zero groups at its end count."""
 _CHILD, _ATTRIBUTE, _SLOT, _SAVER, _HAS_VALUES = b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a"
 _SKIPPED, _PYTHON = b"\xca\x3e", b"\xd2\x3e"
 """The tags of the fields of a TrackableObject."""
@@ -338,6 +340,8 @@ def _split(data: bytes) -> list[bytes]:
             size, start = data[position + 1], position + 2
             if size >= 0x80:
                 size, start = varint.decode(data, position + 1)
+                if start > position + 1 + _MOST_OF_SIZE:
+                    break  # the parser says what is wrong
             position = start + size
             found.append(data[start:position])
     if position == end:

@@ -44,7 +44,7 @@ _MOST_KEY_BYTES: Final = 32
 limit, a megabyte could hold a terabyte of keys, each of which repeats almost all of the previous one."""
 _FREE_KEY_BYTES: Final = 1 << 16
 _MOST_KEY_BYTES_OF_A_BLOCK: Final = 1 << 26
-_MOST_ENTRIES: Final = 1 << 18
+MOST_ENTRIES: Final = 1 << 18
 """The largest number of entries in a block, which are all in memory at once. A block of 256 KiB has at most 65,536."""
 
 _U32: Final = struct.Struct("<I")
@@ -228,8 +228,8 @@ def entries(contents: bytes) -> list[tuple[bytes, bytes]]:
         budget -= shared
         if shared > len(key) or end > limit or budget < 0:
             raise _malformed("an entry does not fit into it", found=f"lengths {shared}, {unshared} and {size}")
-        if len(found) == _MOST_ENTRIES:
-            raise _malformed("it has too many entries", expected=f"at most {_MOST_ENTRIES}", found="more")
+        if len(found) == MOST_ENTRIES:
+            raise _malformed("it has too many entries", expected=f"at most {MOST_ENTRIES}", found="more")
         new = key[:shared] + contents[position:value_at]
         if new <= key and found:
             raise _malformed("keys are out of order", expected=f"a key after {key!r}", found=repr(new))
@@ -275,7 +275,7 @@ def fits_memory(size: int, count: int, shared: int) -> bool:
         count: The number of its entries.
         shared: How many bytes they share with the keys before them, in all.
     """
-    return count <= _MOST_ENTRIES and shared <= _budget(size)
+    return count <= MOST_ENTRIES and shared <= _budget(size)
 
 
 def _budget(size: int) -> int:

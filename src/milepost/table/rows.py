@@ -16,12 +16,14 @@ import numpy as np
 
 from milepost.coding.varints import Column, decode_all
 from milepost.errors import CorruptCheckpointError
-from milepost.table.block import entries_end, fits_memory
+from milepost.table.block import MOST_ENTRIES, entries_end, fits_memory
 
 _PADDING: Final = 64
 """Bytes after the last block, so that an entry that ends early is noticed only after it was decoded."""
 _LEAST: Final = 32
 """Restarts for which the calls of NumPy take less time than Python's loop."""
+_LEAST_ENTRY: Final = 3
+"""The bytes of the smallest entry: three lengths."""
 _MOST_BETWEEN: Final = 128
 """Entries from one restart to the next. TensorFlow writes 16."""
 
@@ -97,7 +99,8 @@ def decode_blocks(blocks: Sequence[bytes]) -> tuple[Rows, list[int]] | None:
     stops = np.concatenate([each[1] + at for each, at in zip(found, before, strict=False) if each])
     block_of = np.repeat(np.arange(len(blocks)), [len(each[0]) for each in found if each])
     joined = b"".join((*blocks, bytes(_PADDING)))
-    steps = _steps(np.frombuffer(joined, np.uint8), starts, stops)
+    most = sum(min(len(block) // _LEAST_ENTRY, MOST_ENTRIES) for block in blocks)
+    steps = _steps(np.frombuffer(joined, np.uint8), starts, stops, most)
     if steps is None:
         return None
     counts = np.bincount(np.concatenate([step[0] for step in steps]), minlength=len(starts))
@@ -128,6 +131,8 @@ def _runs(block: bytes) -> tuple[Column, Column] | None:
         end, count = entries_end(block)
     except CorruptCheckpointError:
         return None
+    if count > MOST_ENTRIES:
+        return None
     starts = np.frombuffer(block, "<u4", count, end).astype(np.int64)
     if not end:
         return starts[:0], starts[:0]
@@ -135,14 +140,21 @@ def _runs(block: bytes) -> tuple[Column, Column] | None:
     return None if starts[0] or bool((starts >= stops).any()) else (starts, stops)
 
 
-def _steps(data: Any, at: Column, stops: Column) -> list[tuple[Column, Column, Column, Column, Column]] | None:
+def _steps(
+    data: Any, at: Column, stops: Column, most: int
+) -> list[tuple[Column, Column, Column, Column, Column]] | None:
     """The first entry after each restart, then the second ones, and so on: from which restart each is, how many bytes of its key it
     shares, and where the rest of the key begins, the value begins, and the value ends. None if the entries do not end where the next restart is.
+
+    None, too, if there are more than ``most`` entries. Each takes some 100 bytes of memory here, but as few as three in a damaged block.
     """
     steps = []
     active = np.arange(len(at))
     length = np.zeros(len(at), np.int64)
     for _ in range(_MOST_BETWEEN):
+        most -= len(at)
+        if most < 0:
+            return None
         numbers = [data[at + place].astype(np.int64) for place in range(3)]
         suffixes = at + 3
         if any(int(each.max()) >= 0x80 for each in numbers):

@@ -144,8 +144,15 @@ class TestMistakes:
         """There is nothing to suggest where there is nothing."""
         with pytest.raises(CheckpointNotFoundError, match="no checkpoint in it"):
             open_bundle(storage, tmp_path)
-        with pytest.raises(CheckpointNotFoundError, match="holds no checkpoint"):
+        with pytest.raises(CheckpointNotFoundError, match="nothing of a similar name"):
             open_bundle(storage, tmp_path / "x")
+
+    def test_files_of_other_libraries_are_not_denied(self, storage, tmp_path):
+        """A directory of such files does hold checkpoints."""
+        (tmp_path / "weights.npz").write_bytes(b"PK")
+        with pytest.raises(CheckpointNotFoundError, match="nothing of a similar name") as caught:
+            open_bundle(storage, tmp_path / "xyzzy")
+        assert "no checkpoint" not in caught.value.remedy
 
     def test_few_of_many_are_suggested(self, storage, tmp_path):
         """An error does not list a thousand checkpoints, only the newest."""

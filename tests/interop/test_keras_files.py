@@ -170,7 +170,7 @@ class TestCommands:
         assert main(["verify", str(saved[0] / "m.h5")]) == 0
         capsys.readouterr()
         rows = json_of(capsys, "ls", saved[0])["checkpoints"]
-        assert [row["state"] for row in rows] == ["whole"] * 3
+        assert [row["state"] for row in rows] == ["complete"] * 3
 
     def test_keras_loads_what_is_converted(self, saved, tmp_path):
         for there in ("a.safetensors", "a.pt", "a.npz", "own"):

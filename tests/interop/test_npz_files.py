@@ -64,6 +64,15 @@ def test_objects_are_named_and_never_made(tmp_path):
     assert list(milepost.load(tmp_path / "a.npz", ignore="bad")) == ["good"]
 
 
+def test_the_remedy_for_objects_loads_them(tmp_path):
+    np.savez(tmp_path / "a.npz", good=np.ones(1), bad=np.array([{}], object))
+    with pytest.raises(milepost.UnsupportedError) as caught:
+        milepost.load_checkpoint(tmp_path / "a.npz").get_tensor("bad")
+    assert "numpy.load(path, allow_pickle=True)" in str(caught.value)
+    assert "torch" not in str(caught.value)
+    assert np.load(tmp_path / "a.npz", allow_pickle=True)["bad"][0] == {}
+
+
 def test_a_wrong_checksum_is_damage(path):
     data = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+import milepost
 from milepost import Checkpoint, Variable
 from milepost.tools.cli import main, parser
 from milepost.tools.manual import documented
@@ -246,7 +247,7 @@ class TestOnATerminal:
         )
         text = self.seen("verify", path, columns=120, program=["-c", code])
         assert f"verifying {path}" in text
-        assert "all checksums correct (128.0 MiB" in text
+        assert "all checksums correct (128.0 MiB" in " ".join(text.split())
 
     def test_json_is_the_same_as_in_a_pipe(self, saved):
         assert json.loads(self.seen("show", saved, "--json", columns=20)) == json.loads(
@@ -288,6 +289,21 @@ def test_reading_changes_no_file(tmp_path):
     for command in (["ls"], ["show"], ["verify"], ["graph"], ["repair", "--dry-run"], ["prune", "--keep", "1"]):
         assert main([command[0], str(tmp_path), *command[1:]]) in (0, 1)
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_help_without_a_command(capsys, word):
+    with pytest.raises(SystemExit) as ended:
+        main([word])
+    assert ended.value.code == 0
+    assert "read all data of checkpoints and compare every checksum" in capsys.readouterr().out
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"milepost {milepost.__version__}\n"
 
 
 class TestWrongWords:

@@ -227,7 +227,7 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
     elif others:
         remedy = f"pass one of those in this directory: {_some(others)}"
     else:
-        remedy = "check the path: the directory that it is in holds no checkpoint"
+        remedy = "check the path: its directory holds nothing of a similar name"
     return CheckpointNotFoundError(
         "no such checkpoint, file or directory", file=prefix, expected=index_path(prefix), remedy=remedy
     )

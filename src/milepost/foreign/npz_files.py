@@ -28,7 +28,7 @@ from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.kinds import first_record
 from milepost.foreign.nested import nested
-from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.opaque import OBJECT_ARRAY, Opaque
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
 from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, ZipRecord, read_directory
@@ -184,7 +184,7 @@ class NpzFile:
         described, header = _header(beginning)
         found, shape, fortran = _parsed(described)
         if found.hasobject:
-            return Opaque(Name("numpy", "ndarray of objects"), sealed=True)
+            return Opaque(OBJECT_ARRAY, sealed=True)
         if math.prod(shape) * found.itemsize != record.size - header:
             raise CorruptCheckpointError(
                 "a .npy header does not fit the bytes that follow it",

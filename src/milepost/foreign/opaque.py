@@ -112,15 +112,21 @@ class Opaque:
             yield from ((str(position), value) for position, value in enumerate(values))
 
 
+OBJECT_ARRAY: Final = Name("numpy", "ndarray of objects")
+"""What an array of objects in a .npz file is called."""
+
+
 def needs_code(opaque: Opaque | Name) -> UnsupportedError:
     """The error for an object that only code named by the file could make."""
+    name = opaque.name if isinstance(opaque, Opaque) else opaque
+    load = "numpy.load(path, allow_pickle=True)" if name == OBJECT_ARRAY else "torch.load(path, weights_only=False)"
     return UnsupportedError(
         "this object cannot be read without running code that the file names, which milepost never does",
         expected="tensors, numbers, text, and lists, tuples, dicts and sets of them",
         found=f"{opaque!s:.200}",
         remedy=(
             "restore the other contents of the file, under their names; if the object is needed and you trust the author of "
-            "the file: load it with torch.load(path, weights_only=False) where nothing else can be harmed"
+            f"the file: load it with {load} where nothing else can be harmed"
         ),
     )
 

@@ -114,8 +114,11 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         raise SystemExit(2)
     if first == "help":  # as other programs have it
         words = [*words[1:2], "--help"]
-    elif first.startswith("-") and not {"-h", "--help", "--version"} & set(words):
-        parser().error(f"{shown(first)!r} is before the command; options come after it{_meant([first], ['--version'])}")
+    elif first.startswith("-"):
+        if not {"-h", "--help", "--version"} & set(words):
+            parser().error(
+                f"{shown(first)!r} is before the command; options come after it{_meant([first], ['--version'])}"
+            )
     elif first and first not in _COMMANDS:
         near = [_OTHER_WORDS[first]] if first in _OTHER_WORDS else difflib.get_close_matches(first, _COMMANDS, 1)
         meant = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(_COMMANDS)}"

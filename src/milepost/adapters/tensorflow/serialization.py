@@ -155,5 +155,4 @@ def _eagerly(obj: Any) -> Iterator[None]:
             f"TensorFlow cannot save or restore this {type(obj).__name__}",
             expected=_STATELESS if isinstance(obj, _ITERATORS) and "is stateful" in error.message else None,
             found=error.message,
-            remedy="leave the object out of the checkpoint, or hold it in milepost.NoDependency",
         ) from error

@@ -112,6 +112,14 @@ def test_two_of_one_name_are_refused(saved, tmp_path, capsys):
     assert not os.path.exists(tmp_path / "a.npz")
 
 
+def test_a_small_type_that_the_format_lacks_has_a_remedy(tmp_path, capsys):
+    path = milepost.save(tmp_path / "ckpt", {"a": np.ones(2, ml_dtypes.bfloat16), "b": np.ones(2)})
+    told = output_of(capsys, "convert", path, tmp_path / "a.npz", status=1).err
+    assert "the format has no bfloat16; pass --as float32 to convert it" in told
+    json_of(capsys, "convert", path, tmp_path / "a.npz", "--as", "float32", "--overwrite")
+    assert np.load(tmp_path / "a.npz")["a"].tolist() == [1, 1]
+
+
 def test_another_type(saved, tmp_path, capsys):
     json_of(capsys, "convert", saved, tmp_path / "a.safetensors", "--as", "bfloat16")
     values = loaded(tmp_path / "a.safetensors")

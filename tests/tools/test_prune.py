@@ -73,6 +73,14 @@ def test_the_reasons_are_printed(paths, tmp_path, capsys):
     assert "2 checkpoints would be deleted" in text
 
 
+def test_nothing_is_said_of_a_table_without_rows(paths, tmp_path, capsys):
+    """Damaged checkpoints count for no rule, and stay."""
+    for path in tmp_path.glob("*.index"):
+        path.write_bytes(b"damaged")
+    text = output_of(capsys, "prune", tmp_path, "--keep", "1")
+    assert text.out == "nothing to delete: no checkpoint here is whole\n"
+
+
 def test_pinned_ones_are_kept(paths, tmp_path, capsys):
     pin(LOCAL_STORAGE, paths[0])
     json_of(capsys, "prune", tmp_path, "--keep", "1", "--delete")

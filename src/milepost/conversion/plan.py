@@ -126,7 +126,7 @@ def planned(
             name = name.replace("/", ".")
         wanted = dtype if dtype is not None and _is_floating(saved.dtype) else saved.dtype
         tensor = Exported(name, key, saved, TensorSpec(wanted, saved.shape))
-        reason = _reason(wanted) if not accepts(wanted) else problem(tensor)
+        reason = _reason(wanted, accepts) if not accepts(wanted) else problem(tensor)
         if reason is not None:
             export.left_out[key] = reason
             continue
@@ -139,8 +139,11 @@ def planned(
     return export
 
 
-def _reason(dtype: DType) -> str:
-    return "text" if dtype.is_bytes else f"the format has no {dtype}"
+def _reason(dtype: DType, accepts: Callable[[DType], bool]) -> str:
+    if dtype.is_bytes:
+        return "text"
+    remedy = "; pass dtype='float32' to convert it" if _is_floating(dtype) and accepts(DType.of("float32")) else ""
+    return f"the format has no {dtype}{remedy}"
 
 
 def _check_nesting(names: dict[str, str], reader: BundleReader) -> None:

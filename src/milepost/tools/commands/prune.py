@@ -112,9 +112,13 @@ def run(options: argparse.Namespace) -> int:
     word = "delete" if is_dry else "deleted"
     rows = [[word, shown(os.path.basename(path)), shown("; ".join(why))] for path, why in found.deleted.items()]
     rows += [["keep", shown(os.path.basename(path)), shown("; ".join(why))] for path, why in found.kept.items()]
-    table([Column(""), Column("NAME", style="cyan", folds=True), Column("WHY", folds=True)], rows)
+    if rows:
+        table([Column(""), Column("NAME", style="cyan", folds=True), Column("WHY", folds=True)], rows)
     for path, error in found.bad.items():
         note(f"not whole, and left as it is: {shown(path)}: {without_remedy(error)}")
+    if not found.deleted:
+        line("nothing to delete" if rows else "nothing to delete: no checkpoint here is whole")
+        return SUCCESS
     size = amounts.size(freed)
     counted = amounts.plural(len(found.deleted), "checkpoint")
     line(f"{counted} would be deleted, {size}; pass --delete to do it" if is_dry else f"{counted} deleted, {size}")

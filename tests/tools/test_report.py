@@ -8,6 +8,7 @@ import json
 import re
 import time
 import zlib
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -250,6 +251,14 @@ class TestSeveral:
     def test_all_of_a_directory(self, tmp_path):
         paths = series(tmp_path / "run", [0.5, 0.25, 0.125])
         assert [each["path"] for each in data_of(page(tmp_path, tmp_path / "run", "--all"))["checkpoints"]] == paths
+
+    def test_a_damaged_one_of_a_directory_is_left_out(self, tmp_path, capsys):
+        paths = series(tmp_path / "run", [0.5, 0.25, 0.125])
+        Path(paths[1] + ".index").write_bytes(b"damaged")
+        assert main(["report", str(tmp_path / "run"), "--all", "-o", str(tmp_path / "a.html")]) == 1
+        assert f"left out: {paths[1]}: " in capsys.readouterr().err
+        found = data_of((tmp_path / "a.html").read_text())["checkpoints"]
+        assert [each["path"] for each in found] == [paths[0], paths[2]]
 
     def test_what_was_added_removed_and_reshaped(self, tmp_path, capsys):
         Checkpoint(a=Variable([1.0, 2.0]), b=Variable([1.0]), c=Variable(1.0)).write(tmp_path / "old")

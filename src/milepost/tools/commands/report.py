@@ -44,7 +44,10 @@ def add(commands: Any) -> None:
             "milepost report ./tf_ckpts --all -o training.html",
             "milepost report before.safetensors after.safetensors -o change.html",
         ],
-        {0: "the page is written", 1: "the page is written, and it names tensors whose bytes are damaged"},
+        {
+            0: "the page is written",
+            1: "the page is written, and it names tensors whose bytes are damaged, or a checkpoint is left out",
+        },
         "The page is one file, needs no network, and sends nothing. All values are read once, in pieces; --names-only reads none. Of several "
         "checkpoints the last one is shown as a whole, and each is compared with the one before it, and the last with the first. Those of one "
         "series are put in the order of their numbers, others stay in the order given.",
@@ -52,7 +55,9 @@ def add(commands: Any) -> None:
     command.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help=FILES)
     add_output(command, "the page to write; by default the output, which must not be a terminal")
     command.add_argument(
-        "--all", action="store_true", help="take every checkpoint of a directory of checkpoints, not only the latest"
+        "--all",
+        action="store_true",
+        help="take every checkpoint of a directory of checkpoints, not only the latest; one that cannot be opened is left out, with a message",
     )
     command.add_argument(
         "--names-only", action="store_true", help="show names, shapes, element types and sizes only; no values are read"
@@ -70,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         )
     check_output(options, ".html", ".htm")
     with contextlib.ExitStack() as stack:
-        readers = [stack.enter_context(open_named(path)) for path in _paths(options)]
+        readers, left_out = _opened(options, stack)
         readers.sort(key=_order(readers))
         subjects, pairs = subjects_of(readers), pairs_of(len(readers))
         if not options.names_only:
@@ -90,7 +95,25 @@ def run(options: argparse.Namespace) -> int:
     for subject in damaged:
         for place, problem in subject.problems.items():
             note(f"damaged: {shown(checkpoints[place].path)}: {shown(subject.name)}: {problem}")
-    return DIFFERS if damaged else SUCCESS
+    return DIFFERS if damaged or left_out else SUCCESS
+
+
+def _opened(options: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[list[BundleReader], list[str]]:
+    """The open checkpoints, and the paths of those that are left out because they cannot be opened."""
+    readers: list[BundleReader] = []
+    left_out: dict[str, MilepostError] = {}
+    for path in _paths(options):
+        try:
+            readers.append(stack.enter_context(open_named(path)))
+        except MilepostError as error:
+            if not options.all:
+                raise
+            left_out[path] = error
+    if left_out and not readers:
+        raise next(iter(left_out.values()))
+    for path, problem in left_out.items():
+        note(f"left out: {shown(path)}: {without_remedy(problem)}")
+    return readers, [*left_out]
 
 
 def _paths(options: argparse.Namespace) -> list[str]:

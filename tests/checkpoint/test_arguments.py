@@ -1,5 +1,6 @@
 """What options, paths, names and keys are refused, with what was expected and found."""
 
+import inspect
 import re
 
 import numpy as np
@@ -84,7 +85,8 @@ def test_an_option_of_the_other_is_not_offered(call, option, alone):
 
 def test_the_options_of_saves_and_of_restores_are_those_that_their_description_names():
     """A line of the description begins with the name of the option, and then says for what it is."""
-    described = dict(re.findall(r"^        (\w+): (Saves|Restores|Both)\b", CheckpointOptions.__doc__, re.MULTILINE))
+    description = inspect.cleandoc(CheckpointOptions.__doc__)  # Python 3.13 does so itself
+    described = dict(re.findall(r"^    (\w+): (Saves|Restores|Both)\b", description, re.MULTILINE))
     assert {name for name, of in described.items() if of == "Saves"} == options._OF_SAVES
     assert {name for name, of in described.items() if of == "Restores"} == options._OF_RESTORES
 

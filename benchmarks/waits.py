@@ -240,7 +240,7 @@ def _stall_orbax(directory: Path) -> Measured:
     numbers = iter(range(9))
     with ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         yield from _stalls(
-            lambda: checkpointer.save(directory / f"ckpt-{next(numbers)}", args=ocp.args.StandardSave(tree)),
+            lambda: checkpointer.save(directory.absolute() / f"ckpt-{next(numbers)}", args=ocp.args.StandardSave(tree)),
             checkpointer.wait_until_finished,
         )
 

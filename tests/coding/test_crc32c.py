@@ -188,7 +188,7 @@ def test_without_fast_providers_the_core_dependency_is_used() -> None:
     assert ran.stdout.split() == ["google-crc32c", "0xe3069283"]
 
 
-SMALL_AND_LARGE = "print(hex(crc32c(b'123456789')), 'awscrt' in sys.modules, hex(crc32c(bytes(1 << 20))))"
+SMALL_AND_LARGE = "print(hex(crc32c(b'123456789')), 'awscrt' in sys.modules, hex(crc32c(bytearray(1 << 20))))"
 
 
 def test_a_program_without_large_buffers_imports_no_large_package() -> None:

@@ -10,7 +10,8 @@ Three packages can compute it, at about 17 GB/s each. The first one that is inst
 2. ``crc32c`` does the same. Its licence is the LGPL, so milepost does not depend on it.
 3. ``google-crc32c``, on which milepost depends, is small and runs everywhere, but stops all other threads.
 
-The third one is used for small buffers. The first takes some 70 ms to import, so a program without large buffers never imports it.
+The third one is used for small buffers, and for bytes up to some megabytes. The first takes some 70 ms to import, so a program that
+saves only small arrays never imports it.
 """
 
 from __future__ import annotations
@@ -110,14 +111,17 @@ def crc32c(data: Buffer, value: int = 0) -> int:
         >>> hex(crc32c(b"6789", crc32c(b"12345")))
         '0xe3069283'
     """
+    # bytes, or a view of some, are blocks of an index and object graphs, which one thread hashes
     if isinstance(data, bytes):
-        if len(data) <= _SMALL:
+        if len(data) <= _CHUNK:
             return _extend(value, data)
     elif isinstance(data, np.ndarray):
         if data.nbytes <= _SMALL:
             return _extend(value, data)
-    elif memoryview(data).nbytes <= _SMALL:
-        return _extend(value, _without_view(data))
+    else:
+        view = memoryview(data)
+        if view.nbytes <= (_CHUNK if isinstance(view.obj, bytes) else _SMALL):
+            return _extend(value, _without_view(view))
     return provider()[1](data, value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,12 +29,16 @@ class PythonGeneratorAdapter(PackedAdapter):
 
 
 class NumPyGeneratorAdapter(PackedAdapter):
-    """`numpy.random.Generator`, and the bit generators below it."""
+    """`numpy.random.Generator`, and the bit generators below it.
+
+    NumPy imports `numpy.random` when it is first used. Before that, no object of these classes exists.
+    """
 
     each_process = "random"
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, (np.random.Generator, np.random.BitGenerator))
+        module = sys.modules.get("numpy.random")
+        return module is not None and issubclass(kind, (module.Generator, module.BitGenerator))
 
     def state(self, obj: Any) -> Any:
         return getattr(obj, "bit_generator", obj).state

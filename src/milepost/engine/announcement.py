@@ -13,10 +13,10 @@ the index of P has this digest. An index with another digest belongs to another 
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 from milepost.bundle import index_path
+from milepost.coding import digest
 from milepost.engine.damage import concerns_file
 from milepost.engine.temporary import Temporary, temporaries
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
@@ -89,7 +89,7 @@ def digest_of(index: bytes) -> str:
         >>> digest_of(b"index")
         '590407b549d6e3b4'
     """
-    return hashlib.blake2b(index, digest_size=_DIGEST_BYTES).hexdigest()
+    return digest.digest_of([index], _DIGEST_BYTES)
 
 
 def announced(storage: Storage, directory: str) -> list[str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -33,7 +32,7 @@ def new_token() -> str:
         >>> len(new_token())
         16
     """
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from milepost.errors import CheckpointNotFoundError, UnsupportedError
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
 """A scheme and one slash, because `pathlib.Path` makes one of two. Or only a scheme: ``gs:`` is the directory of ``gs://name``."""
 
-ORDINARY: Final = re.compile(r"(?!~)[^:\0\x80-\U0010ffff]*")
+ORDINARY: Final = re.compile(r"(?!~)[\x01-9;-\x7f]*")
 """A path that `check_local` and `check_possible` always accept on POSIX systems."""
 
 _DEVICES: Final = frozenset(

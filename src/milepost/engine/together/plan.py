@@ -16,7 +16,6 @@ whole.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ import numpy as np
 from milepost.bundle.memory import blocks, bytes_of
 from milepost.bundle.strings import elements_of
 from milepost.coding.crc32c import crc32c
+from milepost.coding.digest import digest_of
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
@@ -171,8 +171,10 @@ def plan_share(
         outline,
         checksums,
         replicas,
-        structure=_digest(without_own(state.graph, own_values).serialize(), *(repr(line).encode() for line in outline)),
-        values=_digest(*(f"{key} {crc}\n".encode() for key, crc in checksums.items())),
+        structure=digest_of(
+            [without_own(state.graph, own_values).serialize(), *(repr(line).encode() for line in outline)], 16
+        ),
+        values=digest_of((f"{key} {crc}\n".encode() for key, crc in checksums.items()), 16),
     )
     return plan, [array for _, array in final]
 
@@ -216,13 +218,6 @@ def checksum(array: Array | PiecewiseArray, dtype: DType) -> int:
     for block in blocks(array, _BLOCK):
         crc = crc32c(bytes_of(np.ascontiguousarray(block, dtype.numpy)), crc)
     return crc
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
 
 
 def _hold(

@@ -7,11 +7,11 @@ boxes that it holds together with the same other processes, for each set of such
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from milepost.coding.digest import digest_of
 from milepost.errors import CoordinationError
 
 Replicas = Mapping[str, Mapping[str, int]]
@@ -47,19 +47,16 @@ def holders_in_words(holders: tuple[int, ...]) -> str:
     words = ", ".join(map(str, holders))
     if len(holders) <= _LISTED:
         return words
-    digest = hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
+    digest = digest_of([words.encode()], 8)
     return f"{', '.join(map(str, holders[:_SHOWN]))} and {len(holders) - _SHOWN} more [{digest}]"
 
 
 def digests(replicas: Replicas) -> dict[str, str]:
     """A digest for each set of holders."""
-    found = {}
-    for holders, checksums in replicas.items():
-        digest = hashlib.blake2b(digest_size=16)
-        for box, crc in checksums.items():
-            digest.update(f"{box} {crc}\n".encode())
-        found[holders] = digest.hexdigest()
-    return found
+    return {
+        holders: digest_of((f"{box} {crc}\n".encode() for box, crc in checksums.items()), 16)
+        for holders, checksums in replicas.items()
+    }
 
 
 def find_difference(reported: Sequence[Mapping[str, str]]) -> Difference | None:

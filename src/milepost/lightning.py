@@ -350,7 +350,7 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
     def _write(self, checkpoint: dict[str, _Any], path: str) -> None:
         try:
             _paths.write_path(checkpoint, path)
-        except BaseException as error:
+        except BaseException as error:  # `sync` raises it in the thread of the program
             self._error = error
 
 

@@ -9,6 +9,7 @@ from milepost.bundle.messages import BundleEntry, BundleHeader
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader, TableWriter
 from milepost.tensor import DType, TensorSlice
+from tests.table.tables import pairs_in
 
 BIG_ENDIAN = 1
 
@@ -59,7 +60,7 @@ def bundle(tensors, **options):
 
 def rows(storage, prefix):
     """The table that an index is."""
-    return dict(TableReader(storage.open(index_path(prefix))).items())
+    return dict(pairs_in(TableReader(storage.open(index_path(prefix)))))
 
 
 def put_rows(storage, prefix, rows):

@@ -23,7 +23,7 @@ from milepost.table import TableReader
 from tests.bundle.bundles import content, rows, write
 from tests.fuzzing import corpus
 from tests.fuzzing.targets import GRAPH, METADATA, joined, live
-from tests.table.tables import TENSORFLOW_ENTRIES, TENSORFLOW_INDEX
+from tests.table.tables import TENSORFLOW_ENTRIES, TENSORFLOW_INDEX, pairs_in
 
 
 class Point(NamedTuple):
@@ -82,7 +82,7 @@ def of_checkpoints() -> Iterator[tuple[str, bytes]]:
     )
     yield "bundle", joined([bytes(40), *(part for pair in TENSORFLOW_ENTRIES for part in pair)])
     for name in ("v1/ckpt", "v1_sharded/ckpt-00000-of-00002"):
-        pairs = TableReader(LocalStorage().open(str(OLD / name))).items()
+        pairs = pairs_in(TableReader(LocalStorage().open(str(OLD / name))))
         yield "version_1", joined([part for pair in pairs for part in pair])
     yield "strings", bytes([2]) + content(storage, "sliced.data-00000-of-00001")
     yield "strings", bytes([1]) + b"".join(bytes(part) for part in variants.encode([b"abc"])[0])

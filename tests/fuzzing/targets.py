@@ -38,7 +38,7 @@ from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader
 from tests.bundle.bundles import put, put_rows
 from tests.fuzzing.outcome import attempt
-from tests.table.tables import contents, entry, handle, seal
+from tests.table.tables import contents, entry, handle, pairs_in, seal
 
 MOST_READ = 4 << 20
 """Bytes of tensors that are read. A few bytes may describe more, up to the limits that are stated."""
@@ -148,7 +148,7 @@ def read_table(data: bytes) -> None:
     put(storage, "x.index", data)
     table = TableReader(storage.open("x.index"))
     attempt(table.verify)
-    for key, value in table.items():
+    for key, value in pairs_in(table):
         assert table.get(key) == value
 
 

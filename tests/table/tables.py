@@ -36,6 +36,16 @@ def pairs_of(rows):
     return [(key.encode("latin-1"), rows.value(place)) for place, key in enumerate(rows.keys)]
 
 
+def pairs_in(reader):
+    """The keys and values of a table, decoded as its user gets them."""
+    return pairs_of(reader.rows())
+
+
+def pairs_one_by_one(reader):
+    """The keys and values of a table, of which no two blocks and no two entries are decoded together."""
+    return [pair for block in range(len(reader._handles)) for pair in reader._entries(block)]
+
+
 def write(pairs, **options):
     """The bytes of a table that milepost writes."""
     writer = TableWriter(**options)

@@ -16,7 +16,8 @@ from tests.table.tables import (
     entry,
     handle,
     open_bytes,
-    pairs_of,
+    pairs_in,
+    pairs_one_by_one,
     seal,
     table,
     write,
@@ -28,8 +29,8 @@ MAGIC = TENSORFLOW_INDEX[-8:]
 def read_all(data, **options):
     """All that a user can get out of a table."""
     reader = open_bytes(data, **options)
-    pairs = list(reader.items())
-    assert pairs_of(reader.rows()) == pairs
+    pairs = pairs_in(reader)
+    assert pairs_one_by_one(reader) == pairs
     reader.verify()
     for key, value in pairs:
         assert reader.get(key) == value
@@ -111,7 +112,7 @@ def test_the_error_of_a_wrong_checksum_says_everything():
     damaged = bytearray(TENSORFLOW_INDEX)
     damaged[100] ^= 1
     with pytest.raises(CorruptCheckpointError) as caught:
-        list(open_bytes(bytes(damaged)).items())
+        pairs_in(open_bytes(bytes(damaged)))
     message = str(caught.value)
     assert "data block at offset 0" in message
     assert "file: ckpt-1.index" in message
@@ -183,7 +184,7 @@ HOSTILE_ENTRIES = st.lists(
 def test_hostile_entries_with_right_checksums(entries, restarts, start):
     """Entries and restarts made up at random give entries or our error, for every way of reading."""
     reader = open_bytes(table(contents([entries], restarts), limits=[b"\xff" * 9]))
-    for read in (reader.verify, lambda: list(reader.items(start)), lambda: reader.get(start)):
+    for read in (reader.verify, reader.rows, lambda: reader.get(start)):
         try:
             read()
         except CorruptCheckpointError:

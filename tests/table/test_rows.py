@@ -12,7 +12,17 @@ from milepost.errors import CorruptCheckpointError
 from milepost.table import rows as rows_module
 from milepost.table.block import MOST_ENTRIES, entries
 from milepost.table.rows import Rows, decode_blocks
-from tests.table.tables import TENSORFLOW_INDEX, contents, entry, open_bytes, pairs_of, table, write
+from tests.table.tables import (
+    TENSORFLOW_INDEX,
+    contents,
+    entry,
+    open_bytes,
+    pairs_in,
+    pairs_of,
+    pairs_one_by_one,
+    table,
+    write,
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,7 +56,7 @@ def test_what_a_writer_writes(pairs, interval):
     pairs = sorted(pairs)
     data = write(pairs, block_size=500, restart_interval=interval)
     reader = open_bytes(data)
-    assert pairs_of(reader.rows()) == pairs
+    assert pairs_in(reader) == pairs
     blocks = [reader._contents(block) for block in range(len(reader._handles))]
     found = together(*blocks)
     assert found is not None
@@ -71,7 +81,7 @@ def test_entries_beyond_the_limit_take_no_memory(interval):
 
 def test_what_tensorflow_writes():
     reader = open_bytes(TENSORFLOW_INDEX)
-    assert together(reader._contents(0)) == (list(reader.items()), [5])
+    assert together(reader._contents(0)) == (pairs_one_by_one(reader), [5])
 
 
 @pytest.mark.parametrize(
@@ -136,4 +146,4 @@ def test_a_key_outside_of_the_limits_of_its_block():
 
 
 def test_no_rows():
-    assert pairs_of(Rows.of([])) == pairs_of(open_bytes(write([])).rows()) == []
+    assert pairs_of(Rows.of([])) == pairs_in(open_bytes(write([]))) == []

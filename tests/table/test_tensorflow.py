@@ -5,7 +5,7 @@ import pytest
 
 from milepost.storage import LocalStorage
 from milepost.table import TableReader
-from tests.table.tables import contents, entry, table, write
+from tests.table.tables import contents, entry, pairs_in, table, write
 
 tf = pytest.importorskip("tensorflow")
 
@@ -28,7 +28,7 @@ def same_bytes(path):
     reader = TableReader(LocalStorage().open(path))
     reader.verify()
     with open(path, "rb") as file:
-        assert write(reader.items()) == file.read()
+        assert write(pairs_in(reader)) == file.read()
     return len(reader._handles)
 
 
@@ -95,7 +95,7 @@ def test_tensorflow_reads_other_block_sizes(tmp_path, block_size, interval):
     """What is written with any block size and restart interval opens in TensorFlow."""
     tensors = {f"layer/{n:03d}/kernel": np.arange(n % 7, dtype=np.float32) for n in range(200)}
     path = save(tmp_path, tensors)
-    pairs = list(TableReader(LocalStorage().open(path)).items())
+    pairs = pairs_in(TableReader(LocalStorage().open(path)))
     with open(path, "wb") as file:
         file.write(write(pairs, block_size=block_size, restart_interval=interval))
     reader = tf.train.load_checkpoint(str(tmp_path / "ckpt"))
@@ -108,11 +108,11 @@ def test_tensorflow_reads_the_tables_of_these_tests(tmp_path):
     """Tables put together by hand, with gaps and compression, are tables for TensorFlow too."""
     cramjam = pytest.importorskip("cramjam")
     path = save(tmp_path, {"a": np.float32(1), "b": np.float32(2)})
-    pairs = list(TableReader(LocalStorage().open(path)).items())
+    pairs = pairs_in(TableReader(LocalStorage().open(path)))
     blocks = [contents([entry(0, key, value)]) for key, value in pairs]
     for options in ({}, {"gap": b"xyz"}, {"compress": lambda b: bytes(cramjam.snappy.compress_raw(b))}):
         with open(path, "wb") as file:
             file.write(table(*blocks, limits=[key for key, _ in pairs], **options))
-        assert list(TableReader(LocalStorage().open(path)).items()) == pairs
+        assert pairs_in(TableReader(LocalStorage().open(path))) == pairs
         reader = tf.train.load_checkpoint(str(tmp_path / "ckpt"))
         assert [reader.get_tensor(name) for name in ("a", "b")] == [1, 2]

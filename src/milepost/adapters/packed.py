@@ -65,8 +65,8 @@ class PackedAdapter(Adapter):
     def before_assign(self, obj: Any) -> Callable[[], object]:
         try:
             before = unpack({name: array.copy() for name, array in pack(self.state(obj)).items()})
-        except Exception:
-            return lambda: None  # the object has no state yet
+        except Exception:  # the object has no state yet, and may raise any error
+            return lambda: None
         return lambda: self.load(obj, before)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:

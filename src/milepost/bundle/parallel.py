@@ -38,7 +38,7 @@ def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = TH
                 if failures:
                     return
                 work(item)
-        except BaseException as failure:
+        except BaseException as failure:  # the calling thread raises it
             failures.append(failure)
 
     helpers: list[threading.Thread] = []

@@ -189,7 +189,7 @@ def has_state(value: Any) -> bool:
         return False
     try:
         return not list(adapter.children(value)) and (adapter.open_ended or bool(list(adapter.values(value))))
-    except Exception:
+    except Exception:  # an object that is not made yet may raise anything when it is asked for its values
         return False
 
 

@@ -57,10 +57,8 @@ class Undo:
         while self._steps:
             try:
                 self._steps.pop()()
-            except Exception:
+            except BaseException:  # of an object, or a second Ctrl-C; the first error is raised later
                 self._complete = False
-            except BaseException:
-                self._complete = False  # a second Ctrl-C; the first is raised later
         return self._complete
 
 

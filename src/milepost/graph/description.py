@@ -50,7 +50,7 @@ def shown(value: Any, most: int = 200) -> str:
     """
     try:
         return shortened(repr(value), most)
-    except Exception:
+    except Exception:  # a `repr` of the program may raise anything
         return f"<{kind_of(value)}>"
 
 

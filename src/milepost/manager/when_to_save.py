@@ -127,7 +127,7 @@ class WhenToSave(abc.ABC):
             return
         try:
             self.sync()
-        except Exception as other:
+        except Exception as other:  # the error of the block is raised
             error.add_note(f"In addition, an asynchronous save failed: {type(other).__name__}: {other}")
         finally:
             self._stop_catching(pass_on=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import Final, NoReturn
 
 from milepost.errors import CorruptCheckpointError
@@ -120,22 +119,8 @@ class TableReader:
                     self._cached -= _size(self._blocks.pop(next(iter(self._blocks))))
         return found.get(key)
 
-    def items(self, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """All entries whose keys are not less than ``start``, in order.
-
-        Raises:
-            CorruptCheckpointError: A block is damaged, or keys do not ascend.
-        """
-        for block in range(bisect_left(self._limits, start), len(self._limits)):
-            cached = self._blocks.get(block)
-            found = self._entries(block) if cached is None else cached.items()
-            if start:
-                yield from (row for row in found if row[0] >= start)
-            else:
-                yield from found
-
     def rows(self) -> Rows:
-        """All entries at once, which takes less time and memory than `items` for many.
+        """All entries, in order. Blocks are decoded together, which takes less time and memory than one entry after the other.
 
         Raises:
             CorruptCheckpointError: A block is damaged, or keys do not ascend.

@@ -280,7 +280,7 @@ def check_here(coordinator: Coordinator, name: str = "check") -> dict[str, str]:
     for check, function in CHECKS.items():
         try:
             function(coordinator, f"{name}/{check}")
-        except Exception:
+        except Exception:  # every error is a failure of the check
             failed[check] = traceback.format_exc()
     return failed
 

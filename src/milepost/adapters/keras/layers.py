@@ -111,10 +111,10 @@ def account_of_variables(obj: Any) -> list[Accounted]:
     """The variables in an object's ``variables``, in whatever attribute the object holds them."""
     try:
         variables = list(getattr(obj, "variables", ()))
-    except Exception:
+    except Exception:  # some objects raise errors before they are built; Keras does not ask them either
         if getattr(obj, "built", True):
             raise
-        return []  # some objects raise before they are built; Keras does not ask them either
+        return []
     return [Accounted((each.name,), each, remedy=_REMEDY, anywhere=True) for each in variables]
 
 

@@ -94,10 +94,10 @@ def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
     """
     try:
         variables = list(getattr(obj, attribute, ()))
-    except Exception:
+    except Exception:  # a model that is not built may raise any error
         if getattr(obj, "built", True):
             raise
-        return []  # models that are not built raise
+        return []
     # The parts of a sharded variable are saved as one. The list of a layer with a vocabulary has a member that is not a variable.
     return [
         Accounted((each.name,), each, remedy=_REMEDY, anywhere=True)

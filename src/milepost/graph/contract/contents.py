@@ -74,8 +74,7 @@ class Contents(abc.ABC):
             values: dict[str, Any] = {
                 value.name: value.read().copy() for value in self.values(obj) if value.destination is None
             }
-        except Exception:
-            # A serialize() may raise an error before the object was used. It can still be restored.
+        except Exception:  # serialize() may raise one before the object was used; it can still be restored
             values = {}
         return lambda: values and self.assign(obj, values)
 

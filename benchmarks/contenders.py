@@ -215,7 +215,7 @@ class MilepostUnsynced(Milepost):
     def choose(self, size: int) -> CheckpointOptions:
         import milepost
         from milepost.storage import LocalStorage
-        from milepost.storage.local import LocalWriter
+        from milepost.storage.local_files import LocalWriter
 
         class Writer(LocalWriter):
             def sync(self) -> None:

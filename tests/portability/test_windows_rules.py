@@ -40,6 +40,12 @@ class OsOfWindows(types.ModuleType):
         return getattr(os, name)
 
 
+OF_THIS_MACHINE = (
+    "milepost.forks",
+    *(f"milepost.storage.{name}" for name in ("local", "local_files", "system_errors")),
+)
+
+
 @pytest.fixture(params=["here", "windows"], autouse=True)
 def own_os(request, monkeypatch):
     """What milepost's modules know as ``os``."""
@@ -48,7 +54,7 @@ def own_os(request, monkeypatch):
     replaced = OsOfWindows("os")
     modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("milepost.")]
     for module in modules:
-        if getattr(module, "os", None) is os and module.__name__ not in ("milepost.storage.local", "milepost.forks"):
+        if getattr(module, "os", None) is os and module.__name__ not in OF_THIS_MACHINE:
             monkeypatch.setattr(module, "os", replaced)
     return replaced
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from milepost.bundle.memory import Bytes
 from milepost.errors import CorruptCheckpointError, MilepostError, StorageError
-from milepost.storage.local import LocalFile
+from milepost.storage.local_files import LocalFile
 
 
 def map_bytes(file: LocalFile, offset: int, size: int) -> Bytes:

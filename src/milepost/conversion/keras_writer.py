@@ -11,10 +11,11 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from milepost.bundle import BundleReader
+from milepost.coding.utf8 import utf8
 from milepost.conversion.chunks import little_endian
 from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
-from milepost.conversion.writer import Writer
+from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign.hdf5 import import_h5py
 from milepost.tensor import DType
 
@@ -38,11 +39,7 @@ def _problem(tensor: Exported) -> str | None:
         return "Keras finds variables by paths such as layers/dense/vars/0"
     if not all(levels) or "." in levels or ".." in levels or "\0" in tensor.name:
         return "the format cannot hold this name"
-    try:
-        tensor.name.encode()
-    except UnicodeEncodeError:
-        return "the format has names in UTF-8 only"
-    return None
+    return NOT_UTF8 if utf8(tensor.name) is None else None
 
 
 def _paths(target: str, tensors: Sequence[Exported], most: int | None) -> list[str]:

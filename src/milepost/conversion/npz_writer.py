@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from milepost.bundle import BundleReader
+from milepost.coding.utf8 import utf8
 from milepost.conversion import npy
 from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
-from milepost.conversion.writer import Writer
+from milepost.conversion.writer import NOT_UTF8, Writer
 
 _ALWAYS_THE_SAME: Final = (1980, 1, 1, 0, 0, 0)
 _LONGEST: Final = 0xFFFF - len(".npy")
 
 
 def _problem(tensor: Exported) -> str | None:
-    try:
-        name = tensor.name.encode()
-    except UnicodeEncodeError:
-        return "the format has names in UTF-8 only"
+    name = utf8(tensor.name)
+    if name is None:
+        return NOT_UTF8
     if b"\0" in name or len(name) > _LONGEST:
         return f"the format has names of at most {_LONGEST} bytes, without NUL"
     return None

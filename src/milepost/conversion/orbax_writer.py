@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
+from milepost.coding.utf8 import utf8
 from milepost.conversion.chunks import little_endian
 from milepost.conversion.output_file import replaced_directory
 from milepost.conversion.plan import Exported
-from milepost.conversion.writer import Writer
+from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign import is_item_of_orbax
 from milepost.storage import LOCAL_STORAGE
 from milepost.tensor import DType
@@ -59,11 +60,11 @@ def _problem(tensor: Exported) -> str | None:
         return "the format cannot hold this name: every level of it is part of the name of a directory"
     if directory in _TAKEN:
         return "the format has a file of its own of this name"
-    try:
-        if len(directory.encode()) > _LONGEST:
-            return f"the format has names of at most {_LONGEST} bytes"
-    except UnicodeEncodeError:
-        return "the format has names in UTF-8 only"
+    encoded = utf8(directory)
+    if encoded is None:
+        return NOT_UTF8
+    if len(encoded) > _LONGEST:
+        return f"the format has names of at most {_LONGEST} bytes"
     return None if tensor.spec.nbytes else "the format has no arrays without elements"
 
 

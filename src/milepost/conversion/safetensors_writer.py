@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, BinaryIO, Final
 
 from milepost.bundle import BundleReader
+from milepost.coding.utf8 import utf8
 from milepost.conversion import divided
 from milepost.conversion.chunks import little_endian
 from milepost.conversion.plan import Exported
-from milepost.conversion.writer import Writer
+from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.errors import UnsupportedError
 from milepost.foreign.safetensors import DTYPES, LONGEST
 from milepost.foreign.safetensors import METADATA as METADATA_NAME
@@ -33,15 +34,7 @@ def _accepts(dtype: DType) -> bool:
 def _problem(tensor: Exported) -> str | None:
     if tensor.name == METADATA_NAME:
         return "the format uses this name for metadata"
-    return None if _is_utf8(tensor.name) else "the format has names in UTF-8 only"
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return NOT_UTF8 if utf8(tensor.name) is None else None
 
 
 def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from milepost.bundle import BundleReader, BundleWriter, index_path, open_bundle
+from milepost.coding.utf8 import utf8
 from milepost.conversion.divided import parts_of
 from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import Source
-from milepost.conversion.writer import Writer
+from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.engine.commit import commit_bundle
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.storage import LOCAL_STORAGE
@@ -21,14 +22,12 @@ def _accepts(dtype: DType) -> bool:
 
 
 def _problem(tensor: Exported) -> str | None:
-    name = tensor.name
-    if name in (OBJECT_GRAPH, METADATA):
+    if tensor.name in (OBJECT_GRAPH, METADATA):
         return "this name means something else in a checkpoint"
-    try:
-        encoded = name.encode()
-    except UnicodeEncodeError:
-        return "the format has names in UTF-8 only"
-    return "the name is empty, or begins with NUL" if not encoded or encoded[0] == 0 else None
+    name = utf8(tensor.name)
+    if name is None:
+        return NOT_UTF8
+    return "the name is empty, or begins with NUL" if not name or name[0] == 0 else None
 
 
 def _paths(target: str, tensors: Sequence[Exported], most: int | None) -> list[str]:

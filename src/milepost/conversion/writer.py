@@ -1,13 +1,17 @@
-"""What a format says of itself, so that a conversion can be planned before anything is written."""
+"""The contract of formats that can be written: each states what it can hold, so a conversion is planned before anything is written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from milepost.bundle import BundleReader
 from milepost.conversion.plan import Exported
 from milepost.tensor import DType
+
+NOT_UTF8: Final = "the format has names in UTF-8 only"
+"""The problem of a name that UTF-8 cannot encode."""
 
 
 @dataclass(frozen=True)

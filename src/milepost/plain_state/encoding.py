@@ -39,6 +39,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from milepost.coding.utf8 import utf8
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
@@ -136,7 +137,9 @@ class _Encoder:
         if kind is float:
             return value if math.isfinite(value) else {"!": "float", **_float_members(value)}
         if kind is str:
-            return value if _is_text(value) else {"!": "str", "escaped": value.encode("unicode_escape").decode()}
+            return (
+                value if utf8(value) is not None else {"!": "str", "escaped": value.encode("unicode_escape").decode()}
+            )
         if kind is complex:
             real, imag = (self.encode(part, path, depth) for part in (value.real, value.imag))
             return {"!": "complex", "real": real, "imag": imag}
@@ -166,7 +169,7 @@ class _Encoder:
     def _by_kind(self, value: Any, path: str, depth: int) -> Any:
         kind = _ALIKE.get(type(value), type(value))
         if kind is dict:
-            if "!" not in value and all(type(name) is str and _is_text(name) for name in value):
+            if "!" not in value and all(type(name) is str and utf8(name) is not None for name in value):
                 return {name: self.encode(each, _join(path, name), depth) for name, each in value.items()}
             return {"!": "dict", "items": self._pairs(value, path, depth)}
         if kind is list:
@@ -296,15 +299,6 @@ def _bytes_members(data: bytes) -> dict[str, str]:
 
 def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
-
-
-def _is_text(value: str) -> bool:
-    """Whether text has no lone surrogates, which UTF-8 cannot encode."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _join(path: str, name: str) -> str:

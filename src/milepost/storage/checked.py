@@ -13,7 +13,8 @@ from typing import Any, Final, Self
 
 from milepost.errors import MilepostError, StorageError
 from milepost.storage.interface import Buffer, LinkingStorage, ReadableFile, Storage, WritableFile
-from milepost.storage.local import LOCAL_STORAGE, LocalFile
+from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.local_files import LocalFile
 
 _READS: Final = ("path", "size", "read", "read_into", "close")
 _WRITES: Final = ("path", "write", "sync", "close")

@@ -1,21 +1,25 @@
-"""Files of this machine. What differs by operating system is in `on_posix`, `on_windows` and `positions`."""
+"""`LocalStorage`: the files and directories of this machine. It is the default storage.
+
+===================  ===============================================================================
+`local_files`        open files
+`system_errors`      milepost's errors for errors of the operating system
+`operating_system`   the choice between `on_posix` and `on_windows`, which have what differs by operating system
+`positions`          reads and writes at a position of an open file
+===================  ===============================================================================
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-import sys
-import threading
-import weakref
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, NoReturn, Self
+from typing import Final, NamedTuple
 
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
-from milepost.forks import register_at_fork
-from milepost.storage.buffers import byte_view, check_range
-from milepost.storage.interface import Buffer, Storage
+from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError
+from milepost.storage.interface import Storage
+from milepost.storage.local_files import LocalFile, LocalWriter
+from milepost.storage.operating_system import system
 from milepost.storage.paths import (
     ORDINARY,
     ImpossiblePathError,
@@ -24,245 +28,10 @@ from milepost.storage.paths import (
     check_possible,
     missing_before_parent,
 )
-from milepost.storage.positions import MOST_BUFFERS, read_at, read_bytes_at, write_at
+from milepost.storage.system_errors import in_the_way, raise_explained, says_that_nothing_is_there
 
-if sys.platform == "win32":
-    from milepost.storage import on_windows as system
-else:
-    from milepost.storage import on_posix as system
-
-_REMEDIES = {
-    errno.ENOSPC: "free space on the device, or save elsewhere; the previous checkpoint is untouched",
-    errno.EDQUOT: "raise the quota, or save elsewhere; the previous checkpoint is untouched",
-    errno.EROFS: "save to a directory that can be written",
-    errno.EACCES: system.REMEDY_FOR_ACCESS,
-    errno.EPERM: system.REMEDY_FOR_ACCESS,
-    errno.EIO: "check the disk: the log of the system has more about the fault",
-    errno.ESTALE: "try again: the server of this network file system has replaced or removed the file",
-    errno.EFBIG: "raise the limit of the size of a file (ulimit -f), or divide the save by milepost.MaxShardSizePolicy",
-    errno.ENFILE: "close files in other programs: this machine cannot open more",
-    errno.EMFILE: "close files that are no longer needed, or raise the limit of open files (ulimit -n)",
-    errno.ENAMETOOLONG: "choose a shorter name; while a save runs, names of its files are 50 characters longer",
-    errno.ELOOP: "repair the symbolic link, which leads back to itself",
-}
-
-_CREATIONS: Final = ("create", "make a directory")
-_REMEDY_FOR_CREATION: Final = "let this user write to the directory, or save to another one"
 _MOST_REMEMBERED: Final = 1024
-_CLOSED: Final = (1 << 31) - 1
-"""In place of the descriptor of a closed file. Every call of the system refuses it; a negative one would be a `ValueError`."""
-
-
-def _raise_explained(error: OSError, doing: str, path: str, *, reading: bool = False) -> NoReturn:
-    """Raises milepost's error for an error of the system. To a reader, an impossible path is one that does not exist."""
-    if isinstance(error, MilepostError):
-        raise error
-    if isinstance(error, FileNotFoundError):
-        raise CheckpointNotFoundError(f"cannot {doing}: there is no such file or directory", file=path) from None
-    code = error.errno or 0
-    is_impossible = isinstance(error, ImpossiblePathError)
-    reason = error.strerror if is_impossible else os.strerror(code) if code else error
-    if reading and (is_impossible or code in system.NOTHING_THERE):
-        raise CheckpointNotFoundError(f"cannot {doing}: {reason}", file=path) from None
-    remedy = "use a path that a file can have" if is_impossible else _REMEDIES.get(code)
-    if doing in _CREATIONS and code in (errno.EACCES, errno.EPERM):
-        remedy = _REMEDY_FOR_CREATION
-    raise StorageError(f"cannot {doing}: {reason}", errno=code, file=path, remedy=remedy) from error
-
-
-def _says_that_nothing_is_there(error: OSError) -> bool:
-    return isinstance(error, ImpossiblePathError) or error.errno in system.NOTHING_THERE
-
-
-def _in_the_way(error: OSError, path: str, place: str) -> StorageError:
-    """The error for a directory that cannot be made because a file has its name, or that of a directory above it."""
-    above = os.path.abspath(place)
-    while not os.path.lexists(above) and os.path.dirname(above) != above:
-        above = os.path.dirname(above)
-    return StorageError(
-        f"cannot make a directory: {os.strerror(error.errno or 0)}",
-        errno=error.errno,
-        file=path,
-        expected="a directory, or nothing",
-        found=f"{above}, which is not a directory",
-        remedy="save to another directory, or rename or remove that file",
-    )
-
-
-def _no_file(path: str, found: str) -> CorruptCheckpointError:
-    return CorruptCheckpointError("cannot be read as part of a checkpoint", file=path, expected="a file", found=found)
-
-
-class LocalFile:
-    """A file of this machine open for reading.
-
-    Args:
-        path: The path as the caller gave it.
-        place: The path that is passed to the system.
-    """
-
-    def __init__(self, path: str, place: str) -> None:
-        self.path = path
-        self.place = place
-        try:
-            self._descriptor = system.open_to_read(place)
-            status = os.fstat(self._descriptor)
-        except IsADirectoryError:  # on Windows, which cannot open directories
-            raise _no_file(path, "a directory") from None
-        except OSError as error:
-            _raise_explained(error, "open for reading", path, reading=True)
-        self.size = status.st_size
-        if not stat.S_ISREG(status.st_mode):
-            self.close()
-            raise _no_file(path, "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file")
-
-    def read(self, offset: int, length: int) -> bytes:
-        if offset < 0 or length < 0 or offset + length > self.size:
-            self._check_range(offset, length)
-        try:
-            data = read_bytes_at(self._descriptor, length, offset)
-        except OSError as error:
-            _raise_explained(error, "read", self.path)
-        if len(data) == length:
-            return data
-        # The system reads at most 2 GiB at once.
-        whole = bytearray(length)
-        whole[: len(data)] = data
-        self.read_into(offset + len(data), memoryview(whole)[len(data) :])
-        return bytes(whole)
-
-    def read_into(self, offset: int, buffer: Buffer) -> None:
-        view = byte_view(buffer)
-        if offset < 0 or offset + len(view) > self.size:
-            self._check_range(offset, len(view))
-        try:
-            while view:
-                count = read_at(self._descriptor, view, offset)
-                if not count:
-                    check_range(self.path, offset, len(view), os.fstat(self._descriptor).st_size)
-                    raise OSError(errno.EIO, "nothing was read")
-                offset += count
-                view = view[count:]
-        except OSError as error:
-            _raise_explained(error, "read", self.path)
-
-    def fileno(self) -> int:
-        """The file descriptor. It is valid while the file is open."""
-        try:
-            os.fstat(self._descriptor)
-        except OSError as error:
-            _raise_explained(error, "read", self.path)
-        return self._descriptor
-
-    def close(self) -> None:
-        if self._descriptor != _CLOSED:
-            descriptor, self._descriptor = self._descriptor, _CLOSED
-            with suppress(OSError):  # the file is only read, so nothing is lost
-                os.close(descriptor)
-
-    def _check_range(self, offset: int, length: int) -> None:
-        try:
-            size = os.fstat(self._descriptor).st_size  # the file may have grown
-        except OSError as error:
-            _raise_explained(error, "read", self.path)
-        check_range(self.path, offset, length, size)
-
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At the end of a process the names of modules may be gone. The system closes the files.
-        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
-            _close_quietly(self)
-
-
-_opening: Final = threading.RLock()
-"""Held while a file is created, so that no process is forked before the descriptor is known."""
-
-
-class LocalWriter:
-    """A new file of this machine. While it is open, other processes can tell that it is not a leftover.
-
-    In a forked child, such as a worker that loads data, the copy of the descriptor is closed. Otherwise the file would stay in
-    use when the process that writes it ends.
-
-    Args:
-        path: The path as the caller gave it.
-        place: The path that is passed to the system.
-    """
-
-    def __init__(self, path: str, place: str) -> None:
-        self.path = path
-        with _opening:
-            try:
-                self._descriptor = system.create(place)
-            except OSError as error:
-                _raise_explained(error, "create", path)
-            _writers.add(self)
-
-    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        views = [view for buffer in buffers if (view := byte_view(buffer))]
-        first = 0
-        try:
-            while first < len(views):
-                count = write_at(self._descriptor, views[first : first + MOST_BUFFERS], offset)
-                if not count:
-                    raise OSError(errno.EIO, "nothing was written")
-                offset += count
-                while first < len(views) and count >= len(views[first]):
-                    count -= len(views[first])
-                    first += 1
-                if count:
-                    views[first] = views[first][count:]
-        except OSError as error:
-            _raise_explained(error, "write", self.path)
-
-    def sync(self) -> None:
-        try:
-            system.sync(self._descriptor)
-        except OSError as error:
-            _raise_explained(error, "make durable", self.path)
-
-    def close(self) -> None:
-        if self._descriptor != _CLOSED:
-            system.give_up(self._descriptor)
-            descriptor, self._descriptor = self._descriptor, _CLOSED
-            try:
-                os.close(descriptor)
-            except OSError as error:
-                _raise_explained(error, "close", self.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
-            system.give_up(self._descriptor)
-            _close_quietly(self)
-
-
-_writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
-"""All open writers, and some closed ones."""
-
-
-def _close_quietly(file: LocalFile | LocalWriter) -> None:
-    """Closes a file that is no longer used."""
-    descriptor, file._descriptor = getattr(file, "_descriptor", _CLOSED), _CLOSED
-    if descriptor != _CLOSED:
-        try:
-            os.close(descriptor)
-        except OSError:
-            pass
-
-
-def _close_in_child() -> None:
-    _opening.release()
-    for writer in list(_writers):
-        # not `LocalWriter.close`, which would unlock the file for the parent too
-        _close_quietly(writer)
-
-
-register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_close_in_child)
+"""Directories of which it is remembered that they are durable."""
 
 
 class _Seen(NamedTuple):
@@ -312,34 +81,34 @@ class LocalStorage:
         try:
             place = self._place(path)
         except OSError as error:
-            _raise_explained(error, "open for reading", path, reading=True)
+            raise_explained(error, "open for reading", path, reading=True)
         return LocalFile(path, place)
 
     def create(self, path: str) -> LocalWriter:
         try:
             place = self._place(path)
         except OSError as error:
-            _raise_explained(error, "create", path)
+            raise_explained(error, "create", path)
         return LocalWriter(path, place)
 
     def rename(self, source: str, target: str) -> None:
         try:
             system.replace(self._place(source), self._place(target))
         except OSError as error:
-            _raise_explained(error, f"rename to {target}", source)
+            raise_explained(error, f"rename to {target}", source)
 
     def link(self, source: str, target: str) -> None:
         try:
             system.link(self._place(source), self._place(target))
         except OSError as error:
-            _raise_explained(error, f"link to {target}", source)
+            raise_explained(error, f"link to {target}", source)
 
     def remove(self, path: str) -> None:
         try:
             system.remove(self._place(path))
         except OSError as error:
-            if not _says_that_nothing_is_there(error):
-                _raise_explained(error, "remove", path)
+            if not says_that_nothing_is_there(error):
+                raise_explained(error, "remove", path)
 
     def make_directory(self, path: str) -> None:
         try:
@@ -354,17 +123,16 @@ class LocalStorage:
                 )
             places = [os.path.abspath(place)]
             with suppress(FileNotFoundError):
-                os.stat(
-                    places[0]
-                )  # any other error, such as that of too long a path, is raised before a directory is made
+                # any other error, such as that of too long a path, is raised before a directory is made
+                os.stat(places[0])
             while (parent := os.path.dirname(places[-1])) != places[-1]:
                 places.append(parent)
             for each in reversed(places[:-1]):
                 self._make_one(each, os.path.dirname(each))
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.EEXIST) and not isinstance(error, MilepostError):
-                raise _in_the_way(error, path, place) from error
-            _raise_explained(error, "make a directory", path)
+                raise in_the_way(error, path, place) from error
+            raise_explained(error, "make a directory", path)
 
     def _make_one(self, path: str, parent: str) -> None:
         """Makes a directory if it does not exist, and makes its name durable."""
@@ -400,14 +168,14 @@ class LocalStorage:
         try:
             system.sync_directory(self._place(path) or ".")
         except OSError as error:
-            _raise_explained(error, "make the names durable", path)
+            raise_explained(error, "make the names durable", path)
 
     def list(self, directory: str) -> list[str]:
         try:
             return sorted(os.listdir(self._place(directory) or "."))
         except OSError as error:
-            if not _says_that_nothing_is_there(error):
-                _raise_explained(error, "list", directory)
+            if not says_that_nothing_is_there(error):
+                raise_explained(error, "list", directory)
             return []
 
     def is_file(self, path: str) -> bool:
@@ -420,7 +188,7 @@ class LocalStorage:
         try:
             return os.stat(self._place(path)).st_mtime
         except OSError as error:
-            _raise_explained(error, "look at", path, reading=True)
+            raise_explained(error, "look at", path, reading=True)
 
     def in_use(self, path: str) -> bool:
         try:
@@ -451,8 +219,8 @@ class LocalStorage:
         except FileNotFoundError:
             return 0
         except OSError as error:
-            if not _says_that_nothing_is_there(error):
-                _raise_explained(error, "look at", path)
+            if not says_that_nothing_is_there(error):
+                raise_explained(error, "look at", path)
             return 0
 
     def _place(self, path: str) -> str:

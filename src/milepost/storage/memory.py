@@ -225,9 +225,7 @@ def _new_place(doing: str, path: str, target: str | None = None) -> str:
     try:
         check_possible(path if target is None else target)
     except ImpossiblePathError as error:
-        raise StorageError(
-            f"cannot {doing}: {error.strerror}", errno=error.errno, file=path, remedy="use a path that a file can have"
-        ) from None
+        raise error.as_storage_error(doing, path) from None
     return _place(path)
 
 

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any, Final
 
-from milepost.errors import CheckpointNotFoundError, UnsupportedError
+from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
 """A scheme and one slash, because `pathlib.Path` makes one of two. Or only a scheme: ``gs:`` is the directory of ``gs://name``."""
@@ -30,6 +30,17 @@ _NOT_IN_WINDOWS: Final = re.compile(r'[<>:"|?*\x00-\x1f]')
 
 class ImpossiblePathError(OSError):
     """No file can have this path on this system."""
+
+    def as_storage_error(self, doing: str, path: str) -> StorageError:
+        """The error that a storage raises for it.
+
+        Args:
+            doing: What cannot be done, after "cannot".
+            path: The path as the caller of the storage gave it.
+        """
+        return StorageError(
+            f"cannot {doing}: {self.strerror}", errno=self.errno, file=path, remedy="use a path that a file can have"
+        )
 
 
 def check_possible(path: str) -> None:

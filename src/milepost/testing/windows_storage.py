@@ -337,9 +337,7 @@ def _possible(doing: str, path: str) -> Iterator[None]:
     try:
         yield
     except ImpossiblePathError as error:
-        raise StorageError(
-            f"cannot {doing}: {error.strerror}", errno=error.errno, file=path, remedy="use a path that a file can have"
-        ) from None
+        raise error.as_storage_error(doing, path) from None
 
 
 def _refused(doing: str, path: str, code: int) -> StorageError:

@@ -1,0 +1,200 @@
+"""Open files of this machine, for reading and for writing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Self
+
+from milepost.errors import CorruptCheckpointError
+from milepost.forks import register_at_fork
+from milepost.storage.buffers import byte_view, check_range
+from milepost.storage.interface import Buffer
+from milepost.storage.operating_system import system
+from milepost.storage.positions import MOST_BUFFERS, read_at, read_bytes_at, write_at
+from milepost.storage.system_errors import raise_explained
+
+_CLOSED: Final = (1 << 31) - 1
+"""In place of the descriptor of a closed file. Every call of the system refuses it; a negative one would be a `ValueError`."""
+
+
+def _no_file(path: str, found: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError("cannot be read as part of a checkpoint", file=path, expected="a file", found=found)
+
+
+class LocalFile:
+    """A file of this machine open for reading.
+
+    Args:
+        path: The path as the caller gave it.
+        place: The path that is passed to the system.
+    """
+
+    def __init__(self, path: str, place: str) -> None:
+        self.path = path
+        self.place = place
+        try:
+            self._descriptor = system.open_to_read(place)
+            status = os.fstat(self._descriptor)
+        except IsADirectoryError:  # on Windows, which cannot open directories
+            raise _no_file(path, "a directory") from None
+        except OSError as error:
+            raise_explained(error, "open for reading", path, reading=True)
+        self.size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise _no_file(path, "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file")
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset < 0 or length < 0 or offset + length > self.size:
+            self._check_range(offset, length)
+        try:
+            data = read_bytes_at(self._descriptor, length, offset)
+        except OSError as error:
+            raise_explained(error, "read", self.path)
+        if len(data) == length:
+            return data
+        # The system reads at most 2 GiB at once.
+        whole = bytearray(length)
+        whole[: len(data)] = data
+        self.read_into(offset + len(data), memoryview(whole)[len(data) :])
+        return bytes(whole)
+
+    def read_into(self, offset: int, buffer: Buffer) -> None:
+        view = byte_view(buffer)
+        if offset < 0 or offset + len(view) > self.size:
+            self._check_range(offset, len(view))
+        try:
+            while view:
+                count = read_at(self._descriptor, view, offset)
+                if not count:
+                    check_range(self.path, offset, len(view), os.fstat(self._descriptor).st_size)
+                    raise OSError(errno.EIO, "nothing was read")
+                offset += count
+                view = view[count:]
+        except OSError as error:
+            raise_explained(error, "read", self.path)
+
+    def fileno(self) -> int:
+        """The file descriptor. It is valid while the file is open."""
+        try:
+            os.fstat(self._descriptor)
+        except OSError as error:
+            raise_explained(error, "read", self.path)
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._descriptor != _CLOSED:
+            descriptor, self._descriptor = self._descriptor, _CLOSED
+            with suppress(OSError):  # the file is only read, so nothing is lost
+                os.close(descriptor)
+
+    def _check_range(self, offset: int, length: int) -> None:
+        try:
+            size = os.fstat(self._descriptor).st_size  # the file may have grown
+        except OSError as error:
+            raise_explained(error, "read", self.path)
+        check_range(self.path, offset, length, size)
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At the end of a process the names of modules may be gone. The system closes the files.
+        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
+            _close_quietly(self)
+
+
+_opening: Final = threading.RLock()
+"""Held while a file is created, so that no process is forked before the descriptor is known."""
+
+
+class LocalWriter:
+    """A new file of this machine. While it is open, other processes can tell that it is not a leftover.
+
+    In a forked child, such as a worker that loads data, the copy of the descriptor is closed. Otherwise the file would stay in
+    use when the process that writes it ends.
+
+    Args:
+        path: The path as the caller gave it.
+        place: The path that is passed to the system.
+    """
+
+    def __init__(self, path: str, place: str) -> None:
+        self.path = path
+        with _opening:
+            try:
+                self._descriptor = system.create(place)
+            except OSError as error:
+                raise_explained(error, "create", path)
+            _writers.add(self)
+
+    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        views = [view for buffer in buffers if (view := byte_view(buffer))]
+        first = 0
+        try:
+            while first < len(views):
+                count = write_at(self._descriptor, views[first : first + MOST_BUFFERS], offset)
+                if not count:
+                    raise OSError(errno.EIO, "nothing was written")
+                offset += count
+                while first < len(views) and count >= len(views[first]):
+                    count -= len(views[first])
+                    first += 1
+                if count:
+                    views[first] = views[first][count:]
+        except OSError as error:
+            raise_explained(error, "write", self.path)
+
+    def sync(self) -> None:
+        try:
+            system.sync(self._descriptor)
+        except OSError as error:
+            raise_explained(error, "make durable", self.path)
+
+    def close(self) -> None:
+        if self._descriptor != _CLOSED:
+            system.give_up(self._descriptor)
+            descriptor, self._descriptor = self._descriptor, _CLOSED
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                raise_explained(error, "close", self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
+            system.give_up(self._descriptor)
+            _close_quietly(self)
+
+
+_writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
+"""All open writers, and some closed ones."""
+
+
+def _close_quietly(file: LocalFile | LocalWriter) -> None:
+    """Closes a file that is no longer used."""
+    descriptor, file._descriptor = getattr(file, "_descriptor", _CLOSED), _CLOSED
+    if descriptor != _CLOSED:
+        try:
+            os.close(descriptor)
+        except OSError:
+            pass
+
+
+def _close_in_child() -> None:
+    _opening.release()
+    for writer in list(_writers):
+        # not `LocalWriter.close`, which would unlock the file for the parent too
+        _close_quietly(writer)
+
+
+register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_close_in_child)

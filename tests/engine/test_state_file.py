@@ -13,14 +13,8 @@ from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.engine.state_file import (
-    CheckpointState,
-    format_state,
-    get_checkpoint_state,
-    parse_state,
-    record_state,
-    update_checkpoint_state,
-)
+from milepost.engine.state_file import get_checkpoint_state, record_state, update_checkpoint_state
+from milepost.engine.state_format import CheckpointState, format_state, parse_state
 from milepost.errors import MilepostWarning, StateFileError, StorageError
 from milepost.storage import LocalStorage, MemoryStorage
 

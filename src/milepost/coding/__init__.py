@@ -1,1 +1,1 @@
-"""Encodings in files: varints, checksums, ordered keys, text, Snappy, protocol buffer messages."""
+"""Encodings in files: varints, checksums, ordered keys, text, Snappy, protocol buffer messages, the beginning of MessagePack."""

@@ -1,4 +1,4 @@
-"""Files of other libraries, read as checkpoints: those of PyTorch and its `torch.distributed.checkpoint`, safetensors, Flax and Orbax.
+"""Files of other libraries, read as checkpoints: those of PyTorch, safetensors, Flax, Orbax, Keras and NumPy.
 
 A `ForeignFile` is an open file of one format: a tree of names, and tensors that are read on demand. `items` gives everything in the
 tree a name and a key. `reader` gives the file the methods of an open checkpoint. `graph` makes the object graph that it lacks.

@@ -8,7 +8,7 @@ from typing import Final
 
 from milepost.bundle import index_path
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.foreign import orbax
+from milepost.foreign import orbax, orbax_layout
 from milepost.foreign.reader import ForeignReader
 from milepost.foreign.stored import ForeignFile
 from milepost.storage import LocalStorage, Storage
@@ -135,12 +135,12 @@ def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
 
 def is_item_of_orbax(storage: Storage, path: str) -> bool:
     """Whether a directory is an item of Orbax, in which a file `checkpoint` is not a state file."""
-    return _is_local_directory(storage, path) and orbax.is_item(path)
+    return _is_local_directory(storage, path) and orbax_layout.is_item(path)
 
 
 def steps_of_orbax(storage: Storage, path: str) -> list[str]:
     """The steps in the directory of a manager of Orbax. An empty list if a path is anything else, such as one step."""
-    return orbax.steps_in(path) if _kind_of(storage, path)[0] is _Directory.ORBAX else []
+    return orbax_layout.steps_in(path) if _kind_of(storage, path)[0] is _Directory.ORBAX else []
 
 
 def needs_orbax(storage: Storage, path: str) -> bool:
@@ -151,7 +151,7 @@ def needs_orbax(storage: Storage, path: str) -> bool:
     """
     if _kind_of(storage, path)[0] is not _Directory.ORBAX:
         return False
-    if (unfinished := orbax.unfinished_error(path)) is not None:
+    if (unfinished := orbax_layout.unfinished_error(path)) is not None:
         raise unfinished
     return True
 
@@ -177,7 +177,7 @@ def _kind_of(storage: Storage, path: str) -> tuple[_Directory, str]:
         return _Directory.MODEL, inside
     if _is_distributed(storage, path):
         return _Directory.DISTRIBUTED, path
-    is_orbax = _is_local_directory(storage, path) and orbax.looks_like(path)
+    is_orbax = _is_local_directory(storage, path) and orbax_layout.looks_like(path)
     return _Directory.ORBAX if is_orbax else _Directory.OTHER, path
 
 

@@ -1,20 +1,8 @@
 """Reads directories of Orbax with `orbax.checkpoint`, which is imported when the first one is read.
 
-::
-
-    <item>/_METADATA                        a tree of arrays
-    <item>/checkpoint                       in MessagePack, the tree of versions before 0.6, with the arrays that they call
-                                            aggregated; the first versions have this and no _METADATA
-    <directory>/checkpoint_<n>              an item that flax.training.checkpoints saved in step n
-    <step>/<item>/_METADATA                 what a CheckpointManager saved in one step; "default" where there is one item
-    <step>/<item>/metadata                  an item in JSON
-    <step>/metrics/metrics                  in JSON, the metrics by which the manager chooses the best step
-    <directory>/orbax.checkpoint            marks a directory of version 1 of Orbax' functions: one item, called "state"
-    <item>/array_metadatas/process_<n>      the generators of keys of random numbers
-
-Arrays are read in batches of neighbours in the tree, so that at most one batch, or one array, is in memory in addition to the
-requested one. Aggregated arrays, and items without _METADATA, are read as a whole when the item is opened.
-Source: Orbax 0.1.8, 0.4.8, 0.5.3 and 0.12, observed.
+`orbax_layout` says which files such a directory has. Arrays are read in batches of neighbours in the tree, so that at most one batch,
+or one array, is in memory in addition to the requested one. Aggregated arrays, and items without _METADATA, are read as a whole when
+the item is opened. Source: Orbax 0.1.8, 0.4.8, 0.5.3 and 0.12, observed.
 """
 
 from __future__ import annotations
@@ -39,20 +27,23 @@ from milepost.errors import (
     warn,
 )
 from milepost.foreign.json_data import LONGEST, parse_json
+from milepost.foreign.orbax_layout import (
+    DEFAULT,
+    JSON,
+    METRICS,
+    TREE,
+    VERSION_1,
+    directories_in,
+    has_file,
+    is_item,
+    is_step,
+    steps_in,
+    unfinished_error,
+)
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
-_TREE: Final = "_METADATA"
-_STEP: Final = "_CHECKPOINT_METADATA"
-_AGGREGATED: Final = "checkpoint"
-_MAPS: Final = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
-"""The first bytes of a map in MessagePack."""
-_JSON: Final = "metadata"
-_METRICS: Final = "metrics"
-_VERSION_1: Final = "orbax.checkpoint"
-_DEFAULT: Final = "default"
-_UNFINISHED: Final = ".orbax-checkpoint-tmp"
 _BATCH: Final = 16 << 20
 """How many bytes are read at once. A call of Orbax takes about 20 ms, however little it reads."""
 _MOST_LISTED: Final = 5
@@ -62,30 +53,6 @@ _DENIED: Final = "PERMISSION_DENIED"
 """How errors of TensorStore begin if the system does not allow to read a file."""
 _LARGE: Final = 64 << 20
 """Bytes of an array for which there may be no memory."""
-
-
-def looks_like(path: str) -> bool:
-    """Whether a directory is one of Orbax: an item, a step, or the directory of a manager."""
-    return is_item(path) or _is_step(path) or bool(_steps(path))
-
-
-def is_item(path: str) -> bool:
-    """Whether a directory is an item of Orbax."""
-    return _is_file(path, _TREE) or _is_first_form(path)
-
-
-def steps_in(path: str) -> list[str]:
-    """The paths of the steps in a manager's directory, in the order of their numbers. None in any other directory."""
-    return [] if is_item(path) or _is_step(path) else [os.path.join(path, name) for name in _steps(path)]
-
-
-def unfinished_error(path: str) -> CorruptCheckpointError | None:
-    """The error for a directory that Orbax has not finished, or None if its name does not say so."""
-    if _UNFINISHED not in os.path.basename(os.path.normpath(path)):
-        return None
-    return CorruptCheckpointError(
-        "Orbax has not finished writing this directory", file=path, remedy="use another step, or save it again"
-    )
 
 
 class OrbaxDirectory:
@@ -113,11 +80,10 @@ class OrbaxDirectory:
         try:
             if is_item(path):
                 self.tree: Any = self._open(path)
-            elif _is_step(path):
+            elif is_step(path):
                 self.tree = self._open_step(path)
             else:
-                steps = _steps(path)
-                listed = ", ".join(repr(os.path.join(path, step)) for step in steps[-_MOST_LISTED:])
+                listed = ", ".join(map(repr, steps_in(path)[-_MOST_LISTED:]))
                 raise CheckpointNotFoundError(
                     "this directory holds steps of Orbax",
                     expected="the directory of one step",
@@ -148,7 +114,7 @@ class OrbaxDirectory:
             item.forget()
 
     def _open(self, path: str) -> Any:
-        if not _is_file(path, _TREE):
+        if not has_file(path, TREE):
             return _first_form(path)
         item = _TreeItem(path)
         self._items.append(item)
@@ -156,23 +122,23 @@ class OrbaxDirectory:
 
     def _open_step(self, path: str) -> Any:
         found: dict[str, Any] = {}
-        for name in _directories(path):
+        for name in directories_in(path):
             inside = os.path.join(path, name)
             if is_item(inside):
                 found[name] = self._open(inside)
-            elif _is_file(inside, _JSON):
-                found[name] = _json(os.path.join(inside, _JSON))
-            elif name == _METRICS and _is_file(inside, _METRICS):
-                found[name] = _json(os.path.join(inside, _METRICS))
+            elif has_file(inside, JSON):
+                found[name] = _json(os.path.join(inside, JSON))
+            elif name == METRICS and has_file(inside, METRICS):
+                found[name] = _json(os.path.join(inside, METRICS))
             else:
                 warn(
                     f"{inside}: this item of a step of Orbax is skipped, because it is neither a tree of arrays nor JSON; "
                     "restore it with Orbax",
                     UnrestoredWarning,
                 )
-        if len(found) == 1 and _is_file(path, _VERSION_1):
+        if len(found) == 1 and has_file(path, VERSION_1):
             return next(iter(found.values()))
-        whole = found.pop(_DEFAULT, None)
+        whole = found.pop(DEFAULT, None)
         if whole is None:
             return found
         return {**found, **whole} if isinstance(whole, dict) else whole
@@ -422,44 +388,10 @@ def _implementations(path: str) -> dict[str, str]:
 def _json(path: str) -> Any:
     try:
         with open(path, "rb") as file:
-            size = os.fstat(
-                file.fileno()
-            ).st_size  # Python takes the memory that it is told to read, however small the file is
+            # Python takes the memory that it is told to read, however small the file is
+            size = os.fstat(file.fileno()).st_size
             return parse_json(file.read(min(size, LONGEST) + 1), "a file of Orbax")
     except OSError as error:
         raise CorruptCheckpointError("a file of Orbax cannot be read", file=path, found=f"{error!s:.200}") from None
     except MilepostError as error:
         raise error.with_context(file=path) from None
-
-
-def _is_file(*parts: str) -> bool:
-    return os.path.isfile(os.path.join(*parts))
-
-
-def _directories(path: str) -> list[str]:
-    with contextlib.suppress(OSError, ValueError):  # it is not a directory, or the text is not a path
-        return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
-    return []
-
-
-def _is_first_form(path: str) -> bool:
-    """Whether the file `checkpoint` of a directory is a map in MessagePack, and so not a state file."""
-    with contextlib.suppress(OSError, ValueError), open(os.path.join(path, _AGGREGATED), "rb") as file:
-        return file.read(1) in _MAPS
-    return False
-
-
-def _is_step(path: str) -> bool:
-    items = [name for name in _directories(path) if is_item(os.path.join(path, name))]
-    is_numbered = os.path.basename(os.path.normpath(path)).isdigit()
-    return bool(items) and (_is_file(path, _STEP) or _DEFAULT in items or is_numbered)
-
-
-def _steps(path: str) -> list[str]:
-    """The names of the steps in a manager's directory, in the order of their numbers."""
-    found = [
-        name
-        for name in _directories(path)
-        if _UNFINISHED not in name and (is_item(inside := os.path.join(path, name)) or _is_step(inside))
-    ]
-    return sorted(found, key=lambda name: (len(name), name))

@@ -1,4 +1,4 @@
-"""Functions for batches, which are nested dicts, lists and tuples of arrays. They ignore None."""
+"""Batches, which are nested dicts, lists and tuples of arrays: their values and their checksum. None in them is ignored."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _rate(rate: Any) -> Any:
         return float(rate)
     try:
         return f"{type(rate).__name__} {json.dumps(rate.get_config(), default=str, sort_keys=True)}"
-    except Exception:  # of a schedule that cannot say what it is
+    except Exception:  # a schedule of the program may have no configuration
         return type(rate).__name__
 
 

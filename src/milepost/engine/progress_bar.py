@@ -48,7 +48,7 @@ class Bar:
             TransferSpeedColumn(),
             TimeRemainingColumn(),
             console=console,
-            auto_refresh=False,  # a thread of its own would be one more for forks to meet
+            auto_refresh=False,  # otherwise it starts a thread, which a fork of the process could leave with a lock held
         )
         self._task = self._shown.add_task("", total=None)
         self._next_line = _LINES

@@ -157,21 +157,8 @@ class GraphBuilder:
             self.objects[node] = HeldObject(item.key, str(item.opaque), item.is_unread)
             if live is not None and self._wants(item, live):
                 raise refusal(item.opaque).with_context(key=item.key)
-        if isinstance(adapter, PackedAdapter) and item.has_value:
-            assert live is not None, "there is an object for an adapter"
-            self._add_packed(node, self._without_functions(item, live))
+        if live is not None and adapter is not None and item.has_value and self._add_whole(node, item, live, adapter):
             return node
-        if live is not None and adapter is not None and item.has_value:
-            obj = self._live.objects[live]
-            if adapter.has_slots(obj) and is_optimizer_state(item):
-                self._optimizers.append((node, live, item))
-                return node
-            fitting = _fitting(item, adapter, obj)
-            if fitting is not None:
-                self._add_values(node, {fitting[0]: (item.key, fitting[1])})
-                return node
-            if adapter.leaf and not item.is_leaf and self._add_named(node, item, adapter.values(obj)):
-                return node
         if item.is_leaf:
             self._add_leaf(node, item)
         if live is None and item.children and item.has_value and id(item) in self._packable and self._reader.packs:
@@ -179,6 +166,26 @@ class GraphBuilder:
             with suppress(UnsupportedError):  # if not, it becomes several values
                 self._add_packed(node, item)
                 return node
+        self._add_children(node, item, live)
+        return node
+
+    def _add_whole(self, node: int, item: Item, live: int, adapter: Adapter) -> bool:
+        """Adds an item with everything below it, if the live object takes all of it at once. Returns whether it does."""
+        obj = self._live.objects[live]
+        if isinstance(adapter, PackedAdapter):
+            self._add_packed(node, self._without_functions(item, live))
+            return True
+        if adapter.has_slots(obj) and is_optimizer_state(item):
+            self._optimizers.append((node, live, item))
+            return True
+        fitting = _fitting(item, adapter, obj)
+        if fitting is not None:
+            self._add_values(node, {fitting[0]: (item.key, fitting[1])})
+            return True
+        return adapter.leaf and not item.is_leaf and self._add_named(node, item, adapter.values(obj))
+
+    def _add_children(self, node: int, item: Item, live: int | None) -> None:
+        """Adds nodes for the items below an item, each with the live object of its name."""
         edges = self._edges[live] if live is not None else {}
         above, self._state_dict = self._state_dict, item if isinstance(item.value, Mapping) else self._state_dict
         self._keep_what_is_newer(item, edges)
@@ -192,7 +199,6 @@ class GraphBuilder:
             if not self._contradicts(child, live_child):
                 self._drafts[node].children[name] = added
         self._state_dict = above
-        return node
 
     def _add_of_keras(self, node: int, item: Item, variables: Mapping[str, Any]) -> None:
         """Adds the contents of a file of Keras below an item: values of live variables under these, all others under their own names."""

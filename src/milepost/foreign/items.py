@@ -118,17 +118,9 @@ class _Maker:
         root = Item("")
         self._set(root, self._tree, inside=False)
         if root.is_leaf:
-            if root.opaque is not None:
-                raise refusal(root.opaque)
-            if isinstance(root.value, Stored):
-                root.key = tensor_key("", VARIABLE_VALUE)
-                return root
-            raise UnsupportedError(
-                "the file holds a single value without a name",
-                expected="a tensor, or a dict of tensors, as state_dict() returns",
-                found=f"an object of type {type(root.value).__name__}",
-                remedy="save it in a dict",
-            )
+            _check_single(root)
+            root.key = tensor_key("", VARIABLE_VALUE)
+            return root
         pending: list[tuple[Item, int, bool]] = [(root, 0, False)]
         while pending:
             item, depth, inside = pending.pop()
@@ -217,6 +209,19 @@ class _Maker:
             if len(held) > _MOST:
                 raise _too_many("", len(held), 0)
         return held
+
+
+def _check_single(item: Item) -> None:
+    """Checks that a file with one value, which has no name, holds a tensor."""
+    if item.opaque is not None:
+        raise refusal(item.opaque)
+    if not isinstance(item.value, Stored):
+        raise UnsupportedError(
+            "the file holds a single value without a name",
+            expected="a tensor, or a dict of tensors, as state_dict() returns",
+            found=f"an object of type {type(item.value).__name__}",
+            remedy="save it in a dict",
+        )
 
 
 def _too_many(key: str, count: int, characters: int) -> UnsupportedError:

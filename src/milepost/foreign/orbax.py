@@ -50,7 +50,7 @@ _MOST_LISTED: Final = 5
 _DAMAGE: Final = (errno.EIO, errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 """Numbers of errors of the system that a damaged or incomplete directory causes."""
 _DENIED: Final = "PERMISSION_DENIED"
-"""How errors of TensorStore begin if the system does not allow to read a file."""
+"""How errors of TensorStore begin if the system does not let this user read a file."""
 _LARGE: Final = 64 << 20
 """Bytes of an array for which there may be no memory."""
 

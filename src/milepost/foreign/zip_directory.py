@@ -19,6 +19,7 @@ memory are in proportion to the size of the archive. Source: PKWARE's APPNOTE.TX
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
@@ -138,12 +139,22 @@ def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
         places.append((offset, offset + LOCAL_HEADER + name_length + stored))
     if position != len(directory):
         raise _damaged(f"{count} entries of {position} bytes in a directory of {len(directory)}")
+    _check_places(places, limit)
+    return found
+
+
+def _check_places(places: Iterable[tuple[int, int]], limit: int) -> None:
+    """Checks that records lie before the directory, and that no two of them share bytes.
+
+    Args:
+        places: Where each record begins and ends.
+        limit: Where the directory begins.
+    """
     end = 0
     for offset, after in sorted(places):
         if offset < end or after > limit:
             raise _damaged(f"a record from byte {offset} to byte {after} is not between {end} and {limit}")
         end = after
-    return found
 
 
 def _from_zip64(extra: bytes, *fields: int) -> list[int]:

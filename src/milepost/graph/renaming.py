@@ -164,8 +164,10 @@ class _Renaming:
             path = path[:-1]
 
     def _edges(self, number: int) -> dict[str, int]:
-        """The children of a node, which the caller changes. A list or dict that has changed loses its type, because a restore that knows the
-        type of a container takes its saved members for all that it had."""
+        """The children of a node, which the caller changes.
+
+        A list or dict that has changed loses its type. If a restore knows the type, it assumes that no member is left out.
+        """
         if number not in self._children:
             self._children[number] = {edge.name: edge.node for edge in self._nodes[number].children}
             if number:

@@ -62,26 +62,36 @@ def as_array(value: Any, dtype: Any = None) -> Array:
             remedy="assign str(value), or make the variable with a number",
         )
     if found.is_bytes or (wanted is not None and wanted.is_bytes):
-        try:
-            flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1).tolist()]
-        except UnicodeEncodeError:
-            raise MismatchError(
-                "text that is not valid Unicode cannot be stored",
-                expected="text that has a form in UTF-8",
-                found=ascii(value)[:80],
-                remedy="give it as bytes, as text.encode('utf-8', 'surrogateescape') makes them",
-            ) from None
-        if not all(isinstance(each, bytes) for each in flat):
-            raise MismatchError(
-                "an array of objects can hold only text and bytes",
-                expected="elements that are text or bytes",
-                found=repr(value)[:80],
-                remedy="hold numbers in an array of a number type, and other objects in lists or dicts",
-            )
-        strings = np.empty(len(flat), object)
-        strings[:] = flat
-        return strings.reshape(array.shape)
+        return _as_strings(array, value)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _as_strings(array: Array, value: Any) -> Array:
+    """An array of text and bytes as one of bytes only.
+
+    Args:
+        array: The array.
+        value: What it was made of, for errors.
+    """
+    try:
+        flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1).tolist()]
+    except UnicodeEncodeError:
+        raise MismatchError(
+            "text that is not valid Unicode cannot be stored",
+            expected="text that has a form in UTF-8",
+            found=ascii(value)[:80],
+            remedy="give it as bytes, as text.encode('utf-8', 'surrogateescape') makes them",
+        ) from None
+    if not all(isinstance(each, bytes) for each in flat):
+        raise MismatchError(
+            "an array of objects can hold only text and bytes",
+            expected="elements that are text or bytes",
+            found=repr(value)[:80],
+            remedy="hold numbers in an array of a number type, and other objects in lists or dicts",
+        )
+    strings = np.empty(len(flat), object)
+    strings[:] = flat
+    return strings.reshape(array.shape)
 
 
 def own(array: Array) -> Array:

@@ -15,6 +15,8 @@ that checkpoint. A pin is a separate file (`milepost.engine.pins`), which every 
 `by_step`            the methods for checkpoints by number: rank, pin, delete
 `when_to_save`       the methods that tell when to save, with `triggers`, `agreement`, `termination`
 `step_interval`      TensorFlow's ``checkpoint_interval``
+`saved_metadata`     the metrics and metadata of the checkpoints, each read once
+`arguments`          checks of the arguments of a manager; `whole_numbers` converts steps and numbers
 ===================  ===============================================================================
 """
 

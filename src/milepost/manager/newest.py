@@ -70,25 +70,12 @@ class NewestCheckpoint:
         problems: dict[str, MilepostError] = {}
         refused: set[str] = set()
         self.skipped = {}
-        status: LoadStatus | None = None
-        while True:
-            prefix = self._choose(refused, problems)
-            if prefix is None:
-                if not problems:
-                    break
-                self.restored = None
-                for each, problem in problems.items():
-                    self._skip(each, problem)
-                raise self._none_is_good(list(problems.values()))
-            try:
-                status = series.checkpoint.restore(prefix, series.with_options(None))
-            except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
-                if not concerns_file(error):
-                    raise
-                problems[prefix] = error
-                refused.add(prefix)
-                continue
-            break
+        found = self._restore_first(refused, problems)
+        self.restored = prefix = None if found is None else found[0]
+        if found is None and problems:
+            for each, problem in problems.items():
+                self._skip(each, problem)
+            raise self._none_is_good(list(problems.values()))
         state = series.listing.refresh() if problems else None
         listed = [] if state is None else state.newest_first()
         for each, problem in problems.items():
@@ -96,12 +83,28 @@ class NewestCheckpoint:
             is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
             if not is_pruned:
                 self._skip(each, problem, prefix)
-        self.restored = prefix
-        if prefix is None or status is None:
-            return None
-        with series.lock:
-            series.set_latest(prefix)
-        return prefix, status
+        if prefix is not None:
+            with series.lock:
+                series.set_latest(prefix)
+        return found
+
+    def _restore_first(self, refused: set[str], problems: dict[str, MilepostError]) -> tuple[str, LoadStatus] | None:
+        """Restores the newest checkpoint that can be restored. Returns its path and the status, or None if there is none.
+
+        Args:
+            refused: Gets the checkpoints that were tried and could not be restored.
+            problems: Gets the error of each checkpoint that is skipped.
+        """
+        series = self._series
+        while (prefix := self._choose(refused, problems)) is not None:
+            try:
+                return prefix, series.checkpoint.restore(prefix, series.with_options(None))
+            except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
+                if not concerns_file(error):
+                    raise
+                problems[prefix] = error
+                refused.add(prefix)
+        return None
 
     def _choose(self, refused: set[str], problems: dict[str, MilepostError]) -> str | None:
         """The newest checkpoint that process 0 finds good, or None.

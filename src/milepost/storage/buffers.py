@@ -1,4 +1,4 @@
-"""Functions for all storages: buffers of every kind as flat bytes, and a check of ranges in a file."""
+"""What every storage checks and converts: buffers of every kind as flat bytes, and ranges of bytes in a file."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def optimizer_variables(model: Any) -> Sequence[Any]:
 
 
 def _own_variables(obj: Any) -> Mapping[str, Any]:
-    if isinstance(obj, BaseOptimizer):  # it would give Keras copies
+    if isinstance(obj, BaseOptimizer):  # `save_own_variables` of Keras gives copies of them
         return {str(number): each for number, each in enumerate(obj.variables)}
     given: dict[str, Any] = {}
     if hasattr(obj, "save_own_variables"):

@@ -1,4 +1,4 @@
-"""PyTorch.
+"""PyTorch: tensors, modules, optimizers, schedulers and random generators.
 
 ===============================================  ==================================================================
 `tensors`, `memory`, `layouts`                   tensors: their states, how arrays share their memory, their strides

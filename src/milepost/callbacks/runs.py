@@ -23,6 +23,7 @@ from milepost.callbacks.sources import Attach
 from milepost.callbacks.triggers import EpochTriggers
 from milepost.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.status import LoadStatus
 from milepost.errors import UnsupportedError, warn
 from milepost.graph import Variable
 from milepost.graph.adapter import adapter_of
@@ -174,16 +175,29 @@ class SavedRun(Generation):
         if stand_in is not None:  # so that restoration is not deferred until the iterator is made
             checkpoint.data = stand_in
         status = checkpoint.restore(path, self._options).assert_existing_objects_matched()
-        batch, epoch = int(self._batch), int(self._epoch)
-        facts = self._facts.now
-        end, calls = facts.get("end", batch), facts.get("calls")
+        batch, epoch, facts = int(self._batch), int(self._epoch), self._facts.now
+        end = facts.get("end", batch)
         if end:
             status.expect_partial()  # everything is restored again after the counted batches
-            self._require_data("resume in the middle of an epoch")
-            if self._make_everything():
-                checkpoint.restore(path, self._options).assert_existing_objects_matched().expect_partial()
-            for name, value in self._other_objects().items():
-                setattr(checkpoint, name, value)
+            self._make_and_restore(path)
+        self._take_back(facts, path, batch)
+        if has_callbacks:
+            self._others.warn_of_differences(facts["callbacks"])
+        self._others.warn_of_new_files()
+        if self._continues_from(epoch, path, status) and end:
+            self._catching_up = CatchingUp(path, facts.get("calls"), end, facts["logs"])
+
+    def _make_and_restore(self, path: str) -> None:
+        """In the middle of an epoch: makes the objects that the first step makes, and restores everything once more."""
+        checkpoint: Any = self._checkpoint
+        self._require_data("resume in the middle of an epoch")
+        if self._make_everything():
+            checkpoint.restore(path, self._options).assert_existing_objects_matched().expect_partial()
+        for name, value in self._other_objects().items():
+            setattr(checkpoint, name, value)
+
+    def _take_back(self, facts: Mapping[str, Any], path: str, batch: int) -> None:
+        """Returns to the saved position in the data, and to the saved state that is no value of an object."""
         if self._data is not None and facts["place"] is not None:
             self._data.resume(facts["place"], batch, self._attach_from(path))
         if facts.get("trainer") is not None:
@@ -192,11 +206,12 @@ class SavedRun(Generation):
         if self._best is not None:
             self._best.value = facts["best"]
         self._put_back()
-        if has_callbacks:
-            self._others.warn_of_differences(facts["callbacks"])
-        self._others.warn_of_new_files()
         self._history_due = facts["history"]
         self._has_ended = facts.get("ended", False) and not self._continue_ended
+
+    def _continues_from(self, epoch: int, path: str, status: LoadStatus) -> bool:
+        """Makes ``fit()`` continue at an epoch. False if it trains nothing more, because another callback has ended the run."""
+        checkpoint: Any = self._checkpoint
         epochs = (self.params or {}).get("epochs", _FAR)
         if epoch >= epochs and self._make_for_the_end():
             checkpoint.restore(path, self._options)
@@ -209,13 +224,12 @@ class SavedRun(Generation):
             )
             self.model.stop_training = True
             self._continue_at_epoch(_FAR)
-            return
+            return False
         if epoch >= epochs:
             self._averaged.finish()
         self._expected_epoch = epoch
         self._continue_at_epoch(epoch)
-        if end:
-            self._catching_up = CatchingUp(path, calls, end, facts["logs"])
+        return True
 
     def _restore_again(self) -> None:
         """Restores everything a second time, after the steps that are already trained."""

@@ -23,7 +23,8 @@ def holdings(draw):
         start = [draw(st.integers(0, 10)) for _ in shape]
         itemsize = draw(st.sampled_from([0, 1, 4, 8]))
         nbytes = math.prod(shape) * max(itemsize, 1)
-        boxes.append(Held(number, tuple(zip(start, shape, strict=True)), itemsize, nbytes, holders))
+        box = tuple((first, first + length) for first, length in zip(start, shape, strict=True))
+        boxes.append(Held(number, box, itemsize, nbytes, holders))
     return boxes
 
 
@@ -32,8 +33,12 @@ def written(boxes):
     return [shares([each for each in boxes if rank in each.holders], rank) for rank in range(PROCESSES)]
 
 
+def volume(box):
+    return math.prod(stop - start for start, stop in box)
+
+
 def size(share, boxes):
-    return math.prod(length for _, length in share.box) * max(boxes[share.number].itemsize, 1)
+    return volume(share.box) * max(boxes[share.number].itemsize, 1)
 
 
 @given(holdings())
@@ -41,7 +46,7 @@ def test_every_element_is_written_once(boxes):
     everything = [share for each in written(boxes) for share in each]
     for box in boxes:
         parts = sorted(share.box for share in everything if share.number == box.number)
-        assert sum(math.prod(length for _, length in part) for part in parts) == math.prod(n for _, n in box.box)
+        assert sum(map(volume, parts)) == volume(box.box)
         assert len(set(parts)) == len(parts)
 
 
@@ -53,12 +58,12 @@ def test_a_part_lies_in_its_box_and_follows_the_one_before(boxes):
         cut = [axis for axis in range(len(box.box)) if len({part[axis] for part in parts}) > 1]
         assert len(cut) <= 1
         for axis in range(len(box.box)):
-            extents = [part[axis] for part in parts] if axis in cut else [parts[0][axis]]
-            start, length = box.box[axis]
-            for begin, count in extents:
-                assert begin == start
-                start += count
-            assert start == box.box[axis][0] + length
+            sides = [part[axis] for part in parts] if axis in cut else [parts[0][axis]]
+            reached, end = box.box[axis]
+            for start, stop in sides:
+                assert start == reached
+                reached = stop
+            assert reached == end
 
 
 @given(holdings())

@@ -13,7 +13,7 @@ from milepost.foreign import ForeignReader
 from milepost.graph.adapter import Adapter, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType, PiecewiseArray, TensorSlice, TensorSpec
-from milepost.tensor.pieces import Box, Piece
+from milepost.tensor.pieces import Piece, Slices
 
 _ARRAY: Final = "numpy.ndarray"
 
@@ -45,7 +45,7 @@ class Source:
         piece = Piece((0,) * len(shape), shape, _Elements(self, tensor))
         return PiecewiseArray(tensor.spec.dtype.numpy, shape, [piece], constant=True)
 
-    def part(self, tensor: Exported, box: Box) -> Array:
+    def part(self, tensor: Exported, box: Slices) -> Array:
         """A box of a tensor."""
         wanted = TensorSlice(tuple((each.start, each.stop - each.start) for each in box))
         if not isinstance(self.reader, ForeignReader):
@@ -66,7 +66,7 @@ class _Elements:
         self._source = source
         self._tensor = tensor
 
-    def __getitem__(self, box: Box, /) -> Array:
+    def __getitem__(self, box: Slices, /) -> Array:
         return self._source.part(self._tensor, box)
 
 

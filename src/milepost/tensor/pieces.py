@@ -12,14 +12,15 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Box = tuple[slice, ...]
+Slices = tuple[slice, ...]
+"""A box as the index of an array: a slice with bounds for each dimension."""
 
 
 class PieceSource(Protocol):
     """The elements of a piece: an array, or an object that fetches them when they are written."""
 
-    def __getitem__(self, box: Box, /) -> Array:
-        """The elements of a box. The box is one slice with bounds for each dimension."""
+    def __getitem__(self, box: Slices, /) -> Array:
+        """The elements of a box."""
         ...
 
 
@@ -75,7 +76,7 @@ class PiecewiseArray:
         """Bytes of the elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def __getitem__(self, index: int | slice | Box) -> Self:
+    def __getitem__(self, index: int | slice | Slices) -> Self:
         """A box. A number as an index selects a row, and the result lacks that dimension."""
         row = not isinstance(index, (slice, tuple))
         first = slice(index, index + 1) if isinstance(index, int) else index
@@ -131,7 +132,7 @@ class PiecewiseArray:
         return [(start, start + length) for start, length in zip(self._start, lengths, strict=True)]
 
 
-def _overlap(piece: Piece, box: Sequence[tuple[int, int]]) -> tuple[Piece, Box, Box] | None:
+def _overlap(piece: Piece, box: Sequence[tuple[int, int]]) -> tuple[Piece, Slices, Slices] | None:
     """The part of a piece that lies in a box: relative to the piece, and to the box."""
     source, target = [], []
     for first, length, (start, stop) in zip(piece.start, piece.shape, box, strict=True):

@@ -22,7 +22,7 @@ import numpy as np
 
 from milepost.graph.adapter import Array, StoredTensor
 from milepost.tensor import Piece, PiecewiseArray, Shard, ShardedArray, TensorSlice
-from milepost.tensor.pieces import Box
+from milepost.tensor.pieces import Slices
 
 _BITS: Final = 8
 """Bits of a byte."""
@@ -227,7 +227,7 @@ class _Fetched:
         self._here: Array | None = None
         self._given = 0
 
-    def __getitem__(self, box: Box) -> Array:
+    def __getitem__(self, box: Slices) -> Array:
         with self._lock:
             here = self._here
             if here is None:

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle.memory import blocks, bytes_of
+from milepost.bundle.slices import Box, relative
 from milepost.bundle.strings import elements_of
 from milepost.coding.crc32c import crc32c
 from milepost.coding.digest import digest_of
@@ -32,7 +33,7 @@ from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
 from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.engine.together.replicas import Replicas, holders_in_words
-from milepost.engine.together.shares import Box, Held, shares
+from milepost.engine.together.shares import Held, shares
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
@@ -50,7 +51,7 @@ class SmallPiece(NamedTuple):
 
     Attributes:
         key: The tensor.
-        box: Start and length in each dimension.
+        box: Where it is in the tensor.
         data: The elements, row-major.
     """
 
@@ -110,7 +111,7 @@ def plan_share(
     """
     everyone = tuple(range(member.size))
     held: list[Held] = []
-    pieces: list[tuple[int, tuple[int, ...], Any]] = []  # the value, where the piece begins, its elements
+    pieces: list[tuple[int, Box, Any]] = []  # the value, where the piece is in it, its elements
     outline, checksums, sharded = [], {}, {}
     replicas: dict[str, dict[str, int]] = {}
     own = dict.fromkeys(sorted(state.own))
@@ -148,9 +149,9 @@ def plan_share(
             _hold(held, pieces, number, write.dtype, (0,) * len(write.shape), array, holders)
     writes, arrays, small = [], [], []
     for share in shares(held, member.rank):
-        number, start, array = pieces[share.number]
+        number, place, array = pieces[share.number]
         write = state.writes[number]
-        part = _part(array, start, share.box)
+        part = _part(array, place, share.box)
         if number in small_numbers:
             data = np.ascontiguousarray(np.asarray(part), write.dtype.numpy).tobytes()
             small.append(SmallPiece(write.key, share.box, data))
@@ -222,32 +223,29 @@ def checksum(array: Array | PiecewiseArray, dtype: DType) -> int:
 
 def _hold(
     held: list[Held],
-    pieces: list[tuple[int, tuple[int, ...], Any]],
+    pieces: list[tuple[int, Box, Any]],
     number: int,
     dtype: DType,
     start: tuple[int, ...],
     array: Array | PiecewiseArray,
     holders: tuple[int, ...],
 ) -> None:
-    box = tuple(zip(start, array.shape, strict=True))
+    box = tuple((first, first + length) for first, length in zip(start, array.shape, strict=True))
     itemsize = 0 if dtype.is_bytes else dtype.itemsize
     held.append(Held(len(pieces), box, itemsize, math.prod(array.shape) * max(itemsize, 1), holders))
-    pieces.append((number, start, array))
+    pieces.append((number, box, array))
 
 
-def _part(array: Any, start: tuple[int, ...], box: Box) -> Any:
-    """The part of a piece that a box of its tensor selects."""
-    if tuple(length for _, length in box) == array.shape:
-        return array
-    return array[
-        tuple(slice(begin - first, begin - first + length) for (begin, length), first in zip(box, start, strict=True))
-    ]
+def _part(array: Any, place: Box, box: Box) -> Any:
+    """The part of a piece that a box of its tensor selects. The piece is at ``place`` in the tensor."""
+    return array if box == place else array[tuple(slice(*side) for side in relative(box, place))]
 
 
 def _slice(box: Box, shape: tuple[int, ...]) -> TensorSlice | None:
     """A box as files have it; None for the whole tensor."""
     extents = tuple(
-        WHOLE if length == limit else (start, length) for (start, length), limit in zip(box, shape, strict=True)
+        WHOLE if (start, stop) == (0, limit) else (start, stop - start)
+        for (start, stop), limit in zip(box, shape, strict=True)
     )
     return None if all(extent == WHOLE for extent in extents) else TensorSlice(extents)
 
@@ -270,7 +268,7 @@ def _cut_again(write: PlannedWrite, array: Any, placed: PlannedWrite) -> tuple[P
     starts = [part.start for part in (write.box.resolve(write.shape) if write.box is not None else ())] or [0] * len(
         parts
     )
-    box = tuple((first + part.start, part.stop - part.start) for first, part in zip(starts, parts, strict=True))
+    box = tuple((first + part.start, first + part.stop) for first, part in zip(starts, parts, strict=True))
     return write._replace(shard=placed.shard, box=_slice(box, write.shape)), array[parts]
 
 

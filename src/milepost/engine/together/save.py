@@ -27,6 +27,7 @@ import numpy as np
 
 from milepost.bundle import BundleWriter
 from milepost.bundle.merging import contribution, merged_index
+from milepost.bundle.slices import index_of
 from milepost.engine.commit import BeforeCommit, BundleCommit
 from milepost.engine.incremental import Division, divide
 from milepost.engine.options import CheckpointOptions
@@ -310,9 +311,9 @@ def _joined(small: Sequence[tuple[str, Any, bytes]], plan: SharePlan) -> dict[st
     counts = dict.fromkeys(arrays, 0)
     for key, box, data in small:
         spec = plan.sharded[key]
-        lengths = [length for _, length in box]
+        lengths = [stop - start for start, stop in box]
         piece = np.frombuffer(data, spec.dtype.numpy).reshape(lengths)
-        arrays[key][tuple(slice(start, start + length) for start, length in box)] = piece
+        arrays[key][index_of(box)] = piece
         counts[key] += piece.size
     for key, count in counts.items():
         if count != plan.sharded[key].size:

@@ -12,13 +12,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from milepost.bundle.slices import Box
+
 _CUT: Final = 8 << 20
 """Bytes below which a box is not cut for the sake of a fair division."""
 _PARTS: Final = 4
 """A box is cut if it is larger than what one process should write, divided by this number. So no process writes much more than another."""
-
-Box = tuple[tuple[int, int], ...]
-"""Start and length in each dimension."""
 
 
 class Held(NamedTuple):
@@ -26,7 +25,7 @@ class Held(NamedTuple):
 
     Attributes:
         number: The number that the caller gave it.
-        box: Start and length in each dimension.
+        box: Where it is in its tensor.
         itemsize: Bytes of an element; 0 for what cannot be cut, such as strings.
         nbytes: Bytes of the box.
         holders: The numbers of the processes that hold it, ascending.
@@ -44,7 +43,7 @@ class Share(NamedTuple):
 
     Attributes:
         number: The number of the `Held` box that it is, or is cut from.
-        box: Start and length in each dimension, in the same tensor as those of the `Held`.
+        box: Where it is in the same tensor.
     """
 
     number: int
@@ -91,14 +90,15 @@ def _cut(held: Held, most: int) -> Sequence[Held]:
     """Cuts a box along its longest dimension into parts of about equal size, none much larger than ``most`` bytes."""
     if held.nbytes <= most + most // 2 or not held.itemsize or not held.box:
         return [held]
-    axis = max(range(len(held.box)), key=lambda axis: held.box[axis][1])
-    start, length = held.box[axis]
+    lengths = [stop - start for start, stop in held.box]
+    length = max(lengths)
+    axis = lengths.index(length)
+    start, _ = held.box[axis]
     count = min(-(-held.nbytes // most), length)
     bounds = [start + length * part // count for part in range(count + 1)]
     return [
         held._replace(
-            box=(*held.box[:axis], (begin, end - begin), *held.box[axis + 1 :]),
-            nbytes=held.nbytes // length * (end - begin),
+            box=(*held.box[:axis], (begin, end), *held.box[axis + 1 :]), nbytes=held.nbytes // length * (end - begin)
         )
         for begin, end in itertools.pairwise(bounds)
     ]

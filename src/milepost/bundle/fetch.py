@@ -20,7 +20,7 @@ from milepost.bundle.memory import Array, bytes_of, new_array
 from milepost.bundle.parallel import THREADS, for_each
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.transfer import WORTH_THREADS, Span, read_spans
-from milepost.coding.crc32c import mask, masked_each, unmask
+from milepost.coding.crc32c import crc32c, mask, masked_each, unmask
 from milepost.errors import MilepostError, MismatchError
 from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice, TensorSpec
@@ -36,6 +36,8 @@ _JOINED: Final = 2 << 20
 """The most bytes that are read together."""
 _GAP: Final = 4 << 10
 """The most bytes between two tensors that are faster to read than to skip."""
+_FEW: Final = 16
+"""Tensors of which the checksums are compared faster one by one."""
 _PYTHON_BOUND: Final = 8 << 10
 """The average size of a tensor in bytes below which several threads are not faster."""
 
@@ -244,13 +246,12 @@ class Fetch:
         start = group.start
         entries = [self._entries[ticket] for ticket in group.tickets]
         view = memoryview(data)
-        crcs = masked_each(
+        parts = [
             (data if size <= _TINY else view)[offset - start : offset - start + size]
             for _, _, _, offset, size, _, _ in entries
-        )
-        for ticket, crc, (dtype, shape, _, offset, _, expected, _) in zip(
-            group.tickets, crcs.tolist(), entries, strict=True
-        ):
+        ]
+        crcs = masked_each(parts).tolist() if len(parts) > _FEW else [mask(crc32c(part)) for part in parts]
+        for ticket, crc, (dtype, shape, _, offset, _, expected, _) in zip(group.tickets, crcs, entries, strict=True):
             if crc != expected:
                 raise wrong_checksum(self._keys[ticket], file.path, offset, expected, unmask(crc))
             yield ticket, np.ndarray(shape, dtype.numpy, data, offset - start)

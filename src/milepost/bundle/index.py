@@ -21,7 +21,8 @@ from milepost.bundle.slices import KEY_START, parse_slice_key, slice_key
 from milepost.bundle.writer import HEADER_KEY, VERSION
 from milepost.coding.protobuf import parse
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.storage import Storage
+from milepost.storage import ReadableFile, Storage
+from milepost.storage.local import LocalFile, Stamp
 from milepost.table import Rows, TableReader
 from milepost.tensor import TensorSlice, TensorSpec
 
@@ -61,6 +62,7 @@ class Index:
         self._storage = storage
         self._prefix = prefix
         self.file = storage.open(path)
+        self._stamp = _stamp_of(self.file)
         self.decoded: dict[str, Entry] = {}
         self._rows: Rows | None = None
         self._names: list[str] | None = None
@@ -185,9 +187,19 @@ class Index:
         except CheckpointNotFoundError:
             return None
         try:
-            return have_same_bytes(self.file, present)
+            return self._has_bytes_of(present)
         finally:
             present.close()
+
+    def _has_bytes_of(self, present: ReadableFile) -> bool:
+        """Whether a file has the bytes of the one that was opened. They are not read again while its stamp stays the same."""
+        stamp = _stamp_of(present)
+        if stamp is not None and stamp == self._stamp:
+            return True
+        are_same = have_same_bytes(self.file, present)
+        if are_same:
+            self._stamp = stamp
+        return are_same
 
     def release(self) -> None:
         """Closes the file and keeps its content.
@@ -324,6 +336,11 @@ def read_header(table: TableReader) -> BundleHeader:
     if key != HEADER_KEY:
         raise CorruptCheckpointError("the index has no header, so it is not that of a checkpoint")
     return parse(BundleHeader, row, what="the header of the index")
+
+
+def _stamp_of(file: ReadableFile) -> Stamp | None:
+    """The stamp of a file of this machine, if it has one already."""
+    return file.stamp if isinstance(file, LocalFile) else None
 
 
 def _bytes_of(name: str) -> bytes:

@@ -7,10 +7,11 @@ import os
 import stat
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from milepost.errors import CorruptCheckpointError
 from milepost.forks import register_at_fork
@@ -22,10 +23,32 @@ from milepost.storage.system_errors import raise_explained
 
 _CLOSED: Final = (1 << 31) - 1
 """In place of the descriptor of a closed file. Every call of the system refuses it; a negative one would be a `ValueError`."""
+_COARSEST: Final = 3_000_000_000
+"""Nanoseconds. Two changes of a file that are further apart have different times on every file system; FAT counts in steps of two seconds."""
 
 
 def _no_file(path: str, found: str) -> CorruptCheckpointError:
     return CorruptCheckpointError("cannot be read as part of a checkpoint", file=path, expected="a file", found=found)
+
+
+class Stamp(NamedTuple):
+    """What distinguishes the bytes of a file from all bytes that its path leads to later.
+
+    Another file may get the same inode, and a program may set the time of its bytes. But then the time of change differs.
+
+    Attributes:
+        device: The file system.
+        inode: The file in it.
+        size: Its bytes.
+        modified: When its bytes were changed, in nanoseconds.
+        changed: When anything of it was changed, in nanoseconds.
+    """
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
 
 
 class LocalFile:
@@ -34,6 +57,10 @@ class LocalFile:
     Args:
         path: The path as the caller gave it.
         place: The path that is passed to the system.
+
+    Attributes:
+        stamp: Its stamp when it was opened. None on Windows, which has no time of change, and if the file was changed so
+            recently that another change may have the same time.
     """
 
     def __init__(self, path: str, place: str) -> None:
@@ -47,6 +74,9 @@ class LocalFile:
         except OSError as error:
             raise_explained(error, "open for reading", path, reading=True)
         self.size = status.st_size
+        stamp = Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        is_settled = os.name != "nt" and max(stamp.modified, stamp.changed) + _COARSEST < time.time_ns()
+        self.stamp = stamp if is_settled else None
         if not stat.S_ISREG(status.st_mode):
             self.close()
             raise _no_file(path, "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file")

@@ -52,7 +52,9 @@ class _Group:
         stop: The end of the last tensor.
         tickets: The tensors.
         has_destinations: Whether any of them is read into a destination.
-        staged: Whether they are kept until they are delivered.
+        has_new: Whether a new array is made for any of them.
+        staged: Whether their bytes are kept until they are delivered.
+        data: The bytes that are kept.
     """
 
     file: ReadableFile
@@ -60,7 +62,9 @@ class _Group:
     stop: int
     tickets: list[int]
     has_destinations: bool = False
+    has_new: bool = False
     staged: bool = True
+    data: bytes | None = None
 
 
 class Fetch:
@@ -90,9 +94,9 @@ class Fetch:
         self._destinations: list[Array | None] = []
         self._entries: dict[int, Entry] = {}
         self._boxes: dict[int, TensorSlice] = {}
-        # The arrays to deliver from memory, and the tensors to read again.
+        # The arrays to deliver from memory, the small tensors to deliver from memory or read again, and the large ones to read again.
         self._kept: dict[int, Array] = {}
-        self._again: list[_Group] = []
+        self._groups: list[_Group] = []
         self._spans: list[tuple[Span, Entry]] = []
         self._others: list[int] = []
         self._verified = False
@@ -126,7 +130,7 @@ class Fetch:
         if not self._keys:
             self._verified = True
             return
-        for earlier in (self._entries, self._kept, self._again, self._spans, self._others):
+        for earlier in (self._entries, self._kept, self._groups, self._spans, self._others):
             earlier.clear()
         self._count = counter()
         near: defaultdict[ReadableFile, list[tuple[int, int]]] = defaultdict(list)
@@ -155,10 +159,10 @@ class Fetch:
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        groups = [group for file, places in near.items() for group in self._groups(file, places)]
+        groups = [group for file, places in near.items() for group in self._grouped(file, places)]
         near.clear()
         for_each(self._verify_group, groups, threads=THREADS if _is_worth_threads(groups) else 1)
-        self._again = [group for group in groups if not group.staged]
+        self._groups = [] if self._once else [group for group in groups if group.has_destinations]
         if spans:
             _read(spans)
         for ticket in others:
@@ -188,8 +192,9 @@ class Fetch:
                 delivered.append(destination)
                 if ticket in kept:
                     destination[...] = kept[ticket]
-        for group in self._again:
-            for ticket, array in self._read_group(group):
+        for group in self._groups:
+            data, group.data = group.data, None
+            for ticket, array in self._arrays(group, self._read_group(group) if data is None else data):
                 delivered[ticket][...] = array
         if self._spans:
             _read(self._spans)
@@ -197,7 +202,7 @@ class Fetch:
             self._reader.read_into(self._keys[ticket], delivered[ticket], self._boxes.get(ticket))
         return delivered
 
-    def _groups(self, file: ReadableFile, places: list[tuple[int, int]]) -> list[_Group]:
+    def _grouped(self, file: ReadableFile, places: list[tuple[int, int]]) -> list[_Group]:
         """Groups small neighbouring tensors of a file, and reserves memory for groups that are kept.
 
         Args:
@@ -216,7 +221,10 @@ class Fetch:
             else:
                 last.stop = max(last.stop, stop)
                 last.tickets.append(ticket)
-            last.has_destinations |= self._destinations[ticket] is not None
+            if self._destinations[ticket] is None:
+                last.has_new = True
+            else:
+                last.has_destinations = True
         for group in groups:
             if group.has_destinations and not self._once:
                 size = group.stop - group.start
@@ -225,17 +233,26 @@ class Fetch:
         return groups
 
     def _verify_group(self, group: _Group) -> None:
-        for ticket, array in self._read_group(group):
-            destination = self._destinations[ticket]
-            if destination is None:
-                # a copy, because a view would keep its neighbours in memory
-                self._kept[ticket] = array.copy()
-            elif self._once:
-                destination[...] = array
-            elif group.staged:
-                self._kept[ticket] = array
+        data = self._read_group(group)
+        if group.has_new or self._once:
+            for ticket, array in self._arrays(group, data):
+                destination = self._destinations[ticket]
+                if destination is None:
+                    # a copy, because a view would keep its neighbours in memory
+                    self._kept[ticket] = array.copy()
+                elif self._once:
+                    destination[...] = array
+        if group.has_destinations and group.staged and not self._once:
+            group.data = data
 
-    def _read_group(self, group: _Group) -> Iterator[tuple[int, Array]]:
+    def _arrays(self, group: _Group, data: bytes) -> Iterator[tuple[int, Array]]:
+        """The tensors of a group as views of its bytes."""
+        for ticket in group.tickets:
+            dtype, shape, _, offset, _, _, _ = self._entries[ticket]
+            yield ticket, np.ndarray(shape, dtype.numpy, data, offset - group.start)
+
+    def _read_group(self, group: _Group) -> bytes:
+        """The verified bytes of a group."""
         file = group.file
         try:
             data = file.read(group.start, group.stop - group.start)
@@ -251,10 +268,10 @@ class Fetch:
             for _, _, _, offset, size, _, _ in entries
         ]
         crcs = masked_each(parts).tolist() if len(parts) > _FEW else [mask(crc32c(part)) for part in parts]
-        for ticket, crc, (dtype, shape, _, offset, _, expected, _) in zip(group.tickets, crcs, entries, strict=True):
+        for ticket, crc, (_, _, _, offset, _, expected, _) in zip(group.tickets, crcs, entries, strict=True):
             if crc != expected:
                 raise wrong_checksum(self._keys[ticket], file.path, offset, expected, unmask(crc))
-            yield ticket, np.ndarray(shape, dtype.numpy, data, offset - start)
+        return data
 
     def _verify_other(self, ticket: int) -> None:
         key, destination, box = self._keys[ticket], self._destinations[ticket], self._boxes.get(ticket)

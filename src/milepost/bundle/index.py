@@ -256,6 +256,7 @@ class Index:
                 del found[keys[place]]
             self.decoded = found | self.decoded
             self._columns = self._rows = None  # they take as much memory again
+            self.forget_blocks()
 
     def _row_of(self, key: str) -> bytes:
         row = self._row(_encode_key(key))

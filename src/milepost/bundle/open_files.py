@@ -77,7 +77,7 @@ class OpenFiles:
                 expected=f"a shard less than {self._index.shards}",
                 found=entry.shard,
             )
-        file = self.data_file(entry.shard, key)
+        file = self._data.get(entry.shard) or self.data_file(entry.shard, key)
         if entry.offset + entry.size > file.size:
             raise CorruptCheckpointError(
                 f"the tensor at byte {entry.offset} reaches beyond the end of its data file, which is truncated or belongs "

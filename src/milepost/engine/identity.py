@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from milepost.graph.by_identity import ByIdentity
@@ -103,6 +103,13 @@ uids: Final = itertools.count(1)
 _kept: Final[dict[int, tuple[weakref.ref[Bindings], int]]] = {}
 _restored: Final[ByIdentity[int]] = ByIdentity()
 """For all objects but places, which hold the number themselves."""
+_newest: Final = [0]
+"""The highest number of a restore that has given an object its values."""
+
+
+def any_restore_since(uid: int) -> bool:
+    """Whether restore number ``uid`` or a later one has given any object its values."""
+    return _newest[0] >= uid
 
 
 def last_restore(obj: Any) -> int:
@@ -119,25 +126,25 @@ def last_restore(obj: Any) -> int:
     return holder.uid if holder is not None and holder.kept.get(id(obj)) is obj else 0
 
 
-def last_restores(objs: Sequence[Any]) -> list[int]:
-    """`last_restore` of each of some objects."""
-    if _kept or any(issubclass(kind, Place) for kind in set(map(type, objs))):
-        return [last_restore(obj) for obj in objs]
-    return [uid or 0 for uid in _restored.get_all(objs)]
-
-
-def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> None:
+def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> int:
     """Records that restore number ``uid`` gave this object its values. Without ``bindings``, this needs a weak
-    reference to the object."""
+    reference to the object.
+
+    Returns:
+        What `last_restore` returned before.
+    """
+    _newest[0] = max(_newest[0], uid)
     if isinstance(obj, Place):
-        obj.restored = uid
-        return
+        before, obj.restored = obj.restored, uid
+        return before
     try:
-        _restored[obj] = uid
+        return _restored.put(obj, uid) or 0
     except TypeError:
+        before = last_restore(obj)
         if bindings is not None:
             bindings.kept[id(obj)] = obj
             _kept[id(obj)] = (weakref.ref(bindings), uid)
+        return before
 
 
 def undo_remembering(obj: Any, uid: int, before: int) -> None:
@@ -146,7 +153,7 @@ def undo_remembering(obj: Any, uid: int, before: int) -> None:
     Args:
         obj: The object.
         uid: The number that was recorded.
-        before: The number that `last_restore` returned before.
+        before: What `remember_restore` returned.
     """
     if last_restore(obj) != uid:
         return

@@ -19,10 +19,10 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.bundle.equality import are_equal
 from milepost.deferred.table import SlotKey
-from milepost.engine.deliver import Take
 from milepost.engine.growth import Growth
-from milepost.engine.identity import Bindings, last_restore
+from milepost.engine.identity import Bindings, any_restore_since, last_restore
 from milepost.engine.saved_arrays import SavedArrays
+from milepost.engine.take import Take, new_take
 from milepost.engine.together.own_values import OwnGraph, refuse_another_number
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
@@ -62,7 +62,6 @@ class Match:
 
     Attributes:
         bindings: Saved node to live object.
-        adapters: The adapters of the live objects, by saved node.
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
@@ -73,14 +72,15 @@ class Match:
         may_lack: Whether there may be live objects for which nothing was saved.
         growth: The members that containers gain.
         is_late: Whether the match begins at an object that was made after the restore.
+        may_be_later: Whether a live object may have values of this restore already, or of a later one.
         lacking: The live plain values, and members of lists of values, for which nothing was saved.
     """
 
     growth: Growth
     is_late: bool = False
+    may_be_later: bool = True
 
     bindings: dict[int, Any] = field(default_factory=dict)
-    adapters: dict[int, Adapter] = field(default_factory=dict)
     takes: list[Take] = field(default_factory=list)
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
@@ -154,7 +154,8 @@ class Matcher:
             MilepostError: The children or values of a live object cannot be read, or an optimizer cannot make a slot
                 variable.
         """
-        match = Match(Growth(self._nodes, self._arrays, is_late=node != 0), bindings={node: obj}, is_late=node != 0)
+        growth = Growth(self._nodes, self._arrays, is_late=node != 0)
+        match = Match(growth, node != 0, any_restore_since(self._uid), {node: obj})
         try:
             self._match_below(match, node, obj, attached)
             for number in match.bindings.keys() & self._of_each_process:
@@ -179,7 +180,6 @@ class Matcher:
             node, obj = queue.popleft()
             adapter = known.get(type(obj)) or adapter_of_type(type(obj))
             assert adapter is not None, "only trackable objects are bound"
-            match.adapters[node] = adapter
             saved = nodes[node]
             self._match_values(match, node, saved.values, obj, adapter)
             if adapter.leaf and not saved.children:
@@ -278,12 +278,12 @@ class Matcher:
                 match.unused[node] = {unescape(value.name) for value in saved}
             return
         identity = id(obj)
-        if identity in match._taken or last_restore(obj) >= self._uid:
+        if identity in match._taken or (match.may_be_later and last_restore(obj) >= self._uid):
             self._compare(match, node, obj)
             return
         match._taken[identity] = node
         if len(values) == len(saved) == 1 and values[0].name == saved[0].name:
-            match.takes.append(Take(node, obj, adapter, ((values[0], saved[0].key),)))
+            match.takes.append(new_take((node, obj, adapter, ((values[0], saved[0].key),))))
             return
         keys = {unescape(value.name): value.key for value in saved}
         paths = {path: None for value in saved for path, marker, _ in [value.key.partition(ATTRIBUTES)] if marker}
@@ -413,5 +413,5 @@ class Matcher:
         if slot_adapter is None:
             match.deferred.append(Deferred(owner, (id(variable), name), node, variable))
             return
-        match.bindings[node], match.adapters[node] = slot, slot_adapter
+        match.bindings[node] = slot
         self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)

@@ -6,6 +6,7 @@ status use the same report, so they never disagree with it.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +19,8 @@ from milepost.deferred.position import DeferredNodes, RestoredPosition
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import stop_waiting, withdraw
 from milepost.engine import unasked
+from milepost.engine.check import live_spec
 from milepost.engine.converted import follow_converted
-from milepost.engine.deliver import live_spec
 from milepost.engine.growth import came_later
 from milepost.engine.identity import (
     Bindings,
@@ -165,11 +166,23 @@ class MatchedRestore(WatchedRestore):
         """How many saved nodes match a live object."""
         return len(self._bound)
 
-    def _remember(self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any]) -> None:
+    def _remember(
+        self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any], before: list[int] | None = None
+    ) -> None:
+        """Binds what was matched.
+
+        Args:
+            match: The match.
+            takers: The objects that took values.
+            successors: Successors by the identity of the object that each replaces.
+            before: Gets the number of the restore that gave each taker its values before, for `_forget`.
+        """
+        before = [] if before is None else before
+        uid, bound = self.uid, self._bound
         with paused_for(len(match.bindings)):
-            self._bound.update(match.bindings, successors)
+            bound.update(match.bindings, successors)
             for taker in takers:
-                remember_restore(taker, self.uid, self._bound)
+                before.append(remember_restore(taker, uid, bound))
         for node, names in match.unused.items():
             self._unused[node] = frozenset(names)
         for node, missing in match.missing.items():
@@ -186,12 +199,12 @@ class MatchedRestore(WatchedRestore):
         Args:
             match: The match.
             takers: The objects that took values.
-            before: The number of the restore that gave each its values before.
+            before: What `_remember` has put there, which is less than all if it failed.
             positions: The positions.
         """
         withdraw(positions)
         positions.clear()
-        for obj, uid in zip(takers, before, strict=True):
+        for obj, uid in itertools.zip_longest(takers, before, fillvalue=0):
             undo_remembering(obj, self.uid, uid)
         for node in match.bindings:
             del self._bound[node]

@@ -14,11 +14,13 @@ from typing import Any
 from milepost.bundle import BundleReader, CastingReader
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import ANY, defer, withdraw
-from milepost.engine.deliver import Take, cast, check, deliver, live_spec
+from milepost.engine.check import cast, check, live_spec
+from milepost.engine.deliver import deliver
 from milepost.engine.identity import last_restore, remember_restore, undo_remembering
 from milepost.engine.progress import Reporter
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
+from milepost.engine.take import Take
 from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MismatchError

@@ -11,7 +11,7 @@ restore without a status and without deferred values is freed at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -27,8 +27,9 @@ from milepost.deferred.table import (
     supersede,
 )
 from milepost.engine import unasked
-from milepost.engine.deliver import cast, check, deliver
-from milepost.engine.identity import last_restore, last_restores
+from milepost.engine.check import cast, check
+from milepost.engine.deliver import deliver
+from milepost.engine.identity import last_restore
 from milepost.engine.match import Match
 from milepost.engine.matched_restore import MatchedRestore
 from milepost.engine.options import CheckpointOptions
@@ -38,9 +39,16 @@ from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
-from milepost.graph.adapter import Adapter, adapter_of
+from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.trees.places import places_in_use
+
+
+def _to_tell(objs: Sequence[Any]) -> Iterator[tuple[Adapter, Any]]:
+    """The objects that are told when they have been restored, each after its adapter."""
+    adapters = {kind: adapter_of_type(kind) for kind in set(map(type, objs))}
+    telling = {kind: each for kind, each in adapters.items() if each is not None and "on_restored" in each.overrides}
+    return ((telling[type(obj)], obj) for obj in (objs if telling else ()) if type(obj) in telling)
 
 
 def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
@@ -217,17 +225,15 @@ class Restoration(MatchedRestore):
             takers = [take.obj for take in match.takes]
             if successors:
                 takers = [successors.get(id(obj), obj) for obj in takers]
-            before = last_restores(takers)
+            before: list[int] = []
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, takers, before, positions))
-            self._remember(match, takers, successors)
+            self._remember(match, takers, successors, before)
             if match.deferred:
                 self._defer_rest(match, successors, positions)
-            for node, obj in match.bindings.items():
-                adapter = match.adapters[node]
-                if "on_restored" in adapter.overrides:
-                    told.append((adapter, obj))
-                    adapter.on_restored(obj)
+            for adapter, obj in _to_tell(holders):
+                told.append((adapter, obj))
+                adapter.on_restored(obj)
             agree()
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
@@ -252,8 +258,8 @@ class Restoration(MatchedRestore):
         """Supersedes the positions of older restores for the children that this one has matched or deferred."""
         for node, obj in match.bindings.items() if is_anything_deferred() else ():
             if deferred_on(obj):
-                saved, adapter = self.graph.nodes[node], match.adapters[node]
-                aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
+                saved, adapter = self.graph.nodes[node], adapter_of_type(type(obj))
+                aliases = adapter.aliases(obj) if adapter is not None and "aliases" in adapter.overrides else {}
                 names: set[str | SlotKey] = {edge.name for edge in saved.children}
                 names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
                 names |= {(id(self._bound[variable]), name) for variable, name, _ in saved.slots}
@@ -294,8 +300,8 @@ class Restoration(MatchedRestore):
     def _report_before(self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]) -> Report:
         """A report of the outcome that every value would have, with those that do not fit."""
         takers = [take.obj for take in match.takes]
-        before = last_restores(takers)
-        self._remember(match, takers, {})
+        before: list[int] = []
+        self._remember(match, takers, {}, before)
         try:
             saved = self._account_of_saved(self._with_below(each.node for each in match.deferred))
             live = self._account_of_live(root, attached)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 _Value = TypeVar("_Value")
@@ -62,22 +62,30 @@ class ByIdentity(Generic[_Value]):
         entry = self._entries.get(id(obj))
         return entry.value if entry is not None and entry() is obj else None
 
-    def get_all(self, objs: Iterable[Any]) -> list[_Value | None]:
-        """The value for each of some objects, or None."""
-        entries = self._entries
-        return [entry.value if (entry := entries.get(id(obj))) is not None and entry() is obj else None for obj in objs]
-
-    def __setitem__(self, obj: Any, value: _Value) -> None:
+    def put(self, obj: Any, value: _Value) -> _Value | None:
         """Sets the value for an object.
+
+        Returns:
+            The value that it had before, or None.
 
         Raises:
             TypeError: The object allows no weak reference.
         """
         identity = id(obj)
+        entry = self._entries.get(identity)
+        if entry is not None and entry() is obj:
+            former: _Value = entry.value
+            entry.value = value
+            return former
         reference = _Reference(obj, self._forget)
         reference.identity = identity
         reference.value = value
         self._entries[identity] = reference
+        return None
+
+    def __setitem__(self, obj: Any, value: _Value) -> None:
+        """As `put`."""
+        self.put(obj, value)
 
     def keep(self, obj: Any, value: _Value) -> None:
         """Sets the value for an object. An object that allows no weak reference is kept alive forever."""

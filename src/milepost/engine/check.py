@@ -1,0 +1,112 @@
+"""Checks that saved values fit the live objects that take them, and says which do not. Nothing is read, and nothing changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from milepost.bundle import BundleReader, CastingReader, is_castable
+from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.take import Take
+from milepost.engine.translation import AS_SAVED, Translation
+from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchError
+from milepost.graph.adapter import Value
+from milepost.graph.keys import ATTRIBUTES
+from milepost.graph.variable import shape_fits
+from milepost.tensor.spec import format_shape
+
+_MOST_LISTED: Final = 10
+_SHAPE_TOO: Final = "the shape differs too"
+
+
+def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation) -> None:
+    """Makes the reader convert numbers to the element types of the live objects, if the translation allows it."""
+    for take in takes:
+        for value, key in take.values:
+            if key in reader:
+                saved = reader.saved(key).dtype
+                fits = saved is value.dtype or saved in value.accepts
+                if not fits and is_castable(saved, value.dtype) and translation.casts(key):
+                    reader.cast(key, value.dtype)
+
+
+def check(reader: BundleReader, takes: Sequence[Take], translation: Translation = AS_SAVED) -> int:
+    """Checks that every value fits its object.
+
+    Args:
+        reader: The open checkpoint.
+        takes: The values.
+        translation: The changes that the restore makes, for the remedy.
+
+    Returns:
+        The bytes of all values as they are in the files.
+
+    Raises:
+        MismatchError: Some values do not fit. The message names them, and ``report`` has all of them.
+        CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
+    """
+    problems = []
+    size = 0
+    for take in takes:
+        for value, key in take.values:
+            try:
+                saved = reader.entry(key)
+            except KeyNotFoundError as error:
+                raise CorruptCheckpointError(
+                    "the object graph names a tensor that the checkpoint does not have",
+                    key=key,
+                    file=reader.prefix,
+                    remedy="restore another checkpoint",
+                ) from error
+            size += saved.spec.nbytes if saved.slices else saved.size
+            fits = saved.shape == value.shape or shape_fits(saved.shape, value.shape)
+            if saved.dtype is not value.dtype and saved.dtype not in value.accepts:
+                note = "" if fits else _SHAPE_TOO
+                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value), note))
+            elif not fits:
+                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value)))
+    if problems:
+        raise _mismatch(reader.prefix, problems, translation)
+    return size
+
+
+def live_spec(value: Value) -> str:
+    """Element type and shape of a live value, as reports show them."""
+    return f"{value.dtype}[{format_shape(value.shape)}]"
+
+
+def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation) -> MismatchError:
+    first = problems[0]
+    more = "".join(f"\n    also {entry.outcome.value}: {entry}" for entry in problems[1:_MOST_LISTED])
+    if len(problems) > _MOST_LISTED:
+        more += f"\n    and {len(problems) - _MOST_LISTED} more"
+    error = MismatchError(
+        f"{first.outcome.value}: a saved value does not fit the live object; nothing was changed",
+        key=first.key,
+        file=prefix,
+        expected=f"{first.live}, as the live object has it",
+        found=f"{first.saved} in the checkpoint{more}",
+        remedy=_remedy(problems, translation),
+    )
+    error.report = Report(prefix, tuple(problems))
+    return error
+
+
+def _remedy(problems: Sequence[Entry], translation: Translation) -> str:
+    """The arguments with which a restore leaves these values alone or converts them."""
+    names = [translation.live_name(entry.key.partition(ATTRIBUTES)[0]) or entry.key for entry in problems]
+    ignored = list(dict.fromkeys(names))
+    if len(ignored) > 1:
+        ignored = list(dict.fromkeys(re.sub(r"[./][^./]*$", "", name) for name in ignored))
+    ignore = repr(ignored[0]) if len(ignored) == 1 else f"[{', '.join(map(repr, ignored[:_MOST_LISTED]))}]"
+    if len(ignored) > _MOST_LISTED:
+        ignore = "[...] with their names"
+    keep = f"to keep the live values, pass ignore={ignore} to the restore"
+    if any(entry.note == _SHAPE_TOO for entry in problems):
+        return f"give the live object the saved element type and shape; {keep}"
+    if any(entry.outcome is Outcome.WRONG_DTYPE for entry in problems):
+        if any(translation.casts(entry.key) for entry in problems):
+            return f"give the live object the saved element type, because cast does not convert numbers of this type to the other; {keep}"
+        return f"give the live object the saved element type; to convert numbers, pass cast=True to the restore; {keep}"
+    return f"give the live object the saved shape; {keep}"

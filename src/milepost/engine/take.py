@@ -1,0 +1,63 @@
+"""A live object that takes saved values: what a match finds, a check compares and a delivery assigns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from milepost.engine.undo import refused
+from milepost.errors import MilepostError
+from milepost.graph.adapter import Adapter, Array, Value
+
+
+class Take(NamedTuple):
+    """A live object that takes saved values.
+
+    Attributes:
+        node: The saved node.
+        obj: The live object.
+        adapter: Its adapter.
+        values: Its values, each with the key of the saved one.
+    """
+
+    node: int
+    obj: Any
+    adapter: Adapter
+    values: Sequence[tuple[Value, str]]
+
+    def destinations(self) -> dict[str, Array]:
+        """The memory of the object into which its values are read, by their names."""
+        found = {}
+        for value, _ in self.values:
+            if value.destination is not None:
+                found[value.name] = value.destination
+        return found
+
+    def assign(self, given: dict[str, Any], file: str) -> Any:
+        """Assigns values to the object.
+
+        Args:
+            given: The values by their names. Those that are read into memory of the object are there already.
+            file: The checkpoint, for errors.
+
+        Returns:
+            The object, or its successor.
+
+        Raises:
+            RefusedError: The object or its framework raised an error that is not milepost's.
+        """
+        try:
+            for value, _ in self.values:
+                if value.converts and value.name in given:
+                    given[value.name] = value.taken(given[value.name])
+            return self.adapter.assign(self.obj, given)
+        except MilepostError as error:
+            error.with_context(key=self.values[0][1], file=file)
+            raise
+        except Exception as error:
+            raise refused(error).with_context(key=self.values[0][1], file=file) from error
+
+
+new_take: Final = partial(tuple.__new__, Take)
+"""It makes the same of a tuple with all attributes. The class itself is a function in Python, which takes twice as long."""

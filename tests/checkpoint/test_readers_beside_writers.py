@@ -1,6 +1,9 @@
 """What is read while another program overwrites it: one whole checkpoint, the old one or the new."""
 
+import contextlib
+import os
 import pathlib
+import time
 
 import numpy as np
 import pytest
@@ -16,7 +19,8 @@ from milepost import (
     load_checkpoint,
 )
 from milepost.bundle import data_path, index_path, open_bundle, open_whole, opening
-from milepost.storage import LocalStorage
+from milepost.storage import LocalStorage, local
+from milepost.storage.local import LocalFile
 from tests.objects import module
 
 
@@ -143,6 +147,78 @@ def test_a_checkpoint_is_replaced_if_its_index_has_other_bytes(prefix):
         pathlib.Path(index_path(prefix)).write_bytes(content)
         assert not reader.is_replaced()
         saved(prefix, 2)
+        assert reader.is_replaced()
+
+
+@pytest.fixture
+def index_reads(monkeypatch):
+    """The bytes that are read from indexes of local checkpoints."""
+    counts = []
+    read = LocalFile.read
+
+    def counted(self, offset, length):
+        if self.path.endswith(".index"):
+            counts.append(length)
+        return read(self, offset, length)
+
+    monkeypatch.setattr(LocalFile, "read", counted)
+    return counts
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """A function after which all files count as old: no change from now on has the time of an earlier one."""
+    return lambda: monkeypatch.setattr(local, "_COARSEST", -(2**62))
+
+
+def late_variables_read(prefix, index_reads, steps):
+    """The bytes of the index that each of some late variables reads again, if time passes between them."""
+    saved(prefix, 1)
+    live = Checkpoint()
+    live.read(prefix).expect_partial()
+    found = []
+    for name, step in zip("abc", steps, strict=True):
+        step()
+        index_reads.clear()
+        setattr(live, name, Variable(np.zeros(1000, np.float32)))
+        found.append(sum(index_reads))
+    assert numbers(live) == {1}
+    return found
+
+
+def test_late_objects_of_a_closed_restore_do_not_read_an_old_index_again(prefix, index_reads, later):
+    """Otherwise n late objects would read the whole index n times."""
+    read = late_variables_read(prefix, index_reads, [lambda: None, later, lambda: None])
+    assert read == [pathlib.Path(index_path(prefix)).stat().st_size] * 2 + [0]
+
+
+def test_an_index_that_was_touched_is_compared_again(prefix, index_reads, later):
+    later()
+    read = late_variables_read(
+        prefix, index_reads, [lambda: None, lambda: None, pathlib.Path(index_path(prefix)).touch]
+    )
+    assert read == [0, 0, pathlib.Path(index_path(prefix)).stat().st_size]
+
+
+def test_an_index_that_was_just_written_may_change_at_the_same_time_and_is_compared(prefix):
+    """A file system may count time in steps of seconds, and another program may write the index in place."""
+    saved(prefix, 1)
+    path = pathlib.Path(index_path(prefix))
+    with contextlib.closing(LocalStorage().open(str(path))) as file:
+        assert file.stamp is None
+
+
+def test_an_index_that_is_changed_in_place_with_its_old_times_is_another(prefix, later):
+    later()
+    saved(prefix, 1)
+    path = pathlib.Path(index_path(prefix))
+    with open_whole(LocalStorage(), prefix) as reader:
+        reader.release(for_good=False)
+        before, content = path.stat(), path.read_bytes()
+        time.sleep(0.02)  # a step of the clock of the file system
+        with path.open("r+b") as file:
+            file.write(content[:-20] + bytes(20))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert reader.is_replaced()
 
 

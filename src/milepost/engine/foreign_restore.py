@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -80,13 +80,15 @@ class ForeignRestoration(Restoration):
         super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
         self._findings = findings
 
-    def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
+    def _account_of_saved(
+        self, deferred: Collection[int], living: Iterable[tuple[int, Any]], *, with_matched: bool = True
+    ) -> list[Entry]:
         notes = self._findings.notes
         entries = [
             replace(entry, saved="", note=notes[entry.key])
             if entry.key in notes and entry.outcome is Outcome.MATCHED
             else entry
-            for entry in super()._account_of_saved(deferred, with_matched=with_matched)
+            for entry in super()._account_of_saved(deferred, living, with_matched=with_matched)
         ]
         return [*entries, *self._account_of_objects(deferred)]
 
@@ -105,9 +107,14 @@ class ForeignRestoration(Restoration):
         return entries
 
     def _account_of_live(
-        self, root: Any, attached: Sequence[tuple[str, Any]], *, only_unrestored: bool = False
+        self,
+        root: Any,
+        attached: Sequence[tuple[str, Any]],
+        living: Iterable[tuple[int, Any]],
+        *,
+        only_unrestored: bool = False,
     ) -> list[Entry]:
-        entries = super()._account_of_live(root, attached, only_unrestored=only_unrestored)
+        entries = super()._account_of_live(root, attached, living, only_unrestored=only_unrestored)
         kept = self._findings.kept()
         if not kept:
             return entries

@@ -111,7 +111,7 @@ class MatchedRestore(WatchedRestore):
         self._follow_converted()
         return [
             entry
-            for entry in self._account_of_live(root, attached, only_unrestored=True)
+            for entry in self._account_of_live(root, attached, self._bound.living(), only_unrestored=True)
             if not entry.skipped_by_tensorflow
         ]
 
@@ -231,9 +231,10 @@ class MatchedRestore(WatchedRestore):
         self._follow_exchanges()
         with suppress(StorageError):  # without the files, a converted object counts as another one
             self._follow_converted()
+        living = self._bound.living()
         return [
-            *self._account_of_saved(self._deferred_nodes(), with_matched=with_matched),
-            *self._account_of_live(root, attached),
+            *self._account_of_saved(self._deferred_nodes(), living, with_matched=with_matched),
+            *self._account_of_live(root, attached, living),
         ]
 
     def _follow_exchanges(self) -> None:
@@ -259,24 +260,25 @@ class MatchedRestore(WatchedRestore):
                     self._bound[slot] = present
 
     def outcomes(self) -> Counter[Outcome]:
-        found = Counter(outcome for *_, outcome in self._outcomes_of_saved(self._deferred_nodes()))
+        outcomes = self._outcomes_of_saved(self._deferred_nodes(), self._bound.living())
+        found = Counter(outcome for *_, outcome in outcomes)
         found[Outcome.IGNORED] += len(self._translated.left_out)
         return found
 
     def _outcomes_of_saved(
-        self, deferred: Collection[int], *, with_matched: bool = True
+        self, deferred: Collection[int], living: Iterable[tuple[int, Any]], *, with_matched: bool = True
     ) -> Iterator[tuple[int, str, Any, Outcome]]:
         """Node, key, live object and outcome of each saved value."""
-        living = dict(self._bound.living())
+        objects = dict(living)
         to_account = [
             number
             for number, node in enumerate(self.graph.nodes)
-            if node.values and (with_matched or number in self._unused or number not in living)
+            if node.values and (with_matched or number in self._unused or number not in objects)
         ]
         for number in to_account:
             if self._skip_slots and self._is_skipped(number):
                 continue
-            obj, unused = living.get(number), self._unused.get(number, _NONE)
+            obj, unused = objects.get(number), self._unused.get(number, _NONE)
             for value, key in self._matcher.values_in_file(number):
                 if obj is not None and unescape(value.name) not in unused:
                     yield number, key, obj, Outcome.MATCHED
@@ -285,9 +287,18 @@ class MatchedRestore(WatchedRestore):
                 else:
                     yield number, key, obj, Outcome.UNEXPECTED
 
-    def _account_of_saved(self, deferred: Collection[int], *, with_matched: bool = True) -> list[Entry]:
+    def _account_of_saved(
+        self, deferred: Collection[int], living: Iterable[tuple[int, Any]], *, with_matched: bool = True
+    ) -> list[Entry]:
+        """The entries of saved values.
+
+        Args:
+            deferred: The nodes that an object may still take.
+            living: The nodes whose live objects still exist, each with its object.
+            with_matched: Whether to list values that were matched.
+        """
         entries = []
-        for number, key, obj, outcome in self._outcomes_of_saved(deferred, with_matched=with_matched):
+        for number, key, obj, outcome in self._outcomes_of_saved(deferred, living, with_matched=with_matched):
             if outcome is Outcome.MATCHED:
                 if with_matched:
                     entries.append(self.matched(key))
@@ -311,9 +322,22 @@ class MatchedRestore(WatchedRestore):
         return entries
 
     def _account_of_live(
-        self, root: Any, attached: Sequence[tuple[str, Any]], *, only_unrestored: bool = False
+        self,
+        root: Any,
+        attached: Sequence[tuple[str, Any]],
+        living: Iterable[tuple[int, Any]],
+        *,
+        only_unrestored: bool = False,
     ) -> list[Entry]:
-        bound = {id(obj) for _, obj in self._bound.living()}
+        """The entries of live values.
+
+        Args:
+            root: The live root.
+            attached: More edges of the root.
+            living: The nodes whose live objects still exist, each with its object.
+            only_unrestored: Whether to leave out values that a later restore has assigned.
+        """
+        bound = {id(obj) for _, obj in living}
         missing = {id(self._bound[node]): names for node, names in self._missing.items()}
         live = walk(root, attached, slots=not self._skip_slots, omissions=True)
         writer_saves = cache(self.graph.writer_saves)  # seldom needed

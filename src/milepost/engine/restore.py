@@ -303,8 +303,9 @@ class Restoration(MatchedRestore):
         before: list[int] = []
         self._remember(match, takers, {}, before)
         try:
-            saved = self._account_of_saved(self._with_below(each.node for each in match.deferred))
-            live = self._account_of_live(root, attached)
+            living = self._bound.living()
+            saved = self._account_of_saved(self._with_below(each.node for each in match.deferred), living)
+            live = self._account_of_live(root, attached, living)
         finally:
             self._forget(match, takers, before, [])
         named = {entry.key for entry in misfits}

@@ -22,7 +22,7 @@ from milepost.bundle.writer import HEADER_KEY, VERSION
 from milepost.coding.protobuf import parse
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.storage import ReadableFile, Storage
-from milepost.storage.local import LocalFile, Stamp
+from milepost.storage.local_files import LocalFile, Stamp
 from milepost.table import Rows, TableReader
 from milepost.tensor import TensorSlice, TensorSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from milepost.engine.commit import BeforeCommit, commit_bundle
 from milepost.engine.incremental import divide
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.plan import PlannedWrite, SavePlan
+from milepost.engine.plan import PlannedWrite, SavePlan, new_write
 from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
@@ -115,12 +115,13 @@ def read_state(
             adapter.on_attached(obj)  # milepost meets objects deeper in the graph here for the first time
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
     python = _python_types(live, options)
-    nodes = []
+    nodes: list[Node] = []
     writes: list[PlannedWrite] = []
     arrays: list[Array | PiecewiseArray | ShardedArray] = []
     own, first = set[int](), set[int]()
     of_first = _of_first_process(live) if member is not None else set()
-    for number, (path, values) in enumerate(zip(live.paths, _read_all(live, options), strict=True)):
+    rows = zip(live.paths, _read_all(live, options), live.edges, python, strict=True)
+    for number, (path, values, edges, python_type) in enumerate(rows):
         saved: list[SavedValue] = []
         kind = _kind_of_own(live, number, options, member, of_first) if member is not None else ""
         is_skipped = number in live.skipped_by_tensorflow
@@ -137,24 +138,26 @@ def read_state(
             listed_key = f"{path}{ATTRIBUTES}{local}"
             key = listed_key if listed == name else f"{path}{ATTRIBUTES}{_local_name(name)}"
             saved.append(new_value((local, value.full_name, listed_key, skipped)))
-            writes.append(PlannedWrite(key, number, value.dtype, array.shape))
+            writes.append(new_write((key, number, value.dtype, array.shape, 0, None)))
             arrays.append(array)
-        edges = tuple(live.edges[number]) + tuple(deferred.edges.get(number, ()))
-        slots = tuple(live.slots.get(number, ())) + tuple(deferred.slots.get(number, ()))
         listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
-        nodes.append(new_node((edges, tuple(listed_once), slots, "", python.get(number, ""))))
+        nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type)))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):
         writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]
-        nodes.append(Node(tuple(node.edges), node.values, tuple(deferred.slots.get(number, ())), python=node.python))
+        nodes.append(Node(tuple(node.edges), node.values, python=node.python))
+    for number, more in deferred.edges.items():
+        nodes[number] = nodes[number]._replace(children=(*nodes[number].children, *more))
+    for number, slots in itertools.chain(live.slots.items(), deferred.slots.items()):
+        nodes[number] = nodes[number]._replace(slots=(*nodes[number].slots, *slots))
     return State(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
 
 
-def _python_types(live: LiveGraph, options: CheckpointOptions) -> Mapping[int, str]:
-    """The names of types that the object graph holds, by node."""
+def _python_types(live: LiveGraph, options: CheckpointOptions) -> Sequence[str]:
+    """The name of the type of each node, as the object graph holds it."""
     python = type_names(live)
-    if options.data_alignment == 1 and PLAIN_TYPES.isdisjoint(python.values()):
-        return {}  # then the files are those that TensorFlow writes, byte for byte
+    if options.data_alignment == 1 and PLAIN_TYPES.isdisjoint(python):
+        return [""] * len(python)  # then the files are those that TensorFlow writes, byte for byte
     return python
 
 

@@ -27,6 +27,7 @@ Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Sequence
 from contextlib import suppress
@@ -127,8 +128,6 @@ new_node: Final = partial(tuple.__new__, Node)
 """They make the same of a tuple with all attributes. The classes themselves are functions in Python, which take twice as long."""
 
 _EMPTY: Final[tuple[Any, ...]] = ()
-_AT_ONCE: Final = 256
-"""The number of nodes in a message. A graph is several messages, joined: one of all nodes would take a copy of all keys more."""
 _BARE: Final = Node()
 """The one object for all empty nodes, so that many of them take little memory."""
 
@@ -151,7 +150,9 @@ class ObjectGraph:
         """
         try:
             ids = number_fields(b"\x08", np.arange(len(self.nodes)))
-            return b"".join(map(_encoded, self.nodes, self.nodes_with_values(), itertools.repeat(ids)))
+            data = io.BytesIO()  # in which the parts of very many nodes take no memory beside the whole
+            data.writelines(map(_encoded, self.nodes, self.nodes_with_values(), itertools.repeat(ids)))
+            return data.getvalue()
         except UnicodeEncodeError as error:
             raise UntrackableError(
                 "a name in the object graph is not valid Unicode", found=ascii(error.object), expected="UTF-8"
@@ -252,22 +253,39 @@ def _encoded(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
         ids: The number of each node as a field of an ObjectReference.
     """
     children, values, slots, saver, python = node
+    if len(values) == 1 and not (children or slots or saver):
+        ((name, full_name, key, is_skipped),) = values
+        encoded = key.encode()
+        around = None if full_name else _around_key(len(encoded), name, is_skipped, python)
+        if around is not None:
+            return around.before + encoded + around.after
+    return _joined_fields(node, has_values, ids)
+
+
+@lru_cache(maxsize=4096)
+def _around_key(size: int, name: str, is_skipped: bool, python: str) -> _Leaf | None:
+    """What all nodes with one value and no children have in common whose keys have so many bytes, if the value has this name."""
+    value = SavedValue(name, "", "\0" * size, is_skipped)
+    node = Node(values=(value,), python=python)
+    return _leaf(_joined_fields(node, has_values=True, ids=()), node)
+
+
+def _joined_fields(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
+    children, values, slots, saver, python = node
     fields = []
     skipped = []
-    # calls would cost half of the time, since there is at least one edge and mostly one value for each node
+    # calls would cost half of the time, since there is at least one edge for each node
     size = varint.encoded
     for name, child in children:
         encoded = name.encode()
         edge = ids[child] + b"\x12" + size[len(encoded)] + encoded if name else ids[child]
         fields.append(_CHILD + size[len(edge)] + edge)
     for name, full_name, key, is_skipped in values:
-        encoded = key.encode()
-        tensor = _often(b"\x0a", name) + (text_field(b"\x12", full_name) if full_name else b"")
-        tensor += b"\x1a" + size[len(encoded)] + encoded if key else b""
+        tensor = text_field(b"\x0a", name) + text_field(b"\x12", full_name) + text_field(b"\x1a", key)
         if is_skipped:
-            skipped.append(_SKIPPED + size[len(tensor)] + tensor)
+            skipped.append(message_field(_SKIPPED, tensor))
         else:
-            fields.append(_ATTRIBUTE + size[len(tensor)] + tensor)
+            fields.append(message_field(_ATTRIBUTE, tensor))
     for variable, name, slot in slots:
         fields.append(
             message_field(
@@ -277,15 +295,7 @@ def _encoded(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
     if saver:
         fields.append(message_field(_SAVER, text_field(b"\x0a", saver)))
     fields.append(_VALUES if has_values else _NO_VALUES)
-    fields += skipped
-    if python:
-        fields.append(_often(_PYTHON, python))
-    encoded = b"".join(fields)
-    return _NODE + size[len(encoded)] + encoded
-
-
-_often: Final = lru_cache(text_field)
-"""`text_field`, for the same few texts in most nodes."""
+    return message_field(_NODE, b"".join([*fields, *skipped, text_field(_PYTHON, python)]))
 
 
 class _Leaf(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of_type
@@ -17,6 +17,8 @@ from milepost.graph.trees.structure import is_tuple, members, named_tuple_name
 CHECKPOINT: Final = "Checkpoint"
 """The name for an object that holds plain values as state in its attributes."""
 
+_OF_OTHERS: Final = ("", CHECKPOINT)
+"""What objects that are no plain values and no arrays have for a name."""
 _LEAVES: Final = (PlainLeaf, CheckedLeaf)
 """The types of places of plain values. Arrays without dimensions have such a place too."""
 _PLACES_OF_ARRAYS: Final = (Leaf, CheckedLeaf)
@@ -26,21 +28,21 @@ _ONE_EDGE_EACH: Final = frozenset({list, dict, tuple, ListWrapper})
 """Types of containers in which each member has one edge of its own."""
 
 
-def type_names(live: LiveGraph) -> dict[int, str]:
-    """The name of the type of each node that has one in the object graph.
+def type_names(live: LiveGraph) -> list[str]:
+    """The name of the type of each node, as the object graph holds it. It is empty for most nodes.
 
     Args:
         live: The live objects.
     """
-    names: dict[int, str] = {}
+    names = [""] * len(live.objects)
     holders: list[int] = []
     lists: list[int] = []
     any_container = False
     for number, (obj, adapter) in enumerate(zip(live.objects, live.adapters, strict=True)):
         kind = type(obj)
         if adapter.leaf:
-            if kind in _LEAVES and (name := TYPE_NAMES.get(type(obj.value))):
-                names[number] = name
+            if kind in _LEAVES:
+                names[number] = TYPE_NAMES.get(type(obj.value), "")
             continue
         any_container = any_container or issubclass(kind, (list, dict, tuple, TreeNode))
         if holds_state(obj):
@@ -51,14 +53,18 @@ def type_names(live: LiveGraph) -> dict[int, str]:
             lists.append(number)
     containers = _containers_below(live, [*holders, *lists]) if any_container else {}
     arrays = _array_types(live, {*holders, *containers})
-    known = {number for number, name in names.items() if name != CHECKPOINT} | arrays.keys()
-    others = _holding_others(live, known, containers) if containers else ()
+    for number, name in arrays.items():
+        names[number] = name
+    others = _holding_others(live, names, containers)
     for number in others:
         del containers[number]
     if others:
         held = {node for holder in {*holders, *containers} for _, node in live.edges[holder]}
-        arrays = {number: name for number, name in arrays.items() if number in held}
-    return names | containers | arrays
+        for number in arrays.keys() - held:
+            names[number] = ""
+    for number, name in containers.items():
+        names[number] = name
+    return names
 
 
 def _containers_below(live: LiveGraph, holders: Sequence[int]) -> dict[int, str]:
@@ -111,16 +117,16 @@ def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
     return names
 
 
-def _holding_others(live: LiveGraph, values: Set[int], containers: dict[int, str]) -> set[int]:
-    """Containers below which there are other objects than plain values and arrays."""
+def _holding_others(live: LiveGraph, names: Sequence[str], containers: Collection[int]) -> set[int]:
+    """Containers below which there are other objects than plain values and arrays, which are those with a name."""
     parents: dict[int, list[int]] = {}
     found: set[int] = set()
     for number in containers:
-        members = {node for _, node in live.edges[number]}
-        for node in members & containers.keys():
-            parents.setdefault(node, []).append(number)
-        if members - values - containers.keys():
-            found.add(number)
+        for _, node in live.edges[number]:
+            if node in containers:
+                parents.setdefault(node, []).append(number)
+            elif names[node] in _OF_OTHERS:
+                found.add(number)
     reached = list(found)
     for number in reached:
         for parent in parents.get(number, ()):

@@ -7,9 +7,9 @@ plan in a restore is `milepost.engine.match.Match`, which holds the live objects
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, overload
 
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tensor import DType, TensorSlice, TensorSpec
@@ -49,8 +49,50 @@ class PlannedWrite(NamedTuple):
         return f"{self.key} {TensorSpec(self.dtype, self.shape)}{box} -> shard {self.shard}"
 
 
-new_write: Final = partial(tuple.__new__, PlannedWrite)
-"""It makes a `PlannedWrite` of a tuple with all attributes, in half of the time; see `milepost.graph.object_graph.new_node`."""
+@dataclass(frozen=True, slots=True)
+class Wholes(Sequence[PlannedWrite]):
+    """Whole tensors that are not placed in data files yet. Each is made a `PlannedWrite` when it is asked for, because there may be
+    millions.
+
+    Attributes:
+        keys: The key of each.
+        nodes: As for `PlannedWrite`, as all others.
+        dtypes: The element types.
+        shapes: The shapes.
+
+    Example:
+        >>> wholes = Wholes()
+        >>> wholes.add("w/.ATTRIBUTES/VARIABLE_VALUE", 1, DType.of("float32"), (2, 3))
+        >>> print(wholes[0])
+        w/.ATTRIBUTES/VARIABLE_VALUE float32[2, 3] -> shard 0
+    """
+
+    keys: list[str] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    dtypes: list[DType] = field(default_factory=list)
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+
+    def add(self, key: str, node: int, dtype: DType, shape: tuple[int, ...]) -> None:
+        """Adds a tensor."""
+        self.keys.append(key)
+        self.nodes.append(node)
+        self.dtypes.append(dtype)
+        self.shapes.append(shape)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[PlannedWrite]:
+        return map(PlannedWrite, self.keys, self.nodes, self.dtypes, self.shapes)
+
+    @overload
+    def __getitem__(self, index: int) -> PlannedWrite: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PlannedWrite]: ...
+    def __getitem__(self, index: int | slice) -> PlannedWrite | list[PlannedWrite]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return PlannedWrite(self.keys[index], self.nodes[index], self.dtypes[index], self.shapes[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +106,7 @@ class SavePlan:
     """
 
     graph: ObjectGraph
-    writes: tuple[PlannedWrite, ...]
+    writes: Sequence[PlannedWrite]
     shards: int = 1
 
     def __str__(self) -> str:

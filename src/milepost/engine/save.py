@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -20,7 +19,7 @@ from milepost.engine.commit import BeforeCommit, commit_bundle
 from milepost.engine.incremental import divide
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.plan import PlannedWrite, SavePlan, new_write
+from milepost.engine.plan import PlannedWrite, SavePlan, Wholes
 from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
@@ -65,14 +64,14 @@ class State:
 
     Attributes:
         graph: The object graph.
-        writes: All values as wholes, not placed in data files yet.
+        writes: All values, not placed in data files yet.
         arrays: The array of each.
         own: The positions of the values that every process saves for itself.
         first: The positions of the values that only process 0 saves.
     """
 
     graph: ObjectGraph
-    writes: Sequence[PlannedWrite]
+    writes: Wholes
     arrays: Sequence[Array | PiecewiseArray | ShardedArray]
     own: frozenset[int] = frozenset()
     first: frozenset[int] = frozenset()
@@ -116,7 +115,7 @@ def read_state(
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
     python = _python_types(live, options)
     nodes: list[Node] = []
-    writes: list[PlannedWrite] = []
+    writes = Wholes()
     arrays: list[Array | PiecewiseArray | ShardedArray] = []
     own, first = set[int](), set[int]()
     of_first = _of_first_process(live) if member is not None else set()
@@ -138,13 +137,14 @@ def read_state(
             listed_key = f"{path}{ATTRIBUTES}{local}"
             key = listed_key if listed == name else f"{path}{ATTRIBUTES}{_local_name(name)}"
             saved.append(new_value((local, value.full_name, listed_key, skipped)))
-            writes.append(new_write((key, number, value.dtype, array.shape, 0, None)))
+            writes.add(key, number, value.dtype, array.shape)
             arrays.append(array)
         listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
         nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type)))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):
-        writes += [PlannedWrite(key, number, dtype, array.shape) for key, dtype, array in node.tensors]
-        arrays += [tensor.array for tensor in node.tensors]
+        for key, dtype, array in node.tensors:
+            writes.add(key, number, dtype, array.shape)
+            arrays.append(array)
         nodes.append(Node(tuple(node.edges), node.values, python=node.python))
     for number, more in deferred.edges.items():
         nodes[number] = nodes[number]._replace(children=(*nodes[number].children, *more))
@@ -173,28 +173,37 @@ def plan_save(
         UnsupportedError: Other processes hold parts of a tensor.
     """
     state = read_state(root, attached, options)
-    arrays: list[Any] = list(state.arrays)
-    for number, (write, array) in enumerate(zip(state.writes, state.arrays, strict=True)):
-        if not isinstance(array, ShardedArray):
-            continue
-        arrays[number] = array.whole()
-        if arrays[number] is None:
-            raise UnsupportedError(
-                "other processes hold parts of this tensor, and this process saves alone",
-                key=write.key,
-                expected="a tensor that this process holds completely",
-                found=f"{TensorSpec(write.dtype, write.shape)}, {array.layout}",
-                remedy="let all processes save together: call save() on each of them, without CheckpointOptions(process_local=True)",
-            )
+    arrays = [
+        _complete(state.writes[number], array) if isinstance(array, ShardedArray) else array
+        for number, array in enumerate(state.arrays)
+    ]
     policy = options.experimental_sharding_callback
     if policy is None:
-        return SavePlan(state.graph, tuple(state.writes)), arrays
+        return SavePlan(state.graph, state.writes), arrays
     shards, placed = policy.assign(state.writes)
     plan = SavePlan(state.graph, tuple(write for _, write in placed), shards)
     return plan, [
         arrays[number] if write.box is None else arrays[number][write.box.resolve(write.shape)]
         for number, write in placed
     ]
+
+
+def _complete(write: PlannedWrite, array: ShardedArray) -> Array | PiecewiseArray:
+    """A whole tensor of several processes.
+
+    Raises:
+        UnsupportedError: Other processes hold parts of it.
+    """
+    whole = array.whole()
+    if whole is None:
+        raise UnsupportedError(
+            "other processes hold parts of this tensor, and this process saves alone",
+            key=write.key,
+            expected="a tensor that this process holds completely",
+            found=f"{TensorSpec(write.dtype, write.shape)}, {array.layout}",
+            remedy="let all processes save together: call save() on each of them, without CheckpointOptions(process_local=True)",
+        )
+    return whole
 
 
 def _refuse_unannounced(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
@@ -344,10 +353,9 @@ def execute_save(
     writes, shards = plan.writes, plan.shards
     del plan  # so that its parts are freed as soon as they are used
     commit = partial(commit_bundle, storage, prefix, alignment=options.data_alignment, before_commit=before_commit)
-    if not options.incremental and shards == 1 and options.experimental_sharding_callback is None:
-        left = deque(writes)
+    if isinstance(writes, Wholes) and not options.incremental:
+        tensors = zip(writes.keys, arrays, writes.dtypes, strict=True)
         del writes
-        tensors = (((write := left.popleft()).key, array, write.dtype) for array in arrays)
         commit(lambda writer: writer.add_all(itertools.chain(tensors, own)))
         return
     with divide(storage, prefix, writes, shards, arrays, options) as division:

@@ -6,6 +6,7 @@ A writable array is restored in place, whatever its strides. A read-only array o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -54,11 +55,12 @@ class ArrayAdapter(Adapter):
         return None
 
     def values(self, obj: Array) -> Sequence[Value]:
-        dtype = _NUMBERS.get(obj.dtype) or DType.of(obj.dtype)
-        if dtype.is_bytes:
-            return (Value(VARIABLE_VALUE, dtype, obj.shape, lambda: as_array(obj)),)
-        in_place = obj.flags.carray and obj.dtype.isnative
-        return (Value(VARIABLE_VALUE, dtype, obj.shape, obj, obj if in_place else None),)
+        dtype = _NUMBERS.get(obj.dtype)
+        if dtype is not None:
+            return (Value(VARIABLE_VALUE, dtype, obj.shape, obj, obj if obj.flags.carray else None),)
+        dtype = DType.of(obj.dtype)
+        source = partial(as_array, obj) if dtype.is_bytes else obj  # in the other byte order if it is no text
+        return (Value(VARIABLE_VALUE, dtype, obj.shape, source),)
 
     def may_refuse(self, obj: Array) -> bool:
         return bool(obj.dtype.kind == "U")  # the saved bytes may not be text

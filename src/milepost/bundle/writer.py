@@ -239,7 +239,8 @@ class BundleWriter:
         entries = self._entries | in_pieces if in_pieces else self._entries
         table = TableWriter()
         table.add(HEADER_KEY, header.SerializeToString())
-        table.add_all((key, entries[key]) for key in sorted(entries))
+        keys = sorted(entries)
+        table.add_all(zip(keys, map(entries.__getitem__, keys), strict=True))
         return table.finish()
 
     def _pieces_of(self, key: str, name: bytes, spec: TensorSpec) -> _Sliced:

@@ -17,7 +17,7 @@ class Paths(Sequence[str]):
 
     Example:
         >>> paths = Paths()
-        >>> paths.add(0, "net"); paths.add(1, "a.b"); paths.add_whole("net/.OPTIMIZER_SLOT/m")
+        >>> paths.add(0, ["net"]); paths.add(1, ["a.b"]); paths.add_whole("net/.OPTIMIZER_SLOT/m")
         >>> list(paths), paths[2]
         (['', 'net', 'net/a..b', 'net/.OPTIMIZER_SLOT/m'], 'net/a..b')
     """
@@ -30,24 +30,24 @@ class Paths(Sequence[str]):
         self._lengths = array("l", [0])
         self._known = 0, ""
 
-    def add(self, above: int, name: str) -> None:
-        """Adds the path of the next object.
+    def add(self, above: int, names: Sequence[str]) -> None:
+        """Adds the paths of the next objects.
 
         Args:
-            above: The number of the object that holds it.
-            name: The name of the edge.
+            above: The number of the object that holds them.
+            names: The name of the edge to each.
 
         Raises:
-            UntrackableError: The path is too long; see `child_path`.
+            UntrackableError: A path is too long; see `child_path`.
         """
-        if "." in name or "/" in name:
-            name = escape(name)
-        length = self._lengths[above] + 1 + len(name) if above else len(name)
-        if length > LONGEST_PATH:
-            child_path(self[above], name, is_root=not above)
-        self._above.append(above)
-        self._names.append(name)
-        self._lengths.append(length)
+        names = [escape(name) if "." in name or "/" in name else name for name in names]
+        before = self._lengths[above] + 1 if above else 0
+        lengths = [before + len(name) for name in names]
+        if max(lengths, default=0) > LONGEST_PATH:
+            child_path(self[above], max(names, key=len), is_root=not above)
+        self._above += [above] * len(names)
+        self._names += names
+        self._lengths.extend(lengths)
 
     def add_whole(self, path: str) -> None:
         """Adds the path of the next object, which is a slot variable."""

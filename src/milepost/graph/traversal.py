@@ -162,7 +162,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 target = ids[id(child)] = number
                 objects.append(child)
                 adapters.append(its_adapter)
-                paths.add(holder, name)
+                paths.add(holder, [name])
             edges[holder] = [*edges[holder], Edge(name, target)]
             continue
         obj, adapter = objects[number], adapters[number]
@@ -170,14 +170,16 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
             edges.append(_NO_EDGES)
             number += 1
             continue
-        own: list[Edge] = []
+        names: list[str] = []
+        targets: list[int] = []
+        new_names: list[str] = []
         try:
             is_state, in_tree = holds_state(obj), isinstance(obj, Node)
             children: Any = adapter.children(obj) if "children" in adapter.overrides else ()
             skipped = adapter.skipped_by_tensorflow(obj) if "skipped_by_tensorflow" in adapter.overrides else ()
             if number == 0 and attached:
-                names = {name for name, _ in attached}
-                children = [*(pair for pair in children if pair[0] not in names), *attached]
+                of_attached = {name for name, _ in attached}
+                children = [*(pair for pair in children if pair[0] not in of_attached), *attached]
             for name, child in children:
                 child, found = _taken(obj, name, child, is_state, in_tree, known)
                 if found is None:
@@ -194,8 +196,10 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                     target = ids[identity] = len(objects)
                     objects.append(child)
                     adapters.append(found)
-                    paths.add(number, name)
-                own.append(new_edge((name, target)))
+                    new_names.append(name)
+                names.append(name)
+                targets.append(target)
+            paths.add(number, new_names)
         except UntrackableError as error:
             raise error.with_context(key=paths[number]) from error.__cause__
         except MilepostError:
@@ -209,7 +213,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 unfinished = adapter.unfinished(obj)
                 if unfinished is not None:
                     graph.omissions.append(Omitted(paths[number], type(obj).__name__, *unfinished))
-        edges.append(own or _NO_EDGES)
+        edges.append(list(map(new_edge, zip(names, targets, strict=True))) if names else _NO_EDGES)
         number += 1
     graph.first_slot = len(objects)
     graph.skipped_by_tensorflow = range(first_skipped or len(objects), len(objects))

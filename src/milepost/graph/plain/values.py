@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +35,9 @@ from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
 _BOOL: Final = NUMBERS[bool]
-_INT64: Final = range(-(1 << 63), 1 << 63)
+_INT64: Final = NUMBERS[int]
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+"""The integers of 64 bits."""
 _NOTHING: Final = np.zeros(0, np.bool_)
 _SCALARS: Final = frozenset(
     dtype
@@ -66,23 +68,27 @@ def type_named(name: str) -> type | None:
 
 def plain_value(value: Any) -> Value:
     """A plain value as a `Value` for a save."""
-    kind = type(value)
+    if (dtype := _type_of_number(value)) is not None:
+        return Value(VARIABLE_VALUE, dtype, (), partial(np.array, value, dtype.numpy), skipped_by_tensorflow=True)
     if isinstance(value, str):
         return _text(value.encode("utf-8", "surrogatepass"))
     if isinstance(value, bytes):
         return _text(bytes(value))
     if isinstance(value, np.generic):
-        return Value(VARIABLE_VALUE, DType.of(value.dtype), (), lambda: np.array(value))
+        return Value(VARIABLE_VALUE, DType.of(value.dtype), (), partial(np.array, value))
     if value is None:
         return Value(VARIABLE_VALUE, _BOOL, (0,), _NOTHING, skipped_by_tensorflow=True)
-    if kind is int and value not in _INT64:
-        return _text(hex(value).encode())
-    dtype = NUMBERS[kind]
-    return Value(VARIABLE_VALUE, dtype, (), lambda: np.array(value, dtype.numpy), skipped_by_tensorflow=True)
+    return _text(hex(value).encode())
+
+
+def _type_of_number(value: Any) -> DType | None:
+    """The element type in which a number of Python is saved. None for an integer of more than 64 bits, and for other values."""
+    dtype = NUMBERS.get(type(value))
+    return None if dtype is _INT64 and not _LEAST <= value <= _MOST else dtype
 
 
 def _text(data: bytes) -> Value:
-    return Value(VARIABLE_VALUE, STRING, (), lambda: np.array(data, object), skipped_by_tensorflow=True)
+    return Value(VARIABLE_VALUE, STRING, (), partial(np.array, data, object), skipped_by_tensorflow=True)
 
 
 def taken_value(value: Any, saved_as: str) -> Value:
@@ -96,9 +102,7 @@ def taken_value(value: Any, saved_as: str) -> Value:
     """
     if not saved_as and isinstance(value, np.generic):
         return plain_value(value)
-    kind = type(value)
-    is_usual = kind in NUMBERS and (kind is not int or value in _INT64)
-    dtype = NUMBERS[kind] if is_usual else plain_value(value).dtype
+    dtype = _type_of_number(value) or plain_value(value).dtype
     return _taking(dtype, (0,) if saved_as == "NoneType" else ())
 
 

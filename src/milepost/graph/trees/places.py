@@ -183,7 +183,7 @@ _roots: Final[ByIdentity[dict[str, Place]]] = ByIdentity()
 class _InUse(threading.local):
     def __init__(self) -> None:
         self.depth = 0
-        self.roots: set[Place] = set()
+        self.roots: list[Place] = []
 
 
 _in_use: Final = _InUse()
@@ -198,8 +198,7 @@ class places_in_use(contextlib.ContextDecorator):  # noqa: N801 - it is used lik
     def __exit__(self, *_: object) -> None:
         _in_use.depth -= 1
         if not _in_use.depth and _in_use.roots:
-            roots = list(_in_use.roots)
-            _in_use.roots.clear()
+            roots, _in_use.roots = _in_use.roots, []
             for root in roots:
                 root.release()
 
@@ -230,7 +229,7 @@ def place_of_tree(holder: Any, name: str, tree: Any, kind: type[Place], *, attac
         place = places[name] = kind(None, name, _roots.reference(holder))
     place.value = tree
     place.attached = attached
-    _in_use.roots.add(place)
+    _in_use.roots.append(place)
     return place
 
 

@@ -14,7 +14,7 @@ def both(edges):
     """The paths of objects given by the number of the object above and the name of the edge, lazy and joined at once."""
     lazy, joined = Paths(), [""]
     for above, name in edges:
-        lazy.add(above, name)
+        lazy.add(above, [name])
         joined.append(child_path(joined[above], name, is_root=above == 0))
     return lazy, joined
 
@@ -42,9 +42,9 @@ def test_a_whole_path_is_returned_as_it_is():
 
 def test_a_path_that_is_too_long_is_refused_with_its_two_ends():
     lazy, _ = both([(0, "a" * (LONGEST_PATH - 2))])
-    lazy.add(1, "b")
+    lazy.add(1, ["b"])
     with pytest.raises(UntrackableError, match=r"(?s)too long.*aaa\.\.\.aaa.*/bb"):
-        lazy.add(1, "bb")
+        lazy.add(1, ["", "bb"])
 
 
 def test_paths_of_a_chain_take_memory_in_proportion_to_its_length():
@@ -53,7 +53,7 @@ def test_paths_of_a_chain_take_memory_in_proportion_to_its_length():
         try:
             lazy = Paths()
             for number in range(count):
-                lazy.add(number, "n")
+                lazy.add(number, ["n"])
             return tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()

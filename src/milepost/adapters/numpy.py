@@ -35,7 +35,7 @@ class ArrayAdapter(Adapter):
         return True
 
     def is_new_array(self, obj: Array) -> bool:
-        return type(obj) is np.ndarray and obj.dtype.kind not in "OSU" and obj.dtype.isnative
+        return type(obj) is np.ndarray and obj.dtype in _NUMBERS
 
     def new_array(self, spec: TensorSpec) -> Array:
         return np.empty(spec.shape, spec.dtype.numpy)

@@ -84,7 +84,7 @@ def write_tensors(
         The entry of each tensor, by its key in the index.
     """
     layout = _Layout(shard, file, alignment, written)
-    large = sum(tensor.array.nbytes for tensor in tensors if tensor.array.nbytes > _SMALL)
+    large = sum(size for _, array, _ in tensors if (size := array.nbytes) > _SMALL)
     for_each(call, layout.work(tensors), threads=THREADS if large >= WORTH_THREADS else 1)
     return layout.entries()
 
@@ -168,9 +168,9 @@ class _Layout:
         for place, (_, _, crc) in enumerate(run):
             if crc is not None:
                 crcs[place] = crc
-        specs = [(tensor.dtype, tensor.array.shape) for tensor, _, _ in run]
+        specs = [(dtype, array.shape) for (_, array, dtype), _, _ in run]
         entries = encode_all(specs, self._shard, starts, sizes, crcs)
-        self._entries.update(zip([tensor.key for tensor, _, _ in run], entries, strict=True))
+        self._entries.update(zip([key for (key, _, _), _, _ in run], entries, strict=True))
         aligned[-1] = sizes[-1]
         self._append(b"".join(map(bytes.ljust, data, aligned.tolist(), itertools.repeat(b"\0"))))
 

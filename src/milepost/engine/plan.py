@@ -7,8 +7,10 @@ plan in a restore is `milepost.engine.match.Match`, which holds the live objects
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, overload
 
 from milepost.graph.object_graph import ObjectGraph
@@ -68,7 +70,7 @@ class Wholes(Sequence[PlannedWrite]):
     """
 
     keys: list[str] = field(default_factory=list)
-    nodes: list[int] = field(default_factory=list)
+    nodes: array[int] = field(default_factory=partial(array, "q"))
     dtypes: list[DType] = field(default_factory=list)
     shapes: list[tuple[int, ...]] = field(default_factory=list)
 

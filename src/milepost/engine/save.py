@@ -71,7 +71,7 @@ class State:
     """
 
     graph: ObjectGraph
-    writes: Wholes
+    writes: Sequence[PlannedWrite]
     arrays: Sequence[Array | PiecewiseArray | ShardedArray]
     own: frozenset[int] = frozenset()
     first: frozenset[int] = frozenset()

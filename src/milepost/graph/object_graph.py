@@ -272,30 +272,26 @@ def _around_key(size: int, name: str, is_skipped: bool, python: str) -> _Leaf | 
 
 def _joined_fields(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
     children, values, slots, saver, python = node
-    fields = []
-    skipped = []
+    fields, skipped = bytearray(), bytearray()
     # calls would cost half of the time, since there is at least one edge for each node
     size = varint.encoded
     for name, child in children:
         encoded = name.encode()
         edge = ids[child] + b"\x12" + size[len(encoded)] + encoded if name else ids[child]
-        fields.append(_CHILD + size[len(edge)] + edge)
+        fields += _CHILD + size[len(edge)] + edge
     for name, full_name, key, is_skipped in values:
         tensor = text_field(b"\x0a", name) + text_field(b"\x12", full_name) + text_field(b"\x1a", key)
         if is_skipped:
-            skipped.append(message_field(_SKIPPED, tensor))
+            skipped += message_field(_SKIPPED, tensor)
         else:
-            fields.append(message_field(_ATTRIBUTE, tensor))
+            fields += message_field(_ATTRIBUTE, tensor)
     for variable, name, slot in slots:
-        fields.append(
-            message_field(
-                _SLOT, number_field(b"\x08", variable) + text_field(b"\x12", name) + number_field(b"\x18", slot)
-            )
-        )
+        reference = number_field(b"\x08", variable) + text_field(b"\x12", name) + number_field(b"\x18", slot)
+        fields += message_field(_SLOT, reference)
     if saver:
-        fields.append(message_field(_SAVER, text_field(b"\x0a", saver)))
-    fields.append(_VALUES if has_values else _NO_VALUES)
-    return message_field(_NODE, b"".join([*fields, *skipped, text_field(_PYTHON, python)]))
+        fields += message_field(_SAVER, text_field(b"\x0a", saver))
+    fields += _VALUES if has_values else _NO_VALUES
+    return message_field(_NODE, bytes(fields + skipped + text_field(_PYTHON, python)))
 
 
 class _Leaf(NamedTuple):

@@ -149,7 +149,7 @@ class BlockBuilder:
                 else:
                     # the highest byte in which two big-endian numbers differ is the first byte in which the strings differ
                     shared = min(len(last), len(key))
-                    difference = from_bytes(last[:shared], "big") ^ from_bytes(key[:shared], "big")
+                    difference = from_bytes(last[:shared]) ^ from_bytes(key[:shared])
                     shared -= (difference.bit_length() + 7) // 8
                 unshared = key[shared:]
                 if len(key) < 128 and len(value) < 128:

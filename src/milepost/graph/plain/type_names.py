@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import itertools
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of_type
@@ -18,7 +19,7 @@ CHECKPOINT: Final = "Checkpoint"
 """The name for an object that holds plain values as state in its attributes."""
 
 _OF_OTHERS: Final = ("", CHECKPOINT)
-"""What objects that are no plain values and no arrays have for a name."""
+"""The names of objects that are neither plain values nor arrays."""
 _LEAVES: Final = (PlainLeaf, CheckedLeaf)
 """The types of places of plain values. Arrays without dimensions have such a place too."""
 _PLACES_OF_ARRAYS: Final = (Leaf, CheckedLeaf)
@@ -53,16 +54,13 @@ def type_names(live: LiveGraph) -> list[str]:
             lists.append(number)
     containers = _containers_below(live, [*holders, *lists]) if any_container else {}
     arrays = _array_types(live, {*holders, *containers})
-    for number, name in arrays.items():
-        names[number] = name
-    others = _holding_others(live, names, containers)
+    others = _holding_others(live, names, arrays, containers)
     for number in others:
         del containers[number]
     if others:
         held = {node for holder in {*holders, *containers} for _, node in live.edges[holder]}
-        for number in arrays.keys() - held:
-            names[number] = ""
-    for number, name in containers.items():
+        arrays = {number: name for number, name in arrays.items() if number in held}
+    for number, name in itertools.chain(containers.items(), arrays.items()):
         names[number] = name
     return names
 
@@ -117,15 +115,17 @@ def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
     return names
 
 
-def _holding_others(live: LiveGraph, names: Sequence[str], containers: Collection[int]) -> set[int]:
-    """Containers below which there are other objects than plain values and arrays, which are those with a name."""
+def _holding_others(
+    live: LiveGraph, names: Sequence[str], arrays: Container[int], containers: Collection[int]
+) -> set[int]:
+    """Containers below which there are other objects than plain values, which have names, and arrays."""
     parents: dict[int, list[int]] = {}
     found: set[int] = set()
     for number in containers:
         for _, node in live.edges[number]:
             if node in containers:
                 parents.setdefault(node, []).append(number)
-            elif names[node] in _OF_OTHERS:
+            elif node not in arrays and names[node] in _OF_OTHERS:
                 found.add(number)
     reached = list(found)
     for number in reached:

@@ -20,7 +20,7 @@ from milepost import (
 )
 from milepost.bundle import data_path, index_path, open_bundle, open_whole, opening
 from milepost.storage import LocalStorage, local
-from milepost.storage.local import LocalFile
+from milepost.storage.local_files import LocalFile
 from tests.objects import module
 
 

@@ -378,6 +378,63 @@ def test_a_step_that_orbax_has_not_finished_is_damaged(tmp_path, capsys):
     assert "not finished" in row["problem"]
 
 
+@pytest.mark.parametrize("killed", ["before the name", "before the end", "before _METADATA", "before anything"])
+def test_what_orbax_has_not_finished_is_recognised(tmp_path, capsys, killed):
+    """A killed save leaves a temporary directory; in an object store, one of the final name without the last file."""
+    orbax = pytest.importorskip("orbax.checkpoint")
+    with orbax.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(1, args=orbax.args.StandardSave({"w": W}))
+    step = tmp_path / "run" / "1"
+    told = step / "_CHECKPOINT_METADATA"
+    if killed == "before the name":
+        (step / "default").rename(step / "default.orbax-checkpoint-tmp")
+        step = step.rename(tmp_path / "run" / "1.orbax-checkpoint-tmp-17")
+    elif killed == "before the end":
+        (step / "commit_success.txt").unlink(missing_ok=True)
+        told.write_text(json.dumps(json.loads(told.read_text()) | {"commit_timestamp_nsecs": None}))
+    elif killed == "before _METADATA":
+        (step / "default" / "_METADATA").unlink()
+    else:
+        shutil.rmtree(step)
+        step = tmp_path / "run" / "1.orbax-checkpoint-tmp-17"
+        step.mkdir()
+    for listed in (tmp_path, tmp_path / "run", step):
+        (row,) = json_of(capsys, "ls", listed, status=1)["checkpoints"]
+        assert (row["path"], row["state"]) == (str(step), "damaged")
+        assert "Orbax has not finished writing" in row["problem"]
+    for command in ("show", "verify"):
+        main([command, str(step)])
+        assert "its save is running, or was killed" in capsys.readouterr().err
+
+
+def test_a_missing_file_of_a_model_has_a_remedy_that_fits(tmp_path, capsys):
+    directory, _ = hugging_face_directory(tmp_path)
+    os.remove(directory / "model-00002-of-00002.safetensors")
+    for command, status in (("show", 3), ("ls", 1), ("verify", 1)):
+        told = output_of(capsys, command, directory, status=status).err
+        assert told.rstrip().endswith("remedy: copy all files of the model")
+
+
+@pytest.mark.parametrize("make", [hugging_face_directory, torch_distributed_directory])
+def test_a_damaged_directory_is_listed_alike_from_above(tmp_path, capsys, make):
+    (tmp_path / "made").mkdir()
+    directory, _ = make(tmp_path / "made")
+    for name in ("model-00002-of-00002.safetensors", ".metadata"):
+        if (directory / name).exists():
+            os.remove(directory / name)
+    rows = [json_of(capsys, "ls", each, status=1)["checkpoints"] for each in (directory, directory.parent)]
+    assert [[(row["state"], row["bytes"]) for row in each] for each in rows] == [[("damaged", rows[0][0]["bytes"])]] * 2
+
+
+def test_what_a_file_of_keras_needs_is_said(tmp_path, capsys, monkeypatch):
+    path, _ = keras_file(tmp_path)
+    shutil.copy(path, tmp_path / "b.keras")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    told = output_of(capsys, "ls", tmp_path).err
+    assert told.count("not read: ") == 2
+    assert told.count('remedy: run: pip install "milepost[keras]"') == 1
+
+
 def test_an_array_of_bfloat16(tmp_path):
     torch = pytest.importorskip("torch")
     torch.save({"w": torch.tensor(W).bfloat16()}, tmp_path / "a.pt")

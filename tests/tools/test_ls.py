@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from milepost.engine.pins import pin
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.cli import main
 from tests.tools.commands import damage, data_of, json_of, output_of, run, series, truncate
+
+DATA = pathlib.Path(__file__).parents[1] / "data" / "tf115"
 
 
 def by_step(listed):
@@ -147,8 +150,7 @@ def test_many_tensors(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["v1", "v1_sharded", "v2", "v2_sharded", "estimator"])
 def test_directories_of_tensorflow_1(name, capsys):
     """Each checkpoint is listed once, and the latest is known."""
-    directory = pathlib.Path(__file__).parents[1] / "data" / "tf115" / name
-    rows = json_of(capsys, "ls", directory)["checkpoints"]
+    rows = json_of(capsys, "ls", DATA / name)["checkpoints"]
     assert [row["step"] for row in rows] == ([0, 2, 4] if name == "estimator" else [None])
     assert {row["state"] for row in rows} == {"complete"}
     assert rows[-1]["latest"]
@@ -190,4 +192,65 @@ def test_numbered_directories_are_in_the_order_of_their_numbers(tmp_path, capsys
             Checkpoint(v=Variable(1.0)).write(tmp_path / "source" / "c"), tmp_path / name / "model.safetensors"
         )
     rows = json_of(capsys, "ls", tmp_path)["checkpoints"]
-    assert [row["step"] for row in rows] == [9, 10, 60, 500]
+    assert [row["step"] for row in rows] == [9, 10, 60, 500, None], "what was converted is the last"
+
+
+def test_directories_below_are_looked_into(tmp_path, capsys):
+    """Everything that `show` opens with the name of a directory is listed, at most one level further down."""
+    mine = series(tmp_path / "mine", [0.5])
+    old = shutil.copytree(DATA / "v1", tmp_path / "tf1")
+    deeper = series(tmp_path / "runs" / "a", [0.5])
+    listed = json_of(capsys, "ls", tmp_path)
+    paths = [row["path"] for row in listed["checkpoints"]]
+    assert paths == [*mine, *(row["path"] for row in json_of(capsys, "ls", old)["checkpoints"])]
+    assert [row["latest"] for row in listed["checkpoints"]] == [True, True]
+    assert listed["not_searched"] == [str(tmp_path / "runs" / "a")]
+    told = output_of(capsys, "ls", tmp_path).err
+    assert told == f"not looked into: 1 directory further down {tmp_path / 'runs' / 'a'}\n"
+    assert [row["path"] for row in json_of(capsys, "ls", tmp_path / "runs")["checkpoints"]] == deeper
+
+
+def test_a_directory_with_checkpoints_deep_below_names_the_next_ones(tmp_path, capsys):
+    series(tmp_path / "runs" / "a" / "b", [0.5])
+    told = output_of(capsys, "ls", tmp_path, status=3).err
+    assert f"not looked into: {tmp_path / 'runs' / 'a'}" in told
+
+
+def test_a_malformed_state_file_below_is_told(tmp_path, capsys):
+    series(tmp_path / "a", [0.5])
+    (tmp_path / "a" / "checkpoint").write_text("nonsense")
+    listed = json_of(capsys, "ls", tmp_path, status=1)
+    assert [row["step"] for row in listed["checkpoints"]] == [10]
+    assert os.path.join("a", "checkpoint") in listed["state_file_problem"]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may read every directory")
+def test_a_directory_that_cannot_be_read_is_told(tmp_path, capsys):
+    paths = series(tmp_path / "a", [0.5])
+    (tmp_path / "closed").mkdir(mode=0)
+    listed = json_of(capsys, "ls", tmp_path)
+    assert [row["path"] for row in listed["checkpoints"]] == paths
+    assert listed["not_searched"] == [str(tmp_path / "closed")]
+
+
+def test_prune_stays_in_its_directory(tmp_path, capsys):
+    """What is listed below a directory is not a part of its series."""
+    series(tmp_path, [0.5, 0.25])
+    below = series(tmp_path / "below", [0.5, 0.25])
+    assert main(["prune", str(tmp_path), "--keep", "1", "--delete"]) == 0
+    capsys.readouterr()
+    assert [path for path in below if os.path.exists(path + ".index")] == below
+
+
+@pytest.mark.parametrize("damaged", ["index", "data"])
+def test_a_damaged_checkpoint_has_all_its_bytes(tmp_path, capsys, damaged):
+    """However it is named, and whatever of it is damaged."""
+    (path,) = series(tmp_path / "run", [0.5])
+    if damaged == "index":
+        os.truncate(path + ".index", 10)
+    else:
+        truncate(path)
+    size = os.path.getsize(path + ".index") + os.path.getsize(data_of(path))
+    for name in (path, tmp_path / "run", tmp_path):
+        (row,) = json_of(capsys, "ls", name, status=1)["checkpoints"]
+        assert (row["state"], row["bytes"]) == ("damaged", size)

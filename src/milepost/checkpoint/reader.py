@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from milepost.bundle import BundleReader, specs_of
 from milepost.checkpoint.short_names import check_key, key_of
@@ -19,6 +20,7 @@ from milepost.engine.series import no_checkpoint_error
 from milepost.engine.state_file import read_state_file
 from milepost.errors import (
     CheckpointNotFoundError,
+    StorageError,
     UnrestoredWarning,
     UnsupportedError,
     printable,
@@ -49,6 +51,9 @@ class CheckpointReader:
     ``net/l1/kernel`` for ``net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE``. A full key always comes first. A name that could
     mean several tensors is an error that lists their keys. All other methods take and return full keys.
 
+    The files are closed when the reader is no longer used, or by `close`, or at the end of ``with load_checkpoint(path) as reader:``. A closed
+    reader has `prefix`, and `close` may be called again. Everything else raises a `StorageError` with ``errno.EBADF``.
+
     Args:
         prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned, or a SavedModel.
         storage: Where the files are; by default on this machine.
@@ -68,21 +73,57 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
-        self._bundle = open_any(checked(storage), plain_path(prefix))
+        self._opened = open_any(checked(storage), plain_path(prefix))
+        self._is_closed = False
+
+    @property
+    def _bundle(self) -> BundleReader:
+        if self._is_closed:
+            raise StorageError(
+                "this reader of a checkpoint is closed",
+                errno=errno.EBADF,
+                file=self.prefix,
+                remedy="read before close(), or inside the with statement; milepost.load_checkpoint(path) opens the checkpoint again",
+            )
+        return self._opened
+
+    def close(self) -> None:
+        """Closes all files. Arrays that `get_tensor` and `map_tensor` returned stay valid.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> prefix = milepost.Checkpoint(v=milepost.Variable(1.0)).write(tempfile.mkdtemp() + "/ckpt")
+            >>> with CheckpointReader(prefix) as reader:
+            ...     print(reader.get_tensor("v"))
+            1.0
+            >>> reader
+            <CheckpointReader '...ckpt': closed>
+        """
+        self._is_closed = True
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        self._bundle  # noqa: B018 - raises an error if it is closed
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
-        bundle: BundleReader | None = self.__dict__.get("_bundle")
+        bundle: BundleReader | None = self.__dict__.get("_opened")
         if bundle is None:
             return of_file(self, None)
+        if self._is_closed:
+            return of_file(self, bundle.prefix, "closed")
         try:
             facts = [counted(len(bundle.keys()), "key")]
-        except Exception:  # the index is damaged or closed; methods that read it raise the error
+        except Exception:  # the index is damaged; methods that read it raise the error
             facts = []
         return of_file(self, bundle.prefix, *facts)
 
     def _repr_html_(self) -> str:
         """A table of the first keys, which a notebook shows."""
-        bundle: BundleReader | None = self.__dict__.get("_bundle")
+        bundle: BundleReader | None = None if self.__dict__.get("_is_closed", True) else self._opened
         try:
             keys = [] if bundle is None else sorted(bundle.keys())
             rows = [] if bundle is None else [[key, str(bundle.spec(key))] for key in keys[:MOST_ROWS]]
@@ -93,7 +134,7 @@ class CheckpointReader:
     @property
     def prefix(self) -> str:
         """The checkpoint's path."""
-        return self._bundle.prefix
+        return self._opened.prefix
 
     @property
     def foreign(self) -> bool:

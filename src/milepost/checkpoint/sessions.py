@@ -32,7 +32,7 @@ from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import LoadStatus, View
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.traversal import walk
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import check_has_file_name, plain_path
 
 _KEPT: Final = 5
 _SESSION_METHODS: Final = ("run", "graph", "as_default")
@@ -84,6 +84,9 @@ class SessionSaver:
 
         Returns:
             The checkpoint's path.
+
+        Raises:
+            UnsupportedError: The path has no file name.
         """
         import_adapters()
         from milepost.adapters.tensorflow import session as sessions
@@ -91,6 +94,7 @@ class SessionSaver:
         options = resolved(options)
         storage = storage_of(options)
         path = plain_path(save_path)
+        check_has_file_name("save_path", path)
         if global_step is not None:
             is_number = isinstance(global_step, (int, np.integer))
             path = f"{path}-{int(global_step if is_number else session.run(global_step))}"

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from milepost.bundle import BundleReader, index_path
 from milepost.checkpoint.reader import resolve
-from milepost.conversion import checkpoint_writer
+from milepost.conversion import checkpoint_writer, orbax_writer
 from milepost.conversion.formats import FORMATS, WRITERS, format_of
 from milepost.conversion.names import GivenNames, Naming, NewNames
 from milepost.conversion.output_file import check_free
@@ -23,13 +23,14 @@ from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.storage import Storage
 from milepost.storage.checked import checked
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import check_has_file_name, plain_path
 from milepost.tensor import DType
 
 PathLike = str | os.PathLike[str]
 Format = Literal["safetensors", "torch", "npz", "keras", "orbax", "tensorflow1", "checkpoint"]
 """A format that can be written."""
 _MOST_LISTED: Final = 5
+_DIRECTORY: Final = orbax_writer.WRITER.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,10 @@ class Wanted:
         partial: bool = False,
         names: Mapping[str, str] | None = None,
     ) -> None:
+        # a directory may be named with a separator at its end
+        check_has_file_name(
+            "target", target if format != _DIRECTORY else os.path.normpath(target) if target else target
+        )
         self.names = None if names is None else {name_of(key): name for key, name in names.items()}
         self.target = target
         self.format = format

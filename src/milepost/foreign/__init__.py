@@ -5,15 +5,27 @@ tree a name and a key. `reader` gives the file the methods of an open checkpoint
 """
 
 from milepost.foreign.graph import GraphBuilder, HeldObject
-from milepost.foreign.opening import is_foreign_directory, is_item_of_orbax, needs_orbax, open_foreign, steps_of_orbax
+from milepost.foreign.opening import (
+    files_of_model,
+    is_foreign_directory,
+    is_item_of_orbax,
+    is_one_of_directories,
+    is_part_of_model,
+    needs_orbax,
+    open_foreign,
+    steps_of_orbax,
+)
 from milepost.foreign.reader import ForeignReader
 
 __all__ = [
     "ForeignReader",
     "GraphBuilder",
     "HeldObject",
+    "files_of_model",
     "is_foreign_directory",
     "is_item_of_orbax",
+    "is_one_of_directories",
+    "is_part_of_model",
     "needs_orbax",
     "open_foreign",
     "steps_of_orbax",

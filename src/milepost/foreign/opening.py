@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -159,6 +160,37 @@ def needs_orbax(storage: Storage, path: str) -> bool:
 def is_foreign_directory(storage: Storage, path: str) -> bool:
     """Whether `open_foreign` opens a directory."""
     return _kind_of(storage, path)[0] is not _Directory.OTHER
+
+
+def is_one_of_directories(storage: Storage, path: str) -> bool:
+    """Whether a directory as a whole is one checkpoint of DCP, or one item or step of Orbax, finished or not."""
+    kind, _ = _kind_of(storage, path)
+    return kind is _Directory.DISTRIBUTED or (kind is _Directory.ORBAX and not orbax_layout.steps_in(path))
+
+
+def files_of_model(storage: Storage, path: str) -> list[str]:
+    """The files of a model of Hugging Face that are there, its index among them. Empty if a path is not one.
+
+    Args:
+        storage: Where it is.
+        path: The index, or the directory that holds it or the only file.
+    """
+    found = path if path.endswith(_INDEX) else _model_in(storage, path)
+    if found is None or not found.endswith(_INDEX):
+        return [] if found is None else [found]
+    directory, name = os.path.split(found)
+    listed = [os.path.join(directory, each) for each in storage.list(directory) if is_part_of_model(each, [name])]
+    return [found, *listed]
+
+
+def is_part_of_model(name: str, indexes: Iterable[str]) -> bool:
+    """Whether the name of a file is that of one of several files of a model, whose index is one of these.
+
+    Example:
+        >>> is_part_of_model("model-00001-of-00002.safetensors", ["model.safetensors.index.json"])
+        True
+    """
+    return any(name.startswith(each.removesuffix(_INDEX).rpartition(".")[0] + "-") for each in indexes)
 
 
 class _Directory(Enum):

@@ -26,9 +26,9 @@ from milepost.errors import (
     UnsupportedError,
     warn,
 )
-from milepost.foreign.json_data import LONGEST, parse_json
 from milepost.foreign.orbax_layout import (
     DEFAULT,
+    DESCRIBED,
     JSON,
     METRICS,
     TREE,
@@ -37,6 +37,7 @@ from milepost.foreign.orbax_layout import (
     has_file,
     is_item,
     is_step,
+    read_json,
     steps_in,
     unfinished_error,
 )
@@ -127,9 +128,9 @@ class OrbaxDirectory:
             if is_item(inside):
                 found[name] = self._open(inside)
             elif has_file(inside, JSON):
-                found[name] = _json(os.path.join(inside, JSON))
+                found[name] = read_json(os.path.join(inside, JSON))
             elif name == METRICS and has_file(inside, METRICS):
-                found[name] = _json(os.path.join(inside, METRICS))
+                found[name] = read_json(os.path.join(inside, METRICS))
             else:
                 warn(
                     f"{inside}: this item of a step of Orbax is skipped, because it is neither a tree of arrays nor JSON; "
@@ -370,11 +371,11 @@ def _translated(path: str) -> Iterator[None]:
 def _implementations(path: str) -> dict[str, str]:
     """The names of the generators, for arrays that are keys of random number generators."""
     found: dict[str, str] = {}
-    directory = os.path.join(path, "array_metadatas")
+    directory = os.path.join(path, DESCRIBED)
     if not os.path.isdir(directory):
         return found
     for name in sorted(os.listdir(directory)):
-        described = _json(os.path.join(directory, name))
+        described = read_json(os.path.join(directory, name))
         entries = described.get("array_metadatas") if isinstance(described, dict) else None
         for entry in entries if isinstance(entries, list) else ():
             array = entry.get("array_metadata") if isinstance(entry, dict) else None
@@ -383,15 +384,3 @@ def _implementations(path: str) -> dict[str, str]:
             if isinstance(array, dict) and isinstance(implementation, str):
                 found[str(array.get("param_name"))] = implementation
     return found
-
-
-def _json(path: str) -> Any:
-    try:
-        with open(path, "rb") as file:
-            # Python takes the memory that it is told to read, however small the file is
-            size = os.fstat(file.fileno()).st_size
-            return parse_json(file.read(min(size, LONGEST) + 1), "a file of Orbax")
-    except OSError as error:
-        raise CorruptCheckpointError("a file of Orbax cannot be read", file=path, found=f"{error!s:.200}") from None
-    except MilepostError as error:
-        raise error.with_context(file=path) from None

@@ -11,6 +11,8 @@
     <step>/metrics/metrics                  in JSON, the metrics by which the manager chooses the best step
     <directory>/orbax.checkpoint            marks a directory of version 1 of Orbax' functions: one item, called "state"
     <item>/array_metadatas/process_<n>      the generators of keys of random numbers
+    <step>/_CHECKPOINT_METADATA             in JSON, when the save began, and when it ended
+    <directory>.orbax-checkpoint-tmp*       a step or an item that was not finished
 
 Source: Orbax 0.1.8, 0.4.8, 0.5.3 and 0.12, observed.
 """
@@ -19,10 +21,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Final
+from typing import Any, Final
 
 from milepost.coding.messagepack import MAP_BEGINNINGS
-from milepost.errors import CorruptCheckpointError
+from milepost.errors import CorruptCheckpointError, MilepostError
+from milepost.foreign.json_data import LONGEST, parse_json
 
 TREE: Final = "_METADATA"
 _STEP: Final = "_CHECKPOINT_METADATA"
@@ -31,12 +34,16 @@ JSON: Final = "metadata"
 METRICS: Final = "metrics"
 VERSION_1: Final = "orbax.checkpoint"
 DEFAULT: Final = "default"
+DESCRIBED: Final = "array_metadatas"
 _UNFINISHED: Final = ".orbax-checkpoint-tmp"
+_COMMITTED: Final = "commit_success.txt"
+_ENDED: Final = "commit_timestamp_nsecs"
+_MANIFEST: Final = "manifest.ocdbt"
 
 
 def looks_like(path: str) -> bool:
-    """Whether a directory is one of Orbax: an item, a step, or the directory of a manager."""
-    return is_item(path) or is_step(path) or bool(_steps(path))
+    """Whether a directory is one of Orbax: an item, a step, or the directory of a manager. One that was not finished is one, too."""
+    return is_item(path) or is_step(path) or bool(_steps(path)) or _unfinished_part(path) is not None
 
 
 def is_item(path: str) -> bool:
@@ -57,11 +64,16 @@ def steps_in(path: str) -> list[str]:
 
 
 def unfinished_error(path: str) -> CorruptCheckpointError | None:
-    """The error for a directory that Orbax has not finished, or None if its name does not say so."""
-    if _UNFINISHED not in os.path.basename(os.path.normpath(path)):
+    """The error for an item or a step that Orbax has not finished, or None if nothing shows that it has not."""
+    found = _unfinished_part(path)
+    if found is None:
         return None
     return CorruptCheckpointError(
-        "Orbax has not finished writing this directory", file=path, remedy="use another step, or save it again"
+        "Orbax has not finished writing this directory: its save is running, or was killed",
+        file=path,
+        expected="a directory that Orbax has given its final name, with all of its files",
+        found=found,
+        remedy="use another step, or save it again; if it was copied, copy all of it",
     )
 
 
@@ -75,6 +87,60 @@ def directories_in(path: str) -> list[str]:
     with contextlib.suppress(OSError, ValueError):  # it is not a directory, or the text is not a path
         return sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
     return []
+
+
+def read_json(path: str) -> Any:
+    """What a file in JSON says.
+
+    Raises:
+        CorruptCheckpointError: It cannot be read, or is not JSON.
+    """
+    try:
+        with open(path, "rb") as file:
+            # Python takes the memory that it is told to read, however small the file is
+            size = os.fstat(file.fileno()).st_size
+            return parse_json(file.read(min(size, LONGEST) + 1), "a file of Orbax")
+    except OSError as error:
+        raise CorruptCheckpointError("a file of Orbax cannot be read", file=path, found=f"{error!s:.200}") from None
+    except MilepostError as error:
+        raise error.with_context(file=path) from None
+
+
+def _unfinished_part(path: str) -> str | None:
+    """What shows that Orbax has not finished a directory, or None if nothing does.
+
+    A save writes into a directory with a temporary name, and renames it. In an object store, which cannot rename directories, it
+    writes under the final name, and `_COMMITTED` last.
+    """
+    name = os.path.basename(os.path.normpath(path))
+    if _UNFINISHED in name:
+        return f"the temporary directory {name!r:.80}"
+    if not has_file(path, _STEP):
+        return _unfinished_item(path)
+    if not has_file(path, _COMMITTED) and _has_no_commit(os.path.join(path, _STEP)):
+        return f"neither {_COMMITTED} nor a time of the commit in {_STEP}"
+    for inside in [] if is_item(path) else directories_in(path):
+        if _UNFINISHED in inside:
+            return f"the temporary directory {inside!r:.80} in it"
+        if (item := _unfinished_item(os.path.join(path, inside))) is not None:
+            return f"{item} in {inside!r:.80}"
+    return _unfinished_item(path)
+
+
+def _unfinished_item(path: str) -> str | None:
+    """What shows that an item has arrays and was not finished, or None if nothing does."""
+    if is_item(path) or not (has_file(path, _MANIFEST) or os.path.isdir(os.path.join(path, DESCRIBED))):
+        return None
+    return f"arrays without {TREE}"
+
+
+def _has_no_commit(path: str) -> bool:
+    """Whether the metadata of a step say when its save began, and not when it ended."""
+    try:
+        told = read_json(path)
+    except CorruptCheckpointError:
+        return False  # which does not show that the step itself is not whole
+    return isinstance(told, dict) and told.get("init_timestamp_nsecs") is not None and told.get(_ENDED, 0) is None
 
 
 def _steps(path: str) -> list[str]:

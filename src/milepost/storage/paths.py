@@ -220,14 +220,14 @@ def check_not_empty(path: str) -> None:
 
 
 def check_has_file_name(name: str, path: str) -> None:
-    """Refuses a prefix without a file name, since its files would be hidden files such as ``.index``.
+    """Refuses a prefix without a file name, since its files would be hidden files such as ``.index`` or ``-1.index``.
 
     Args:
         name: The argument.
         path: The path of the files of a checkpoint.
 
     Raises:
-        UnsupportedError: The path is empty, or ends with a separator.
+        UnsupportedError: The path is empty, ends with a separator, or its last part is ``.`` or ``..``.
 
     Example:
         >>> check_has_file_name("file_prefix", "run/ckpt")
@@ -235,15 +235,15 @@ def check_has_file_name(name: str, path: str) -> None:
         Traceback (most recent call last):
         milepost.errors.UnsupportedError: the prefix has no file name
           key: file_prefix
-          expected: the path of a directory, and a name for the files
+          expected: a name for the files, with or without the path of a directory before it
           found: 'run/'
           remedy: pass 'run/ckpt'
     """
-    if not os.path.basename(path):
+    if os.path.basename(path) in ("", os.curdir, os.pardir):
         raise UnsupportedError(
             "the prefix has no file name",
             key=name,
-            expected="the path of a directory, and a name for the files",
+            expected="a name for the files, with or without the path of a directory before it",
             found=repr(path),
             remedy=f"pass {os.path.join(path, 'ckpt')!r}",
         )

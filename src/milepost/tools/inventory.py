@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -22,10 +22,12 @@ from milepost.errors import (
     CorruptCheckpointError,
     MilepostError,
     StateFileError,
+    StorageError,
     UnsupportedError,
 )
-from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax, needs_orbax, steps_of_orbax
+from milepost.foreign import ForeignReader, files_of_model, is_one_of_directories, is_part_of_model, needs_orbax
 from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.tools.terminal import shown
 
 State = Literal["complete", "damaged", "missing", "not read", "not checked"]
 """What is known without reading values. A checkpoint is complete if its index is undamaged, and each data file is there and as long as the index
@@ -35,6 +37,7 @@ _WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", "
 _INDEX: Final = ".index.json"
 _GRAPH: Final = ".meta"
 """The ending of the file of a graph beside a checkpoint of TensorFlow 1."""
+_MOST_LISTED: Final = 3
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _SHARD: Final = re.compile(r"(.*)-0{5,}-of-\d{5,}", re.DOTALL)
 """The first file of a checkpoint from before TensorFlow 0.12 in several files."""
@@ -92,11 +95,13 @@ class Inventory:
 
     Attributes:
         places: Where they are, in the order of their series and numbers.
-        problem: What is wrong with the state file.
+        problems: What is wrong with state files.
+        not_searched: Directories further down, which were not looked into, and those that cannot be read.
     """
 
     places: list[Place]
-    problem: StateFileError | None = None
+    problems: list[StateFileError] = field(default_factory=list)
+    not_searched: list[str] = field(default_factory=list)
 
     def newest_first(self) -> list[Place]:
         """The latest checkpoint, and then all others from the last to the first."""
@@ -106,25 +111,42 @@ class Inventory:
         ]
 
 
-def inventory_of(path: str, storage: Storage = LOCAL_STORAGE) -> Inventory:
+def inventory_of(path: str, storage: Storage = LOCAL_STORAGE, *, below: bool = False) -> Inventory:
     """The checkpoints at a path: all of a directory of checkpoints, listed or not; or the one that it means.
 
     Args:
         path: A directory, or what names one checkpoint.
         storage: Where it is.
+        below: Whether to look into the directories in it, too, but not into those that these hold.
 
     Raises:
         CheckpointNotFoundError: There is none.
+        StateFileError: There is none but a state file, which is malformed.
         StorageError: The directory cannot be read.
     """
     if _means_one(storage, path):
         return Inventory([_alone(storage, path)])
-    problem = None
+    found = _inside(storage, path, below=below)
+    if not found.places:
+        error = found.problems[0] if found.problems else no_checkpoint_error(storage, path)
+        if below and found.not_searched and not found.problems:
+            error.remedy = (
+                f"name one of the directories in it, which were not looked into: {_listed(found.not_searched)}"
+            )
+        raise error
+    found.places.sort(key=lambda place: _order(place.path))
+    return found
+
+
+def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
+    """The checkpoints in a directory, in no order, which may be none. Arguments and errors are those of `inventory_of`."""
+    problems = []
     try:
-        state = known_checkpoints(storage, path)
+        state = known_checkpoints(storage, directory)
     except StateFileError as error:
-        state, problem = None, error
-    pinned = pinned_in(storage, path)
+        state = None
+        problems.append(error)
+    pinned = pinned_in(storage, directory)
     listed: dict[str, float | None] = {}
     if state is not None:
         times = state.all_model_checkpoint_timestamps
@@ -133,38 +155,68 @@ def inventory_of(path: str, storage: Storage = LOCAL_STORAGE) -> Inventory:
         listed |= zip(state.all_model_checkpoint_paths, times if timed else [None] * len(listed), strict=False)
     # TensorFlow 1 lists a checkpoint of several files by a pattern
     known = {match[1] for each in listed if (match := _PATTERN.fullmatch(each))}
-    others = [each for each in _others(storage, path) if each not in known]
-    prefixes = find_prefixes(storage, path)
+    others, directories = _others(storage, directory)
+    prefixes = find_prefixes(storage, directory)
     left_out = set(prefixes).difference(listed) if state is not None else ()
-    paths = dict.fromkeys([*prefixes, *others, *listed])
+    paths = dict.fromkeys([*prefixes, *(each for each in others if each not in known), *listed])
     latest = None if state is None else state.model_checkpoint_path
-    places = [
-        Place(each, _number(each), each == latest, each in pinned, each in listed, each in left_out, listed.get(each))
+    places = {
+        each: Place(
+            each, _number(each), each == latest, each in pinned, each in listed, each in left_out, listed.get(each)
+        )
         for each in paths
-    ]
-    if not places:
-        raise problem or no_checkpoint_error(storage, path)
-    places.sort(key=lambda place: _order(place.path))
-    return Inventory(places, problem)
+    }
+    if not below:
+        return Inventory([*places.values()], problems, directories)
+    not_searched = []
+    for each in directories:
+        try:
+            inside = _inside(storage, each, below=False)
+        except StorageError:  # this user may not read it
+            not_searched.append(each)
+            continue
+        for place in inside.places:
+            places.setdefault(place.path, place)
+        problems += inside.problems
+        not_searched += inside.not_searched
+    return Inventory([*places.values()], problems, not_searched)
+
+
+def not_searched_note(inventory: Inventory) -> str:
+    """A line about the directories that were not looked into; empty if there are none."""
+    count = len(inventory.not_searched)
+    if not count:
+        return ""
+    what = "1 directory further down" if count == 1 else f"{count:,} directories further down, such as"
+    return f"not looked into: {what} {_listed(inventory.not_searched)}"
+
+
+def _listed(directories: Sequence[str]) -> str:
+    """A few directories, hidden ones last."""
+    first = sorted(directories, key=lambda each: (f"{os.sep}." in each.removeprefix(os.curdir + os.sep), each))
+    return ", ".join(map(shown, map(os.path.normpath, first[:_MOST_LISTED])))
 
 
 def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
     """What can be known of a checkpoint without reading its data: its index, and the sizes of its files."""
-    size, modified = _stat([index_path(path), *_of_v1(storage, path), path])
+    state: State
+    problem: MilepostError
     try:
         if needs_orbax(storage, path):
-            return Facts("not checked", size, modified)
+            return Facts("not checked", *_stat(_files_of(storage, path)))
         with open_any(storage, path) as reader:
-            size, modified = _stat([index_path(path), *reader.shard_paths])
             reader.check_files()
-            metrics = None if isinstance(reader, ForeignReader) else read_metadata(reader).metrics
-            return Facts("complete", size, modified, len(reader.keys()), metrics or {})
-    except CheckpointNotFoundError as error:
-        return Facts("damaged" if size else "missing", size, modified, problem=error)
-    except CorruptCheckpointError as error:
-        return Facts("damaged", size, modified, problem=error)
+            if isinstance(reader, ForeignReader):
+                return Facts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
+            found = _stat([index_path(reader.prefix), *reader.shard_paths])
+            return Facts("complete", *found, len(reader.keys()), read_metadata(reader).metrics or {})
+    except (CheckpointNotFoundError, CorruptCheckpointError) as error:
+        state, problem = "damaged", error
     except UnsupportedError as error:
-        return Facts("not read", size, modified, problem=error)
+        state, problem = "not read", error
+    size, modified = _stat(_files_of(storage, path))
+    is_missing = isinstance(problem, CheckpointNotFoundError) and not size
+    return Facts("missing" if is_missing else state, size, modified, problem=problem)
 
 
 def age_of(place: Place, facts: Facts, now: float | None = None) -> float | None:
@@ -177,11 +229,7 @@ def _means_one(storage: Storage, path: str) -> bool:
     if not storage.is_directory(path) or storage.is_file(index_path(path)):
         return True
     is_exported = is_saved_model(storage, path) and not storage.is_file(os.path.join(path, STATE_FILE))
-    return is_exported or is_item_of_orbax(storage, path) or _is_distributed(path)
-
-
-def _is_distributed(path: str) -> bool:
-    return os.path.isfile(os.path.join(path, ".metadata"))
+    return is_exported or is_one_of_directories(storage, path)
 
 
 def _alone(storage: Storage, path: str) -> Place:
@@ -210,35 +258,54 @@ def _alone(storage: Storage, path: str) -> Place:
     return Place(prefix)
 
 
-def _others(storage: Storage, directory: str) -> Iterator[str]:
-    """Checkpoints in a directory that are no bundles with an index: files and directories of other libraries, SavedModels."""
+def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
+    """What a directory holds beside bundles with an index: files and directories of other libraries, and SavedModels; and all other
+    directories."""
     names = dict.fromkeys(sorted(storage.list(directory)))
+    found: list[str] = []
+    directories: list[str] = []
     if is_saved_model(storage, directory) and storage.is_file(index_path(variables := prefix_of_variables(directory))):
-        yield variables
-    indexed = {name.removesuffix(_INDEX) for name in names if name.endswith(_INDEX)}
+        found.append(variables)
+    indexes = [name for name in names if name.endswith(_INDEX)]
     for name in names:
         path = os.path.join(directory, name)
         if storage.is_directory(path):
-            steps = steps_of_orbax(storage, path)
-            yield from steps
-            is_one = is_saved_model(storage, path) or (is_foreign_directory(storage, path) and not steps)
+            (found if _is_one_directory(storage, path) else directories).append(path)
         elif not storage.is_file(path):
             continue  # a pipe or a device
         elif name.endswith(_WEIGHTS):
-            is_one = not _is_shard(name, indexed)
+            if not is_part_of_model(name, indexes):
+                found.append(path)
         else:
             is_model = name.endswith(_INDEX) and name.removesuffix(_INDEX).endswith(_WEIGHTS)
-            is_one = is_model or (name + _GRAPH in names and name + INDEX_SUFFIX not in names)
+            if is_model or (name + _GRAPH in names and name + INDEX_SUFFIX not in names):
+                found.append(path)
             split = None if parse_data_path(name) else _SHARD.fullmatch(name)
             if split and v1_shards(storage, os.path.join(directory, split[1])):
-                yield os.path.join(directory, split[1])
-        if is_one:
-            yield path
+                found.append(os.path.join(directory, split[1]))
+    return found, directories
 
 
-def _is_shard(name: str, indexed: Iterable[str]) -> bool:
-    """Whether a file is one of several of a model that has an index."""
-    return any(name.startswith(each.rpartition(".")[0] + "-") for each in indexed)
+def _is_one_directory(storage: Storage, path: str) -> bool:
+    """Whether a directory in another one is listed as one checkpoint."""
+    try:
+        return _means_one(storage, path) or bool(files_of_model(storage, path))
+    except StorageError:  # this user may not read it
+        return False
+
+
+def _files_of(storage: Storage, path: str) -> list[str]:
+    """All files of a checkpoint that may be damaged, and directories that are one."""
+    try:
+        path = checkpoint_of(storage, path)
+    except MilepostError:
+        return [path]  # a SavedModel without variables
+    if storage.is_directory(path) and not storage.is_file(index_path(path)):
+        return files_of_model(storage, path) or [path]
+    directory, name = os.path.split(path)
+    parsed = [(each, parse_data_path(each)) for each in storage.list(directory)]
+    data = [os.path.join(directory, each) for each, of in parsed if of is not None and of.prefix == name]
+    return [index_path(path), *data, *_of_v1(storage, path), *(files_of_model(storage, path) or [path])]
 
 
 def _of_v1(storage: Storage, path: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from milepost.engine.directory import Verification
 from milepost.engine.load import open_any
 from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
 from milepost.errors import CheckpointNotFoundError, MilepostError
-from milepost.foreign import ForeignReader
+from milepost.foreign import ForeignReader, steps_of_orbax
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.inventory import inventory_of
 
@@ -32,11 +32,14 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
         CorruptCheckpointError: Its index is damaged.
     """
     for attempt in range(_TRIES):
+        found = None
         try:
-            return open_any(storage, resolve(path, storage, verify))
+            found = resolve(path, storage, verify)
+            return open_any(storage, found)
         except CheckpointNotFoundError as error:
             # another program may have removed the checkpoint, and saved a newer one
-            if not storage.is_directory(path):
+            is_itself = found == path and not steps_of_orbax(storage, path)
+            if is_itself or not storage.is_directory(path):
                 raise
             if attempt == _TRIES - 1:
                 if _holds_any(path, storage):
@@ -51,7 +54,7 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
 def _holds_any(path: str, storage: Storage) -> bool:
     """Whether `milepost ls` lists anything in a directory."""
     try:
-        return bool(inventory_of(path, storage).places)
+        return bool(inventory_of(path, storage, below=True).places)
     except MilepostError:
         return False
 

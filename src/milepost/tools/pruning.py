@@ -52,8 +52,8 @@ def planned(
         StateFileError: The state file is malformed.
     """
     inventory = inventory_of(directory)
-    if inventory.problem is not None:
-        raise inventory.problem
+    if inventory.problems:
+        raise inventory.problems[0]
     places = _of_series(directory, name, inventory.places)
     found = [(place, facts_of(place.path)) for place in places]
     bad = {place.path: facts.problem for place, facts in found if facts.problem is not None}

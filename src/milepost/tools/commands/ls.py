@@ -10,7 +10,8 @@ from milepost.errors import without_remedy
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
 from milepost.tools.fitting import Column
-from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of
+from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of, not_searched_note
+from milepost.tools.remedies import for_command
 from milepost.tools.terminal import metrics_text, note, print_json, shown, table
 
 
@@ -39,9 +40,9 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    inventory = inventory_of(options.path)
+    inventory = inventory_of(options.path, below=True)
     found = [(place, facts_of(place.path)) for place in inventory.places]
-    is_bad = inventory.problem is not None or any(facts.state in ("damaged", "missing") for _, facts in found)
+    is_bad = bool(inventory.problems) or any(facts.state in ("damaged", "missing") for _, facts in found)
     if options.json:
         print_json(_json(options.path, inventory, found))
     else:
@@ -63,11 +64,23 @@ def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) ->
     ]
     used = [place for place, column in enumerate(columns) if any(row[place] for row in rows) or column.title == "NAME"]
     table([columns[place] for place in used], [[row[place] for place in used] for row in rows])
-    if inventory.problem is not None:
-        note(f"warning: {without_remedy(inventory.problem)}\n  remedy: 'milepost repair {shown(path)}' makes it anew")
+    for problem in inventory.problems:
+        note(f"warning: {for_command(problem, 'ls')}")
+    _print_problems(found)
+    if text := not_searched_note(inventory):
+        note(text)
+
+
+def _print_problems(found: list[tuple[Place, Facts]]) -> None:
+    """Says what is wrong with checkpoints. What can be done about several is said once."""
+    told = set()
     for place, facts in found:
         if facts.problem is not None:
             note(f"{facts.state}: {shown(place.path)}: {without_remedy(facts.problem)}")
+            remedy = for_command(facts.problem, "ls").remedy
+            if remedy and remedy not in told:
+                note(f"  remedy: {remedy}")
+                told.add(remedy)
 
 
 def _cells(directory: str, place: Place, facts: Facts) -> list[str]:
@@ -115,5 +128,9 @@ def _json(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> 
                 "problem": None if facts.problem is None else str(facts.problem),
             }
         )
-    problem = None if inventory.problem is None else str(inventory.problem)
-    return {"path": path, "state_file_problem": problem, "checkpoints": rows}
+    return {
+        "path": path,
+        "state_file_problem": "\n".join(map(str, inventory.problems)) or None,
+        "checkpoints": rows,
+        "not_searched": inventory.not_searched,
+    }

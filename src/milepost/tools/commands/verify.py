@@ -14,7 +14,7 @@ from milepost.foreign import ForeignReader
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json
-from milepost.tools.inventory import facts_of, inventory_of
+from milepost.tools.inventory import facts_of, inventory_of, not_searched_note
 from milepost.tools.remedies import for_command
 from milepost.tools.terminal import is_drawn, line, note, print_json, progress, shown
 
@@ -88,21 +88,27 @@ class _Result:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    inventory = inventory_of(options.path)
+    inventory = inventory_of(options.path, below=True)
     results = []
-    if inventory.problem is not None:
-        note(f"error: {for_command(inventory.problem, 'verify')}")
+    for problem in inventory.problems:
+        note(f"error: {for_command(problem, 'verify')}")
     for place in inventory.newest_first():
         result = _verified(place.path)
         results.append(result)
         if not options.json:
             _print(result)
     if options.json:
-        problem = None if inventory.problem is None else str(inventory.problem)
         print_json(
-            {"path": options.path, "state_file_problem": problem, "checkpoints": [each.to_dict() for each in results]}
+            {
+                "path": options.path,
+                "state_file_problem": "\n".join(map(str, inventory.problems)) or None,
+                "checkpoints": [each.to_dict() for each in results],
+                "not_searched": inventory.not_searched,
+            }
         )
-    statuses = {result.status for result in results} | ({DIFFERS} if inventory.problem is not None else set())
+    elif text := not_searched_note(inventory):
+        note(text)
+    statuses = {result.status for result in results} | ({DIFFERS} if inventory.problems else set())
     return next(status for status in (DIFFERS, CANNOT, SUCCESS) if status in statuses)
 
 

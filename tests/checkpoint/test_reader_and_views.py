@@ -1,6 +1,7 @@
 """Readers and views: what they say about what is not there."""
 
 import array
+import errno
 import re
 import types
 import warnings
@@ -218,3 +219,44 @@ def test_debug_string_has_tensorflows_names_of_types(tmp_path):
         "(DT_DOUBLE) [2,3]",
         "(DT_INT64) [2,3]",
     ]
+
+
+READS = {
+    "keys": lambda reader: reader.keys(),
+    "shapes": lambda reader: reader.get_variable_to_shape_map(),
+    "types": lambda reader: reader.get_variable_to_dtype_map(),
+    "objects": lambda reader: reader.objects(),
+    "metrics": lambda reader: reader.metrics(),
+    "foreign": lambda reader: reader.foreign,
+    "has_tensor": lambda reader: reader.has_tensor("x"),
+    "get_tensor": lambda reader: reader.get_tensor("step"),
+    "map_tensor": lambda reader: reader.map_tensor("step"),
+    "verify": lambda reader: reader.verify(),
+    "debug_string": lambda reader: reader.debug_string(),
+    "with": lambda reader: reader.__enter__(),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_closed_reader_says_so(saved, read, is_known):
+    """Also of what it had answered before."""
+    with milepost.load_checkpoint(saved) as reader:
+        if is_known:
+            reader.keys()
+            read(reader)
+    with pytest.raises(milepost.StorageError, match="reader of a checkpoint is closed") as caught:
+        read(reader)
+    assert caught.value.errno == errno.EBADF
+    assert saved in str(caught.value)
+
+
+def test_a_closed_reader_has_a_path_and_is_closed_again(saved):
+    reader = milepost.load_checkpoint(saved)
+    value = reader.map_tensor("step")
+    reader.close()
+    reader.close()
+    assert reader.prefix == saved
+    assert repr(reader).endswith(": closed>")
+    assert "closed" in reader._repr_html_()
+    assert value == 1

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import milepost
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.errors import CorruptCheckpointError, SkippedCheckpointWarning, UnsupportedError, UntrackableError
 from tests.manager.runs import new, run
@@ -32,6 +33,26 @@ def test_a_wrong_argument_is_refused_when_the_manager_is_made(tmp_path, name, va
     assert repr(value) in caught.value.found
     assert caught.value.expected
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/", "a/."])
+def test_a_checkpoint_name_without_a_file_name_is_refused(tmp_path, name):
+    """Its files would be hidden ones, such as ``-1.index``."""
+    with pytest.raises(UnsupportedError, match="the prefix has no file name") as caught:
+        CheckpointManager(new(), tmp_path / "run", max_to_keep=2, checkpoint_name=name)
+    assert (caught.value.key, caught.value.found) == ("checkpoint_name", repr(name))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("save", [Checkpoint.save, Checkpoint.write])
+@pytest.mark.parametrize("name", ["", ".", "..", "a/", "a/."])
+def test_a_prefix_without_a_file_name_is_refused(tmp_path, monkeypatch, save, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnsupportedError, match="the prefix has no file name"):
+        save(Checkpoint(v=Variable(1)), name)
+    with pytest.raises(UnsupportedError, match="the prefix has no file name"):
+        milepost.save(name, {"v": 1})
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -432,7 +432,7 @@ def test_a_directory_of_saves_that_did_not_finish(tmp_path, capsys):
 def test_directories_with_checkpoints_below_one_without(tmp_path, capsys):
     series(tmp_path / "tf_ckpts", [0.5])
     (tmp_path / "other").mkdir()
-    assert main(["ls", str(tmp_path)]) == 3
+    assert main(["show", str(tmp_path)]) == 3
     assert f"pass a directory in it that holds checkpoints: {str(tmp_path / 'tf_ckpts')!r}" in capsys.readouterr().err
 
 

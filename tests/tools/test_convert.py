@@ -355,3 +355,69 @@ def test_a_name_that_the_format_cannot_hold_is_refused(tmp_path, capsys, name, t
     source = safetensors_with(tmp_path / "source.safetensors", name)
     assert problem in output_of(capsys, "convert", source, tmp_path / target, status=3).err
     assert os.listdir(tmp_path) == ["source.safetensors"]
+
+
+def in_parts(saved, target, *options, capsys, status=0):
+    return output_of(capsys, "convert", saved, target, "--max-shard-size", "20", *options, status=status)
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "pt"])
+def test_of_several_files_the_index_is_printed(saved, tmp_path, capsys, ending):
+    """It is what opens all of them."""
+    target = tmp_path / f"a.{ending}"
+    printed = in_parts(saved, target, capsys=capsys).out
+    assert printed.startswith(f"{target}.index.json: 3 tensors, ")
+    assert printed.endswith(" in 4 files\n")
+
+
+@pytest.mark.parametrize("form", ["checkpoint", "tensorflow1"])
+def test_of_a_checkpoint_the_prefix_is_printed(saved, tmp_path, capsys, form):
+    printed = output_of(capsys, "convert", saved, tmp_path / "b", "--to", form).out
+    assert printed.startswith(f"{tmp_path / 'b'}: 3 tensors, ")
+
+
+def test_another_number_of_files_replaces_all_of_the_earlier_ones(saved, tmp_path, capsys):
+    """An index that stays would be read instead of the new file."""
+    target = tmp_path / "new" / "model.safetensors"
+    target.parent.mkdir()
+    other = target.parent / "model-of-mine.safetensors"
+    other.write_bytes(b"")
+    in_parts(saved, target, capsys=capsys)
+    before = contents(target.parent)
+    told = output_of(capsys, "convert", saved, target, "--as", "float16", status=3).err
+    assert f"found: a part of {target}, as it was written before" in told
+    assert contents(target.parent) == before
+    output_of(capsys, "convert", saved, target, "--as", "float16", "--overwrite")
+    assert sorted(os.listdir(target.parent)) == ["model-of-mine.safetensors", "model.safetensors"]
+    assert loaded(target.parent)["net/w"].dtype == np.float16
+    assert f"file: {target}\n" in in_parts(saved, target, capsys=capsys, status=3).err
+    in_parts(saved, target, "--overwrite", capsys=capsys)
+    assert sorted(contents(target.parent)) == sorted(before)
+
+
+def test_an_optimizer_of_pytorch_becomes_a_checkpoint(tmp_path, capsys):
+    """Its state has the numbers of parameters as names."""
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt")
+    output_of(capsys, "convert", tmp_path / "a.pt", tmp_path / "b")
+    state = milepost.load(tmp_path / "b")["optimizer"]["state"]
+    assert state.keys() == {0, 1}
+    np.testing.assert_array_equal(state[0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
+    counts = json_of(capsys, "diff", tmp_path / "a.pt", tmp_path / "b", status=1)["counts"]
+    assert (counts["removed"], counts["changed"]) == (0, 0)
+
+
+@pytest.mark.parametrize("form", ["tensorflow1", "checkpoint", "safetensors", "orbax"])
+@pytest.mark.parametrize("target", ["", ".", "..", "new/."])
+def test_a_target_without_a_name_is_refused(saved, tmp_path, capsys, monkeypatch, form, target):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").mkdir()
+    before = contents(tmp_path)
+    if (form, target) != ("orbax", "new/."):  # which is another name of the directory "new"
+        assert "the prefix has no file name" in output_of(capsys, "convert", saved, target, "--to", form, status=3).err
+    assert contents(tmp_path) == before
+    assert not os.listdir(tmp_path / "new")

@@ -9,7 +9,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Variable
 from milepost.tools.cli import main
-from tests.tools.commands import damage, json_of, output_of, series
+from tests.tools.commands import damage, json_of, net, output_of, series
 
 
 def write(path, **values):
@@ -145,3 +145,44 @@ def test_a_tree_and_a_checkpoint_of_other_objects(tmp_path, capsys):
         change["key"].split("/")[1]: change["change"] for change in json_of(capsys, "diff", a, b, status=1)["changes"]
     }
     assert kinds == {"y": "removed", "z": "added"}
+
+
+@pytest.mark.parametrize("rename", ["net=model", "net=model/", "n*t=model"])
+def test_names_that_differ_are_compared_by_rename(tmp_path, capsys, rename):
+    a = Checkpoint(net=net(b=np.float32(1)), step=Variable(1)).write(tmp_path / "a")
+    b = Checkpoint(model=net(b=np.float32(2)), step=Variable(1)).write(tmp_path / "b")
+    (change,) = json_of(capsys, "diff", a, b, "--rename", rename, status=1)["changes"]
+    assert (change["change"], change["key"]) == ("changed", "net/b/.ATTRIBUTES/VARIABLE_VALUE")
+    assert change["after"]["key"] == "model/b/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def test_a_file_of_weights_is_compared_by_rename_with_a_checkpoint(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save({"body.w": torch.ones(2, 3)}, tmp_path / "a.pt")
+    path = Checkpoint(net=net()).write(tmp_path / "b")
+    found = json_of(capsys, "diff", tmp_path / "a.pt", path, "--rename", "body=net")
+    assert found["counts"] == {"removed": 0, "added": 0, "reshaped": 0, "retyped": 0, "changed": 0, "unchanged": 1}
+    found = json_of(capsys, "diff", path, tmp_path / "a.pt", "--rename", "net=body")
+    assert found["counts"]["unchanged"] == 1
+
+
+def test_a_rename_that_names_nothing_is_told(tmp_path, capsys):
+    path = Checkpoint(net=net()).write(tmp_path / "a")
+    assert "'other'" in output_of(capsys, "diff", path, path, "--rename", "other=x", status=1).err
+    assert len(json_of(capsys, "diff", path, path, "--rename", "other=x", status=1)["unused_names"]) == 1
+
+
+def test_two_tensors_of_one_new_name_are_an_error(tmp_path, capsys):
+    path = Checkpoint(a=Variable(1.0), b=Variable(1.0)).write(tmp_path / "a")
+    told = output_of(capsys, "diff", path, path, "--rename", "a=b", status=3).err
+    assert "two tensors of A would have the same name" in told
+    assert "--ignore" not in told
+
+
+def test_names_that_are_one_path_are_all_compared(tmp_path, capsys):
+    """``a.b`` and ``a/b`` are the same path, and two tensors."""
+    torch = pytest.importorskip("torch")
+    torch.save({"a.b": torch.zeros(1), "a/b": torch.ones(1)}, tmp_path / "a.pt")
+    path = Checkpoint(a={"b": Variable(np.ones(1, np.float32))}).write(tmp_path / "b")
+    counts = json_of(capsys, "diff", tmp_path / "a.pt", path, status=1)["counts"]
+    assert (counts["unchanged"], counts["removed"]) == (1, 1)

@@ -7,6 +7,7 @@ import textwrap
 import numpy as np
 import pytest
 
+import milepost
 from milepost import Checkpoint, Variable
 from milepost.tools.cli import main
 from tests.tools.commands import json_of, net, output_of, run
@@ -197,3 +198,17 @@ def test_more_values_than_the_program_has(saved, tmp_path, capsys):
     path = Checkpoint(net=net(b=1.0), more=Variable(1.0)).save(tmp_path / "more")
     found = json_of(capsys, "match", path, f"{saved[1]}:function", status=1)
     assert found["counts"]["deferred"] + found["counts"]["unexpected"] == 1
+
+
+def test_none_is_called_so(tmp_path, capsys, monkeypatch):
+    path = milepost.save(tmp_path / "state", {"same": None, "gone": None, "empty": np.zeros(0, bool)})
+    text = "from milepost import Checkpoint\nmade = Checkpoint(same=None, new=None)\n"
+    (tmp_path / "program_with_none.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = json_of(capsys, "match", path, "program_with_none:made", status=1)
+    entries = {each["key"].partition("/.A")[0]: (each["saved"], each["live"]) for each in found["entries"]}
+    assert entries["same"] == ("None", "None")
+    assert entries["gone"][0] == "None"
+    assert entries["new"] == ("", "None")
+    assert entries["empty"] == ("bool[0]", "")

@@ -181,7 +181,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             CheckpointExistsError: The directory has checkpoints of this name, and this object has restored none of
                 them.
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: The path ends with a separator, or the call is inside a ``tf.function``.
+            UnsupportedError: The path has no file name, as one that ends with a separator, or the call is inside a ``tf.function``.
             CoordinationError: One of several processes failed, did not answer, or holds other objects or values. No
                 process has saved anything.
             StateFileError: The state file of the directory is malformed.
@@ -216,7 +216,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
         Raises:
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: The path ends with a separator.
+            UnsupportedError: The path has no file name: it is empty, ends with a separator, or its last part is ``.`` or ``..``.
             CoordinationError: As for `save`.
             StorageError: The files cannot be written. Existing files are unchanged.
         """

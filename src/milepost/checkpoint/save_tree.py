@@ -74,6 +74,20 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
     return written
 
 
+def is_one_part(value: Any) -> bool:
+    """Whether a container is saved with everything below it as one part of a tree, because its members have no names of edges.
+
+    Example:
+        >>> is_one_part({0: "by number"}), is_one_part({"name": "by name"}), is_one_part([]), is_one_part({1, 2})
+        (True, False, False, True)
+    """
+    kind = type(value)
+    if kind not in _DICTS:
+        return kind in _PACKED
+    # The keys of an index do not begin with NUL.
+    return any(type(name) is not str or name[:1] == "\0" for name in value) or ATTRIBUTES in value
+
+
 class _Preparation:
     """Replaces what a checkpoint cannot hold as it is."""
 
@@ -104,10 +118,9 @@ class _Preparation:
         return made
 
     def _by_kind(self, kind: type, value: Any, path: str, depth: int) -> Any:
+        if is_one_part(value):
+            return PlainPart(value)
         if kind in _DICTS:
-            # The keys of an index do not begin with NUL.
-            if any(type(name) is not str or name[:1] == "\0" for name in value) or ATTRIBUTES in value:
-                return PlainPart(value)
             members = {name: self.prepared(each, f"{path}/{name}".lstrip("/"), depth) for name, each in value.items()}
             if not isinstance(value, OrderedDict):
                 return members
@@ -119,8 +132,6 @@ class _Preparation:
             return make_tuple(
                 kind, [self.prepared(each, f"{path}/{number}".lstrip("/"), depth) for number, each in enumerate(value)]
             )
-        if kind in _PACKED:
-            return PlainPart(value)
         adapter = adapter_of(value)
         if adapter is None:
             raise UntrackableError(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
 from milepost.errors import KeyNotFoundError, UnsupportedError
-from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, escape, tensor_key
+from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape, tensor_key, unescape
 
 _MOST_LISTED: Final = 5
+_SLASH: Final = escape("/")
 _END: Final = ATTRIBUTES + VARIABLE_VALUE
 
 
 def key_of(bundle: BundleReader, name: str) -> str:
-    """The full key for a key or a short name. The name itself if there is no such tensor.
+    """The full key for a key or a short name. The name itself if there is no such tensor. Names of edges may be escaped, as in keys, or not.
 
     Raises:
         KeyNotFoundError: Several tensors have this short name.
@@ -27,20 +29,31 @@ def key_of(bundle: BundleReader, name: str) -> str:
         if (key := tensor_key(path, VARIABLE_VALUE)) in bundle:
             return key
         found = sorted(key for key in bundle.keys() if key.startswith(path + ATTRIBUTES))  # noqa: SIM118 - a reader is not a mapping
-        if len(found) > 1:
-            listed = ", ".join(map(repr, found[:_MOST_LISTED]))
-            more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
-            raise KeyNotFoundError(
-                f"this short name stands for {len(found)} tensors",
-                key=name,
-                file=bundle.prefix,
-                expected="the full key of one of them",
-                found=listed + more,
-                remedy=f"pass a full key, such as {found[0]!r}",
-            )
         if found:
-            return found[0]
-    return name
+            return _only(found, name, bundle)
+    # the name of an edge may have a slash in it
+    found = sorted(key for key in bundle.keys() if _SLASH in key and name in (name_of(key), _path_of(key)))  # noqa: SIM118
+    return _only(found, name, bundle) if found else name
+
+
+def _only(keys: Sequence[str], name: str, bundle: BundleReader) -> str:
+    """The only one of some keys.
+
+    Raises:
+        KeyNotFoundError: There are several.
+    """
+    if len(keys) > 1:
+        listed = ", ".join(map(repr, keys[:_MOST_LISTED]))
+        more = f" and {len(keys) - _MOST_LISTED} more" if len(keys) > _MOST_LISTED else ""
+        raise KeyNotFoundError(
+            f"this short name stands for {len(keys)} tensors",
+            key=name,
+            file=bundle.prefix,
+            expected="the full key of one of them",
+            found=listed + more,
+            remedy=f"pass a full key, such as {keys[0]!r}",
+        )
+    return keys[0]
 
 
 def check_key(key: Any) -> None:
@@ -61,3 +74,23 @@ def short_name(key: str) -> str:
         ('net/l1/kernel', 'global_step')
     """
     return key.removesuffix(_END)
+
+
+def name_of(key: str) -> str:
+    """The name of a tensor as the program and other libraries have it: the path of its object, and the name of the value if that is not the
+    only one.
+
+    Example:
+        >>> name_of("net/a.Sb/.ATTRIBUTES/VARIABLE_VALUE"), name_of("net/.ATTRIBUTES/state")
+        ('net/a/b', 'net/state')
+    """
+    if ATTRIBUTES not in key:
+        return key  # not a path of objects, whose names are escaped
+    path, marker, local = short_name(key).partition(ATTRIBUTES)
+    plain = "/".join(map(unescape, path.split("/"))) if SLOT not in path else path
+    return f"{plain}/{unescape(local)}" if marker else plain
+
+
+def _path_of(key: str) -> str:
+    """The path of the object that has a tensor, with names as the program has them."""
+    return "/".join(map(unescape, key.partition(ATTRIBUTES)[0].split("/")))

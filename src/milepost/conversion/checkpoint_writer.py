@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping, MutableSequence
 from typing import Any
 
 from milepost.bundle import BundleReader
 from milepost.checkpoint.load_tree import tree_of
-from milepost.checkpoint.save_tree import save
+from milepost.checkpoint.save_tree import is_one_part, save
 from milepost.conversion.names import Naming
 from milepost.conversion.streamed import Source, StreamedArray
 from milepost.conversion.tensorflow_writer import checkpoint_files
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.trees.structure import is_tuple, make_tuple
 
 
 def write(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
@@ -43,4 +45,26 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
     options = CheckpointOptions()
     if most is not None:
         options.experimental_sharding_callback = MaxShardSizePolicy(most)
-    return checkpoint_files(save(target, tree_of(reader, new_name, make), options))
+    return checkpoint_files(save(target, _with_arrays(tree_of(reader, new_name, make)), options))
+
+
+def _with_arrays(value: Any, *, inside: bool = False) -> Any:
+    """The tree with arrays in the parts that are saved as one, such as the state of an optimizer of PyTorch by the numbers of parameters.
+    Dicts and lists are changed.
+
+    Args:
+        value: The tree.
+        inside: Whether it is in such a part.
+    """
+    if isinstance(value, StreamedArray):
+        return value.read() if inside else value
+    inside = inside or is_one_part(value)
+    if isinstance(value, MutableMapping):
+        for name, each in value.items():
+            value[name] = _with_arrays(each, inside=inside)
+    elif isinstance(value, MutableSequence) and not isinstance(value, bytearray):
+        for place, each in enumerate(value):
+            value[place] = _with_arrays(each, inside=inside)
+    elif is_tuple(type(value)):
+        return make_tuple(type(value), [_with_arrays(each, inside=inside) for each in value])
+    return value

@@ -9,11 +9,12 @@ from typing import Any, Final, Literal
 
 from milepost.bundle import BundleReader, index_path
 from milepost.checkpoint.reader import resolve
+from milepost.checkpoint.short_names import name_of
 from milepost.conversion import checkpoint_writer, orbax_writer
 from milepost.conversion.formats import FORMATS, WRITERS, format_of
 from milepost.conversion.names import GivenNames, Naming, NewNames
-from milepost.conversion.output_file import check_free
-from milepost.conversion.plan import Export, floating, name_of, planned
+from milepost.conversion.output_file import check_free, is_written_to
+from milepost.conversion.plan import Export, floating, planned
 from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
@@ -94,7 +95,7 @@ def convert(
             it cannot hold is an error.
         max_shard_size: Write several files of at most so many bytes of tensors, for ``"safetensors"`` and ``"torch"`` with an index as
             the libraries of Hugging Face read it, for ``"tensorflow1"`` and ``"checkpoint"`` as data files.
-        overwrite: Whether what is there is replaced.
+        overwrite: Whether what is there is replaced: all files of ``target``, in whatever number of files it was written before.
         partial: Whether values that the format cannot hold may be left out; the result names them. Otherwise they are an error.
         storage: Where the checkpoint is; by default on this machine.
         progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
@@ -103,7 +104,7 @@ def convert(
         What was written, and what was not.
 
     Raises:
-        CheckpointExistsError: ``target`` exists. Nothing is written.
+        CheckpointExistsError: ``target``, or one of several files of it, exists. Nothing is written.
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
         MismatchError: ``dtype`` cannot hold a number.
@@ -231,13 +232,16 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             found=f"{len(export.unwanted)} values, which these leave out",
             remedy="correct rename, ignore and only: 'milepost show' lists the saved names",
         )
+    old = [] if writer is None or is_written_to(wanted.target) else writer.present(wanted.target)
     if not wanted.overwrite:
-        check_free(paths)
+        check_free([*paths, *old], wanted.target)
     with in_one_stage(told, (tensor.saved.nbytes for tensor in export.tensors)):
         if writer is None:
             written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
         else:
             written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader)
+    for each in set(old).difference(written):
+        os.remove(each)
     beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
     return Conversion(
         reader.prefix,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
@@ -46,6 +47,19 @@ def paths(target: str, tensors: Sequence[Exported], most: int | None) -> list[st
     """The files that `write` writes; see `milepost.conversion.writer.Writer`."""
     names = _names(target, len(parts_of(tensors, most)))
     return [*names, _index_of(target)] if len(names) > 1 else names
+
+
+def present(target: str) -> list[str]:
+    """The files that are there of a model of this target, in one file or in any number of them; see `milepost.conversion.writer.Writer`."""
+    directory, name = os.path.split(target)
+    stem, ending = os.path.splitext(name)
+    part = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(ending)}")
+    found = [each for each in (_index_of(target), target) if os.path.isfile(each)]
+    if os.path.isdir(directory or os.curdir):
+        found += [
+            os.path.join(directory, each) for each in sorted(os.listdir(directory or os.curdir)) if part.fullmatch(each)
+        ]
+    return found
 
 
 def write(

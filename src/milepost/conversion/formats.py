@@ -20,6 +20,8 @@ from milepost.errors import UnsupportedError
 
 KERAS: Final = keras_writer.WRITER.name
 """Files whose names a live model can give."""
+TENSORFLOW_1: Final = tensorflow_writer.WRITER.name
+"""Checkpoints by names."""
 CHECKPOINT: Final = "checkpoint"
 """A checkpoint of milepost, which keeps the structure of the tree."""
 WRITERS: Final[dict[str, Writer]] = {

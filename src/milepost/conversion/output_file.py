@@ -29,8 +29,12 @@ def _descriptor(path: str) -> int | None:
     return int(found[1]) if found else _STANDARD.get(path)
 
 
-def check_free(paths: Sequence[str]) -> None:
+def check_free(paths: Sequence[str], target: str = "") -> None:
     """Checks that nothing would be replaced. What `is_written_to` is never replaced.
+
+    Args:
+        paths: The files.
+        target: What the user calls them, if they are several.
 
     Raises:
         CheckpointExistsError: Something is there.
@@ -40,7 +44,8 @@ def check_free(paths: Sequence[str]) -> None:
             raise CheckpointExistsError(
                 f"this {'directory' if os.path.isdir(path) else 'file'} exists, and is not replaced unless you say so",
                 file=path,
-                remedy="pass overwrite=True, or another name",
+                found=f"a part of {target}, as it was written before" if target not in ("", path) else None,
+                remedy="pass overwrite=True, which replaces all of it, or another name",
             )
 
 

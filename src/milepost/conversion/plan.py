@@ -11,12 +11,12 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.bundle.casting import loss
 from milepost.bundle.memory import Array
-from milepost.checkpoint.short_names import short_name
+from milepost.checkpoint.short_names import name_of
 from milepost.conversion.chunks import chunks_of
 from milepost.conversion.names import Naming
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, unescape
+from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.tensor import DType, TensorSpec
 
 
@@ -163,15 +163,6 @@ def _clash(message: str, name: str, reader: BundleReader, found: str) -> Unsuppo
         found=found,
         remedy="give one of them another name with rename, or leave it out with ignore",
     )
-
-
-def name_of(key: str) -> str:
-    """The name of a tensor for other libraries: the path of its object, and the name of the value if that is not the only one."""
-    if ATTRIBUTES not in key:
-        return key  # not a path of objects, whose names are escaped
-    path, marker, local = short_name(key).partition(ATTRIBUTES)
-    plain = "/".join(map(unescape, path.split("/"))) if SLOT not in path else path
-    return f"{plain}/{unescape(local)}" if marker else plain
 
 
 def _is_floating(dtype: DType) -> bool:

@@ -61,6 +61,12 @@ def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader
 
 
 WRITER: Final = Writer(
-    "safetensors", _accepts, divided.paths, partial(divided.write, write_one=_write_one), _problem, divides=True
+    "safetensors",
+    _accepts,
+    divided.paths,
+    partial(divided.write, write_one=_write_one),
+    _problem,
+    divides=True,
+    present=divided.present,
 )
 """The format."""

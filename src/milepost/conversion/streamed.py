@@ -88,6 +88,10 @@ class StreamedArray:
         """Its element type and shape."""
         return self.tensor.spec
 
+    def read(self) -> Array:
+        """All of it, in memory."""
+        return self.source.reader.read(self.tensor.key)
+
 
 class StreamedArrayAdapter(Adapter):
     """`StreamedArray`: one value, in the place of an array of NumPy."""

@@ -154,5 +154,12 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return strides[::-1]
 
 
-WRITER: Final = Writer("torch", _accepts, divided.paths, partial(divided.write, write_one=_write_one), divides=True)
+WRITER: Final = Writer(
+    "torch",
+    _accepts,
+    divided.paths,
+    partial(divided.write, write_one=_write_one),
+    divides=True,
+    present=divided.present,
+)
 """The format."""

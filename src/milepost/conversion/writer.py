@@ -26,6 +26,7 @@ class Writer:
         problem: Why it cannot hold a tensor of this name and shape, or None if it can.
         nests: Whether names are paths of directories or groups, so that no tensor can be below another one.
         divides: Whether a model can be in several files.
+        present: The files that are there of an earlier conversion to a target, which would be read beside the new ones, or instead of them.
         remedy: What to do with a checkpoint that it cannot hold, if there is more to do than to leave values out.
     """
 
@@ -36,4 +37,5 @@ class Writer:
     problem: Callable[[Exported], str | None] = lambda tensor: None
     nests: bool = False
     divides: bool = False
+    present: Callable[[str], list[str]] = lambda target: []
     remedy: str = ""

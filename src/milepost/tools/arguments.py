@@ -99,15 +99,18 @@ def add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
+def add_rename(command: argparse.ArgumentParser, text: str) -> None:
+    """Adds ``--rename`` to the options of a command."""
+    command.add_argument(
+        "--rename", action="append", default=[], type=_renaming, metavar="OLD=NEW", help=f"{text}; may be repeated"
+    )
+
+
 def add_translation(command: argparse.ArgumentParser, function: str = "restore") -> None:
     """Adds the options that change names and leave values out, as the arguments of a function do."""
-    command.add_argument(
-        "--rename",
-        action="append",
-        default=[],
-        type=_renaming,
-        metavar="OLD=NEW",
-        help=f"give what is saved under OLD, with everything below it, the name NEW, as {function}(rename={{OLD: NEW}}) does; may be repeated",
+    add_rename(
+        command,
+        f"give what is saved under OLD, with everything below it, the name NEW, as {function}(rename={{OLD: NEW}}) does",
     )
     command.add_argument(
         "--ignore",

@@ -15,8 +15,11 @@ from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
 from milepost.coding.varints import Column
 from milepost.conversion.chunks import chunks_of, together
+from milepost.conversion.names import NewNames
+from milepost.engine.translation import AS_SAVED, Translation
+from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import OBJECT_GRAPH, unescape
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
 from milepost.tools.blocks import blocks_of
 from milepost.tools.differences import Differences
 from milepost.tools.small_tensors import SmallTensors, compare_small
@@ -65,8 +68,13 @@ class Comparison:
     Args:
         first: One checkpoint.
         second: The other one.
+        translation: Gives the tensors of the first other names for the comparison.
+
+    Raises:
+        UnsupportedError: Two tensors of the first would have the same name.
 
     Attributes:
+        readers: The two checkpoints.
         sides: The tensors of each.
         pairs: The tensors that both have: their positions in the first, and in the second.
         removed: The positions of those that only the first has.
@@ -77,11 +85,11 @@ class Comparison:
         is_changed: Which pairs have other values, as far as they were compared.
     """
 
-    def __init__(self, first: BundleReader, second: BundleReader) -> None:
-        self._readers = first, second
+    def __init__(self, first: BundleReader, second: BundleReader, translation: Translation = AS_SAVED) -> None:
+        self.readers = first, second
         is_mixed = isinstance(first, ForeignReader) != isinstance(second, ForeignReader)
         self.sides = Tensors(first), Tensors(second)
-        if not is_mixed and self.sides[0].keys == self.sides[1].keys:
+        if not translation.renames and not is_mixed and self.sides[0].keys == self.sides[1].keys:
             names = self.sides[0].keys
             graph = bisect_left(names, OBJECT_GRAPH)
             old = new = np.delete(
@@ -89,10 +97,12 @@ class Comparison:
             )
             self.added = old[:0]
         else:
-            before, after = (
-                _places_by_name(side.keys, reader, as_path=is_mixed)
-                for side, reader in zip(self.sides, self._readers, strict=True)
-            )
+            keys = self.sides[0].keys
+            if translation.renames:
+                keys = _renamed(keys, first, translation)
+            as_path = is_mixed or translation.renames  # a new name may be typed with either separator
+            before = _places_by_name(keys, first, as_path=as_path)
+            after = _places_by_name(self.sides[1].keys, second, as_path=as_path)
             old = np.array([*before.values()], np.int64)
             new = np.array([after.get(name, -1) for name in before], np.int64)
             self.added = np.setdiff1d(np.array([*after.values()], np.int64), new)
@@ -140,7 +150,7 @@ class Comparison:
         Raises:
             CorruptCheckpointError: Some bytes are damaged.
         """
-        first, second = (SmallTensors(reader, side) for reader, side in zip(self._readers, self.sides, strict=True))
+        first, second = (SmallTensors(reader, side) for reader, side in zip(self.readers, self.sides, strict=True))
         old, new = (places[pairs] for places in self.pairs)
         is_small = first.contains(old) & second.contains(new)
         small = pairs[is_small]
@@ -196,7 +206,7 @@ class Comparison:
 
     def _difference(self, old: Row, new: Row) -> Difference | None:
         """How much two tensors of one shape differ. None if that cannot be said, since one is text and the other is not."""
-        first, second = self._readers
+        first, second = self.readers
         if is_numeric(old.dtype) != is_numeric(new.dtype):
             return None
         found = Difference()
@@ -233,8 +243,39 @@ def _places_by_name(keys: Sequence[str], reader: BundleReader, *, as_path: bool)
     escapes = not isinstance(reader, ForeignReader)
     names = [_path_of(key, escapes=escapes) for key in keys] if as_path else keys
     found = dict(zip(names, range(len(keys)), strict=True))
+    if len(found) < len(
+        keys
+    ):  # of "a.b" and "a/b", the one that is its own path has that name, and the other keeps its key
+        found = {}
+        for place in sorted(range(len(keys)), key=lambda place: names[place] != keys[place]):
+            found[keys[place] if names[place] in found else names[place]] = place
     found.pop(OBJECT_GRAPH, None)
     return found
+
+
+def _renamed(keys: Sequence[str], reader: BundleReader, translation: Translation) -> list[str]:
+    """The keys of a checkpoint with other names. Names that have named nothing are warned of.
+
+    Raises:
+        UnsupportedError: Two would be the same.
+    """
+    dotted = isinstance(reader, ForeignReader) and reader.packs
+    names = NewNames(translation, dotted=dotted)
+    taken: dict[str, str] = {}
+    for key in keys:
+        path, marker, local = key.partition(ATTRIBUTES)
+        new = key if key in (OBJECT_GRAPH, METADATA) else f"{names(path)}{marker}{local}"
+        other = taken.setdefault(new, key)
+        if other != key:
+            raise UnsupportedError(
+                "two tensors of A would have the same name",
+                key=key,
+                file=reader.prefix,
+                found=f"the same new name as {other}",
+                remedy="give one of them another name with --rename",
+            )
+    names.warn_of_unused(reader)
+    return [*taken]
 
 
 def _path_of(key: str, *, escapes: bool) -> str:
@@ -244,5 +285,7 @@ def _path_of(key: str, *, escapes: bool) -> str:
         key: Its key.
         escapes: Whether dots in names are escaped, as in checkpoints.
     """
-    name = short_name(key)
-    return ("/".join(map(unescape, name.split("/"))) if escapes else name).replace(".", "/")
+    path, marker, local = short_name(key).partition(ATTRIBUTES)
+    if escapes:
+        path, local = "/".join(map(unescape, path.split("/"))), unescape(local)
+    return f"{path}{'/' if marker else ''}{local}".replace(".", "/")

@@ -56,6 +56,7 @@ _SAID_OTHERWISE: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], .
     (r"correct rename, ignore and only:", "correct --rename, --ignore and --only:"),
     (r"(?<=: )rename has (?=')", "--rename has "),
     (r"(?<=: )(ignore|only) names (?=')", r"--\1 names "),
+    (r"another name in rename\b", "another name with --rename"),
     (r"leave it out of (ignore|only)\b", r"leave out --\1"),
     (r"use read\(\)( instead of map\(\))?", "read it in Python"),
 )

@@ -14,18 +14,19 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.bundle.legacy import LegacyReader
 from milepost.bundle.reader import IndexedReader
-from milepost.checkpoint.short_names import key_of
+from milepost.checkpoint.short_names import key_of, name_of
 from milepost.collector import collection_paused
 from milepost.engine.load import read_object_graph
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, unescape
 from milepost.tensor import DType, TensorSpec
+from milepost.tools.names import typed
 
 _OF_CHECKPOINTS: Final = (OBJECT_GRAPH, METADATA)
 _NONE: Final = type(None).__name__
 """The name of the type of None in the object graph."""
-_OF_NONE: Final = TensorSpec(DType.of("bool"), (0,))
+SPEC_OF_NONE: Final = TensorSpec(DType.of("bool"), (0,))
 """What is saved for None."""
 
 
@@ -114,20 +115,22 @@ class Tensors:
         for place in others:
             self._add(reader, place)
         self.none = -1
-        if _OF_NONE in self._numbers:
-            self._tell_none(_nones(reader))
+        if SPEC_OF_NONE in self._numbers:
+            self._tell_none(nones_of(reader))
         self.texts = ["None" if number == self.none else str(spec) for number, spec in enumerate(self.specs)]
 
     def _tell_none(self, keys: Collection[str]) -> None:
         """Gives the tensors that stand for None a number of their own in `specs`."""
         places = [
-            place for place in np.flatnonzero(self.spec == self._numbers[_OF_NONE]).tolist() if self.keys[place] in keys
+            place
+            for place in np.flatnonzero(self.spec == self._numbers[SPEC_OF_NONE]).tolist()
+            if self.keys[place] in keys
         ]
         if places:
             self.none = len(self.specs)
-            self.specs.append(_OF_NONE)
-            self._dtypes.append(_OF_NONE.dtype)
-            self._shapes.append(_OF_NONE.shape)
+            self.specs.append(SPEC_OF_NONE)
+            self._dtypes.append(SPEC_OF_NONE.dtype)
+            self._shapes.append(SPEC_OF_NONE.shape)
             self.spec[places] = self.none
 
     def _add(self, reader: BundleReader, place: int) -> None:
@@ -177,14 +180,16 @@ def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row
     if keys is None:
         return list(Tensors(reader).rows())
     rows = [_row_of(reader, key) for key in keys]
-    places = [place for place, row in enumerate(rows) if (row.dtype, row.shape) == (_OF_NONE.dtype, _OF_NONE.shape)]
-    nones = _nones(reader) if places else ()
+    places = [
+        place for place, row in enumerate(rows) if (row.dtype, row.shape) == (SPEC_OF_NONE.dtype, SPEC_OF_NONE.shape)
+    ]
+    nones = nones_of(reader) if places else ()
     for place in places:
         rows[place] = rows[place]._replace(is_none=rows[place].key in nones)
     return rows
 
 
-def _nones(reader: BundleReader) -> Collection[str]:
+def nones_of(reader: BundleReader) -> Collection[str]:
     """The keys of the tensors that stand for None."""
     if isinstance(reader, ForeignReader):  # which list no None
         return ()
@@ -231,11 +236,13 @@ def selected(reader: BundleReader, name: str) -> list[str]:
 
     Args:
         reader: The open checkpoint.
-        name: A key, a short name, the path of an object, which means everything below it, or a pattern with ``*``, ``?`` or ``[``.
+        name: A key, a short name, the path of an object, which means everything below it, or a pattern with ``*``, ``?`` or ``[``. Each may be
+            typed as it was printed.
 
     Raises:
         KeyNotFoundError: There is no such tensor.
     """
+    name = typed(name, reader.keys())
     try:
         key = key_of(reader, name)
         if key in reader:
@@ -243,22 +250,23 @@ def selected(reader: BundleReader, name: str) -> list[str]:
     except KeyNotFoundError:
         pass  # the name of several: all below it
     keys = sorted(reader.keys())
-    below = [key for key in keys if key.startswith((name.rstrip("/") + "/", name.rstrip(".") + "."))]
+    above = name.rstrip("/") + "/", name.rstrip(".") + "."
+    below = [key for key in keys if key.startswith(above)] or [key for key in keys if name_of(key).startswith(above[0])]
     if not below and re.search(r"[*?[]", name):
         fits = re.compile(fnmatch.translate(name)).match
-        below = [key for key in keys if fits(key) or fits(key.partition(ATTRIBUTES)[0])]
+        below = [key for key in keys if fits(key) or fits(key.partition(ATTRIBUTES)[0]) or fits(name_of(key))]
     if not below:
         reader.spec(name)  # raises an error that names similar keys
     return below
 
 
 def one_selected(reader: BundleReader, name: str) -> str:
-    """The key of the one tensor that a user means.
+    """The key of the one tensor that a user means, who may have typed its name as it was printed.
 
     Raises:
         KeyNotFoundError: There is none, or there are several.
     """
-    key = key_of(reader, name)
+    key = key_of(reader, typed(name, reader.keys()))
     reader.spec(key)
     return key
 
@@ -283,9 +291,11 @@ def steps_of(key: str) -> Sequence[str]:
         ['w', '.OPTIMIZER_SLOT/opt/m']
         >>> steps_of("layers.0.weight")
         ['layers', '0', 'weight']
+        >>> steps_of("net/a.Sb/.ATTRIBUTES/VARIABLE_VALUE")
+        ['net', 'a/b']
     """
     path, marker, local = key.partition(ATTRIBUTES)
     rest = [] if not marker or local == "VARIABLE_VALUE" else [f".ATTRIBUTES/{local}"]
     path, slot, tail = path.partition(SLOT)
-    separators = r"/" if marker else r"[/.]"
-    return [*re.split(separators, path), *([f".OPTIMIZER_SLOT/{tail}"] if slot else []), *rest]
+    names = map(unescape, path.split("/")) if marker else re.split(r"[/.]", path)
+    return [*names, *([f".OPTIMIZER_SLOT/{tail}"] if slot else []), *rest]

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from milepost.bundle.names import INDEX_SUFFIX
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.reader import resolve
 from milepost.conversion.conversion import Conversion, Wanted, converted
-from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, WRITERS, format_of
+from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, TENSORFLOW_1, WRITERS, format_of
 from milepost.conversion.keras_names import names_by_key
 from milepost.conversion.output_file import is_written_to
 from milepost.conversion.plan import floating
 from milepost.engine.progress import reporting
-from milepost.engine.translation import Translation
 from milepost.engine.unused_names import unused_names_collected
 from milepost.errors import UnsupportedError
 from milepost.storage import LOCAL_STORAGE
@@ -34,6 +34,7 @@ from milepost.tools.arguments import (
 )
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.named import open_named
+from milepost.tools.names import translation_of
 from milepost.tools.remedies import for_command, in_options
 from milepost.tools.terminal import is_drawn, line, named, note, print_json, shown, warning
 
@@ -115,7 +116,10 @@ def run(options: argparse.Namespace) -> int:
     if options.max_shard_size is not None and form in WRITERS and not WRITERS[form].divides:
         options.usage_error(f"--max-shard-size is not for {form}")
     if form == CHECKPOINT and (options.dtype is not None or options.dots):
-        options.usage_error("--as and --dots are not for checkpoints of milepost")
+        options.usage_error(
+            f"--as and --dots are not for checkpoints of milepost, and {shown(options.target)} is to be the prefix of one: leave them out, "
+            "or write another format, which the ending of TARGET or --to says"
+        )
     if options.object is not None and form != KERAS:
         options.usage_error(
             f"--object names a model from which a file of Keras takes its names, and {shown(options.target)} is to have the format {form}: "
@@ -123,11 +127,10 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.object is not None and options.dots:
         options.usage_error("--dots is not for --object: the names are those that Keras has")
-    translation = Translation(dict(options.rename), options.ignore, options.only)
     live = None if options.object is None else checkpoint_named(options.object)
     with unused_names_collected() as unused:
         try:
-            done = _done(options, form, translation, live)
+            done = _done(options, form, live)
         finally:
             for each in unused:
                 warning(each)
@@ -136,26 +139,28 @@ def run(options: argparse.Namespace) -> int:
     return DIFFERS if done.left_out or unused else SUCCESS
 
 
-def _done(options: argparse.Namespace, form: str, translation: Translation, live: Checkpoint | None) -> Conversion:
+def _done(options: argparse.Namespace, form: str, live: Checkpoint | None) -> Conversion:
     """Converts, with the names that the variables of a live model have, if there is one."""
-    names = None
-    if live is not None:
-        names = names_by_key(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)
-    wanted = Wanted(
-        options.target,
-        form,
-        translation,
-        separator="." if options.dots else "/",
-        dtype=options.dtype,
-        max_shard_size=options.max_shard_size,
-        overwrite=options.overwrite,
-        partial=True,
-        names=names,
-    )
     with (
         open_named(options.source, verify="files") as reader,
         reporting(is_drawn(sys.stderr), "convert", reader.prefix) as told,
     ):
+        given = options.rename, options.ignore, options.only
+        translation = translation_of(reader.keys(), *given, escaped=live is not None)
+        names = None
+        if live is not None:
+            names = names_by_key(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)
+        wanted = Wanted(
+            options.target,
+            form,
+            translation,
+            separator="." if options.dots else "/",
+            dtype=options.dtype,
+            max_shard_size=options.max_shard_size,
+            overwrite=options.overwrite,
+            partial=True,
+            names=names,
+        )
         return converted(reader, wanted, told)
 
 
@@ -179,7 +184,7 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) ->
         return
     say = note if is_written_to(done.files[0]) else line
     say(
-        f"{shown(done.files[0])}: {amounts.plural(len(done.tensors), 'tensor')}, {amounts.size(size)} in "
+        f"{shown(_opened_by(done))}: {amounts.plural(len(done.tensors), 'tensor')}, {amounts.size(size)} in "
         f"{amounts.plural(len(done.files), 'file')}"
     )
     if done.not_carried_over:
@@ -193,6 +198,13 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) ->
         note(f"left out: {named(key)}: {shown(in_options(reason))}")
     if len(done.left_out) > _MOST_LISTED:
         note(f"left out: {len(done.left_out) - _MOST_LISTED} more, which --json lists")
+
+
+def _opened_by(done: Conversion) -> str:
+    """What opens all that was written: a prefix, the index of several files, or the only file."""
+    if done.format in (CHECKPOINT, TENSORFLOW_1):
+        return done.files[0].removesuffix(INDEX_SUFFIX)
+    return done.files[-1]
 
 
 def _size(path: str) -> int:

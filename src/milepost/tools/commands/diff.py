@@ -11,13 +11,15 @@ import numpy as np
 
 from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
+from milepost.engine.unused_names import unused_names_collected
 from milepost.tools import amounts
-from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json
+from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
 from milepost.tools.comparison import KINDS, Comparison, Kind, Places
 from milepost.tools.fitting import Column
 from milepost.tools.named import open_named
+from milepost.tools.names import ROOT, nameless, translation_of
 from milepost.tools.tensors import Tensors
-from milepost.tools.terminal import all_named, line, print_json, progress, table_of_columns
+from milepost.tools.terminal import all_named, line, print_json, progress, table_of_columns, warning
 
 _SIGNS: Final[dict[Kind, str]] = {"removed": "-", "added": "+", "reshaped": "!", "retyped": "!", "changed": "~"}
 
@@ -32,14 +34,19 @@ def add(commands: Any) -> None:
         [
             "milepost diff ./tf_ckpts/ckpt-9 ./tf_ckpts/ckpt-10",
             "milepost diff --names-only model.safetensors ./tf_ckpts",
+            "milepost diff pretrained.safetensors ./tf_ckpts --rename transformer=model/backbone",
         ],
-        {0: "they are the same", 1: "they differ"},
+        {0: "they are the same", 1: "they differ, or --rename names nothing"},
         "All values are read that both have in one shape, which takes as long as reading both checkpoints; --names-only reads none. An element "
         "that is NaN in both is equal. Of values that differ, 'max' is the largest absolute difference of two elements, and 'relative' the norm (the square root of the sum of "
         "squares) of the difference divided by the norm of the values of A.",
     )
     add_checkpoint(command, "a", FILES)
     add_checkpoint(command, "b", "as A")
+    add_rename(
+        command,
+        "compare what A has under OLD, with everything below it, with what B has under NEW, as restore(rename={OLD: NEW}) names it",
+    )
     command.add_argument(
         "--names-only", action="store_true", help="compare names, shapes and element types only; no values are read"
     )
@@ -55,7 +62,10 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     with open_named(options.a) as first, open_named(options.b) as second:
-        comparison = Comparison(first, second)
+        with unused_names_collected() as unused:
+            comparison = Comparison(first, second, translation_of(first.keys(), options.rename, escaped=True))
+        for each in unused:
+            warning(each)
         if not options.names_only:
             pairs = comparison.to_read(trust_checksums=options.trust_checksums)
             with progress("compare", second.prefix, comparison.sizes(pairs)):
@@ -70,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
                     "b": second.prefix,
                     "values_compared": not options.names_only,
                     "counts": {**counts, "unchanged": same},
+                    "unused_names": list(unused),
                     "changes": [change.to_dict() for change in comparison.changes()],
                 }
             )
@@ -78,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
             compared = "of the same name, shape and type" if options.names_only else "the same"
             parts = [f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind]]
             line(", ".join([*parts, f"{same:,} {compared}"]))
-    return DIFFERS if any(counts.values()) else SUCCESS
+    return DIFFERS if any(counts.values()) or unused else SUCCESS
 
 
 def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> None:
@@ -106,7 +117,10 @@ def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> No
     columns = [(Column(""), signs), (Column("TYPE", folds=True), specs)]
     if any(differences):
         columns.append((Column("DIFFERENCE", folds=True), differences))
-    columns.append((Column("KEY", style="cyan", folds=True), all_named(map(short_name, keys))))
+    names = all_named(map(short_name, keys))
+    for place in (place for place, key in enumerate(keys) if key == ROOT):
+        names[place] = nameless(comparison.readers[0])
+    columns.append((Column("KEY", style="cyan", folds=True), names))
     table_of_columns([column for column, _ in columns], [cells for _, cells in columns])
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from milepost.conversion.output_file import is_written_to, write_text
 from milepost.engine.load import read_object_graph
-from milepost.errors import UnsupportedError
+from milepost.errors import KeyNotFoundError, UnsupportedError
 from milepost.foreign import ForeignReader
+from milepost.graph.keys import unescape
+from milepost.graph.object_graph import ObjectGraph
 from milepost.tools import amounts
 from milepost.tools.arguments import (
     SUCCESS,
@@ -23,7 +25,8 @@ from milepost.tools.arguments import (
 )
 from milepost.tools.fitting import NAMES, Column
 from milepost.tools.named import kind_of, open_named
-from milepost.tools.picture import MOST_NODES, picture_of, tree_rows
+from milepost.tools.names import typed
+from milepost.tools.picture import MOST_NODES, find_node, picture_of, tree_rows
 from milepost.tools.svg import to_dot, to_svg
 from milepost.tools.tensors import rows_of
 from milepost.tools.terminal import is_terminal, line, note, print_json, shown, table
@@ -96,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         graph,
         {row.key: row.spec for row in rows},
         sizes={row.key: row.size for row in rows},
-        root=options.root,
+        root=_root(graph, options.root),
         depth=options.depth,
         limit=options.limit,
     )
@@ -124,3 +127,15 @@ def run(options: argparse.Namespace) -> int:
     drawn = f"{amounts.plural(len(picture.nodes), 'node')}, {amounts.plural(len(picture.edges), 'edge')}"
     (note if is_written_to(options.output) else line)(f"{shown(options.output)}: {drawn}{more}")
     return SUCCESS
+
+
+def _root(graph: ObjectGraph, text: str) -> str:
+    """The path of names of edges that a user means, who may have typed it as it was printed, or as it is in keys."""
+    path = typed(text, [edge.name for node in graph.nodes for edge in node.children])
+    try:
+        find_node(graph, path)
+    except KeyNotFoundError:
+        plain = "/".join(map(unescape, path.split("/")))
+        if plain != path:
+            return plain
+    return path

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import Any
 
-import milepost
-from milepost.checkpoint.checkpoint import view_of
+from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.checkpoint.reader import resolve
-from milepost.engine.load import preview
+from milepost.engine.load import open_any, preview
 from milepost.engine.offers import offered
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.engine.report import Outcome, Report
 from milepost.engine.translation import Translation
 from milepost.engine.unused_names import unused_names_collected
+from milepost.graph.keys import VARIABLE_VALUE, tensor_key
+from milepost.graph.plain.places import PlainLeaf
+from milepost.graph.traversal import walk
+from milepost.graph.trees.places import places_in_use
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_translation
 from milepost.tools.live_object import checkpoint_named
+from milepost.tools.names import translation_of
 from milepost.tools.remedies import in_options
+from milepost.tools.tensors import SPEC_OF_NONE, nones_of
 from milepost.tools.terminal import line, print_json, shown, warning
 
 _BAD = (
-    milepost.Outcome.MISSING,
-    milepost.Outcome.DEFERRED,
-    milepost.Outcome.UNEXPECTED,
-    milepost.Outcome.WRONG_SHAPE,
-    milepost.Outcome.WRONG_DTYPE,
+    Outcome.MISSING,
+    Outcome.DEFERRED,
+    Outcome.UNEXPECTED,
+    Outcome.WRONG_SHAPE,
+    Outcome.WRONG_DTYPE,
 )
 
 
@@ -60,7 +67,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     path = resolve(options.checkpoint, LOCAL_STORAGE, "files")
-    translation = Translation(dict(options.rename), options.ignore, options.only, options.cast)
+    translation = _translation(options, path)
     checkpoint = checkpoint_named(options.object)
     _ = checkpoint.save_counter  # which every restore makes
     with unused_names_collected() as unused:
@@ -71,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
                 warning(each)
     bad = [each for each in report if each.outcome in _BAD and not each.skipped_by_tensorflow]
     argument = offered(report.entries)
+    report = _with_none(report, path, checkpoint)
     if options.json:
         print_json(report.to_dict() | {"exact": not bad, "unused_names": unused, "offer": argument or None})
     else:
@@ -80,3 +88,38 @@ def run(options: argparse.Namespace) -> int:
             if in_options(argument) != argument:
                 line(f"to see what that would do: {shown(in_options(argument))}")
     return DIFFERS if bad or unused else SUCCESS
+
+
+def _translation(options: argparse.Namespace, path: str) -> Translation:
+    keys: list[str] = []
+    if options.rename or options.ignore or options.only:
+        with open_any(LOCAL_STORAGE, path) as reader:
+            keys = reader.keys()
+    return translation_of(keys, options.rename, options.ignore, options.only, cast=options.cast, escaped=True)
+
+
+def _with_none(report: Report, path: str, checkpoint: Checkpoint) -> Report:
+    """The report, in which None is called so, and not by the empty tensor that the file has for it."""
+    empty = str(SPEC_OF_NONE)
+    if not any(empty in (entry.saved, entry.live) for entry in report):
+        return report
+    with open_any(LOCAL_STORAGE, path) as reader:
+        saved = nones_of(reader)
+    with places_in_use():
+        live = walk(*view_of(checkpoint), slots=False)
+        own = {
+            tensor_key(live.paths[number], VARIABLE_VALUE)
+            for number, each in enumerate(live.objects)
+            if type(each) is PlainLeaf and each.value is None
+        }
+    entries = []
+    for entry in report:
+        is_own = entry.key in own or (entry.outcome is Outcome.MATCHED and entry.key in saved)
+        entries.append(
+            dataclasses.replace(
+                entry,
+                saved="None" if entry.saved == empty and entry.key in saved else entry.saved,
+                live="None" if entry.live == empty and is_own else entry.live,
+            )
+        )
+    return dataclasses.replace(report, entries=tuple(entries))

@@ -19,6 +19,7 @@ from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
 from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
+from milepost.tools.names import ROOT, nameless, printed
 from milepost.tools.statistics import Statistics, bars, histogram_of, is_numeric, statistics_of
 from milepost.tools.tensors import Row, row_of, rows_of, selected
 from milepost.tools.terminal import (
@@ -110,7 +111,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "metrics": saved_with and saved_with.metrics,
                 "metadata": saved_with and saved_with.metadata,
                 "tensors": [row.to_dict() for row in rows],
-                "objects_not_read": [{"key": key, "object": kind} for key, kind in objects.items()],
+                "objects_not_read": [{"key": key or ROOT, "object": kind} for key, kind in objects.items()],
             }
         )
         return
@@ -122,23 +123,33 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
         for name, value in (("metrics", saved_with.metrics), ("metadata", saved_with.metadata)):
             if value is not None:
                 line(f"{name}: {shown(value)}")
-    _print_rows(rows, options, has_shards=len(reader.shard_paths) > 1 and not isinstance(reader, ForeignReader))
+    _print_rows(reader, rows, options)
     if not is_part:
         for key, kind in objects.items():
-            line(f"object, not read: {shown(key) or '(the whole file)'}  {shown(kind)}")
+            line(f"object, not read: {printed(key or ROOT, reader)}  {shown(kind)}")
 
 
-def _print_rows(rows: list[Row], options: argparse.Namespace, *, has_shards: bool) -> None:
+def _print_rows(reader: BundleReader, rows: list[Row], options: argparse.Namespace) -> None:
+    has_shards = len(reader.shard_paths) > 1 and not isinstance(reader, ForeignReader)
     columns = [Column("TYPE", folds=True), Column("BYTES", right=True)]
     columns += [Column("SHARD", right=True, spare=1)] if has_shards else []
     is_terminal = is_drawn()
     if options.flat or not (options.tree or options.depth is not None or is_terminal):
-        cells = [[row.spec, str(row.size), *([_shard(row)] if has_shards else []), named(row.key)] for row in rows]
+        cells = [
+            [row.spec, str(row.size), *([_shard(row)] if has_shards else []), printed(row.key, reader)] for row in rows
+        ]
         table([*columns, Column("KEY", style="cyan", folds=True)], cells)
         return
     tree = tree_of(rows)
     lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None)
-    names = [[f"{'  ' * each.depth}{named(each.name)}"] for each in lines]
+    names = [
+        [
+            nameless(reader)
+            if each.row is not None and each.row.key == ROOT
+            else f"{'  ' * each.depth}{named(each.name)}"
+        ]
+        for each in lines
+    ]
     cells = []
     for name, each in zip(names, lines, strict=True):
         row = each.row
@@ -182,7 +193,7 @@ def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> No
             }
         )
         return
-    _print_head(row)
+    _print_head(reader, row)
     _print_statistics(found, is_complex=row.dtype.numpy.kind == "c")
     if counts:
         _print_histogram(found, counts)
@@ -207,7 +218,7 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
     if options.json:
         print_json({"checkpoint": reader.prefix, **row.to_dict(), "first_values": values})
         return
-    _print_head(row)
+    _print_head(reader, row)
     if row.key == OBJECT_GRAPH:
         line("the object graph of the checkpoint; 'milepost graph' draws it")
     elif row.key == METADATA:
@@ -218,9 +229,9 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
             line(f"  {each}")
 
 
-def _print_head(row: Row) -> None:
+def _print_head(reader: BundleReader, row: Row) -> None:
     where = f", in {row.pieces} pieces" if row.pieces > 1 else f", shard {row.shard}" if row.shard is not None else ""
-    line(named(row.key))
+    line(printed(row.key, reader))
     line("None" if row.is_none else f"{row.spec}, {amounts.size(row.size)}{where}")
 
 

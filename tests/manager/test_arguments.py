@@ -64,7 +64,6 @@ def test_a_prefix_without_a_file_name_is_refused(tmp_path, monkeypatch, save, na
         ("keep_checkpoint_every_n_hours", np.float32(2)),
         ("checkpoint_interval", np.int32(2)),
         ("checkpoint_name", "a/b"),
-        ("checkpoint_name", ""),
     ],
 )
 def test_what_tensorflow_accepts_is_accepted(tmp_path, name, value):

@@ -96,8 +96,6 @@ class CheckpointReader:
             >>> with CheckpointReader(prefix) as reader:
             ...     print(reader.get_tensor("v"))
             1.0
-            >>> reader
-            <CheckpointReader '...ckpt': closed>
         """
         self._is_closed = True
         self._opened.close()

@@ -328,7 +328,7 @@ def _check_kind(storage: Storage, path: str) -> None:
         "torch.distributed.checkpoint has not finished writing this directory",
         file=path,
         expected=f"the file {METADATA}, which it writes last",
-        found=f"{count} files *{SUFFIX}",
+        found=f"{count} file{'s' if count != 1 else ''} *{SUFFIX}",
         remedy=f"use another checkpoint; if this is a copy, copy {METADATA} too: many tools leave it out because it is hidden",
     )
 

@@ -43,7 +43,11 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
                 raise
             if attempt == _TRIES - 1:
                 if _holds_any(path, storage):
-                    known = f"{error.remedy}; " if (error.remedy or "").startswith("pass one of") else ""
+                    known = (
+                        f"{error.remedy}; "
+                        if (error.remedy or "").startswith(("pass one of", "pass a directory"))
+                        else ""
+                    )
                     error.remedy = (
                         f"{known}'milepost ls {path}' lists the checkpoints and files in it, one of which can be passed"
                     )

@@ -110,6 +110,23 @@ def test_the_value_of_a_whole_file_has_one_name(tmp_path, capsys):
         assert json_of(capsys, "show", tmp_path / "a.pt", name)["key"] == root
     told = output_of(capsys, "diff", tmp_path / "a.pt", tmp_path / "b.pt", status=1).out
     assert told.splitlines()[1].endswith("(the whole file)")
+    told = output_of(capsys, "convert", tmp_path / "a.pt", tmp_path / "a.npz", status=3).err
+    assert "found: (the whole file): it has no name; --rename =weight gives it this one" in told
+    for name in ("", "(the whole file)"):
+        done = json_of(
+            capsys, "convert", tmp_path / "a.pt", tmp_path / "a.npz", "--rename", f"{name}=weight", "--overwrite"
+        )
+        assert [each["name"] for each in done["tensors"]] == ["weight"]
+
+
+def test_match_calls_a_whole_file_so(tmp_path, capsys, monkeypatch):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.ones(2), tmp_path / "a.pt")
+    (tmp_path / "program_without_tensors.py").write_text("from milepost import Checkpoint\nmade = Checkpoint(step=1)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    told = output_of(capsys, "match", tmp_path / "a.pt", "program_without_tensors:made", status=1).out
+    assert "  (the whole file) float32[2] (" in told
 
 
 def test_a_whole_file_that_is_an_object_has_the_same_name(tmp_path, capsys):

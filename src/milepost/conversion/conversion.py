@@ -16,6 +16,7 @@ from milepost.conversion.names import GivenNames, Naming, NewNames
 from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, floating, planned
 from milepost.engine.arguments import wrong
+from milepost.engine.foreign_restore import WHOLE
 from milepost.engine.load import open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
@@ -215,7 +216,9 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             reader,
             names,
             writer.accepts,
-            lambda tensor: writer.problem(tensor) if tensor.name else "it has no name: give it one by rename",
+            lambda tensor: (
+                writer.problem(tensor) if tensor.name else "it has no name; rename={'': 'weight'} gives it this one"
+            ),
             nests=writer.nests,
             dots=wanted.dots,
             dtype=wanted.dtype,
@@ -276,7 +279,9 @@ def _checked_format(form: Any, target: str) -> str:
 
 
 def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:
-    listed = [f"{key}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]]
+    listed = [
+        f"{key if name_of(key) else WHOLE}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]
+    ]
     more = len(export.left_out) - len(listed)
     remedy = "leave them out with ignore, or pass partial=True"
     if not export.tensors:

@@ -92,4 +92,6 @@ def for_command(error: MilepostError, command: str = "") -> MilepostError:
         if command == "verify":
             error.remedy = error.remedy.replace(_SKIPPED, "")
         error.remedy = in_options(error.remedy)
+    if command == "convert" and isinstance(error.found, str):  # why each value cannot be written
+        error.found = in_options(error.found)
     return error

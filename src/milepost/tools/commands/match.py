@@ -21,7 +21,7 @@ from milepost.graph.trees.places import places_in_use
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_translation
 from milepost.tools.live_object import checkpoint_named
-from milepost.tools.names import translation_of
+from milepost.tools.names import ROOT, printed, translation_of
 from milepost.tools.remedies import in_options
 from milepost.tools.tensors import SPEC_OF_NONE, nones_of
 from milepost.tools.terminal import line, print_json, shown, warning
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(report.to_dict() | {"exact": not bad, "unused_names": unused, "offer": argument or None})
     else:
-        line(str(report))
+        line(str(_with_whole(report, path)))
         if argument:
             line(f"if the program has other names than the file, restore with {shown(argument)}")
             if in_options(argument) != argument:
@@ -122,4 +122,14 @@ def _with_none(report: Report, path: str, checkpoint: Checkpoint) -> Report:
                 live="None" if entry.live == empty and is_own else entry.live,
             )
         )
+    return dataclasses.replace(report, entries=tuple(entries))
+
+
+def _with_whole(report: Report, path: str) -> Report:
+    """The report, in which the only value of a file is called as other commands call it."""
+    if not any(entry.key == ROOT and entry.saved for entry in report):
+        return report
+    with open_any(LOCAL_STORAGE, path) as reader:
+        name = printed(ROOT, reader)
+    entries = (dataclasses.replace(each, key=name) if each.key == ROOT and each.saved else each for each in report)
     return dataclasses.replace(report, entries=tuple(entries))

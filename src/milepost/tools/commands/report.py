@@ -20,6 +20,7 @@ from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json, add_output, check_output
 from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
+from milepost.tools.names import ROOT
 from milepost.tools.picture import picture_of
 from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of
 from milepost.tools.report.measurement import Pair
@@ -217,7 +218,7 @@ def _json(
                 "bytes": sum(row.size for row in each.rows),
                 "metrics": each.metrics,
                 "metadata": each.metadata,
-                "objects_not_read": [{"key": key, "object": kind} for key, kind in each.unread.items()],
+                "objects_not_read": [{"key": key or ROOT, "object": kind} for key, kind in each.unread.items()],
             }
             for each in checkpoints
         ],

@@ -16,6 +16,8 @@ from milepost.bundle.memory import Array
 
 _LENGTH: Final = 1 << 17
 """Elements of a block. As float64 they take a megabyte; for fewer the time that Python takes would count."""
+_LEAST_SQUARE: Final = 1e-280
+"""Sums of squares below this one may lack squares that were too small for a number."""
 _ROW: Final = 1 << 13
 """Numbers that BLAS multiplies at once. For more it may start threads, which wait for each other where the machine is busy."""
 
@@ -120,12 +122,30 @@ def norm_of(values: Array) -> float:
         return 0.0
     with np.errstate(over="ignore", under="ignore"):
         total = _sum_of_squares(values)
-    if 1e-280 < total < math.inf:
+    if _LEAST_SQUARE < total < math.inf:
         return math.sqrt(total)
     largest = float(np.abs(values).max())
     if not 0.0 < largest < math.inf:
         return largest
     return largest * math.sqrt(float(np.square(values / largest).sum()))
+
+
+def norms_of(values: Array, largest: Any, starts: Any, lengths: Any) -> Any:
+    """What `norm_of` is of each part of an array, also where a square would be too large or too small for a number.
+
+    Args:
+        values: Numbers from 0 on, of all parts.
+        largest: The largest of each part.
+        starts: Where each part begins.
+        lengths: How many numbers each has.
+    """
+    total = np.add.reduceat(np.square(values), starts)
+    if (((total > _LEAST_SQUARE) & np.isfinite(total)) | (largest == 0)).all():
+        return np.sqrt(total)
+    # each part is first divided by its largest value
+    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+    squares = np.add.reduceat(np.square(values / np.repeat(scale, lengths)), starts)
+    return np.where(np.isfinite(largest), scale * np.sqrt(squares), largest)
 
 
 def _sum_of_squares(values: Array) -> float:

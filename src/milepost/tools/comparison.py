@@ -24,7 +24,7 @@ from milepost.tools.blocks import blocks_of
 from milepost.tools.differences import Differences
 from milepost.tools.small_tensors import SmallTensors, compare_small
 from milepost.tools.statistics import Difference, is_numeric
-from milepost.tools.tensors import Row, Tensors, rows_of
+from milepost.tools.tensors import Row, Tensors
 
 Kind = Literal["added", "removed", "reshaped", "retyped", "changed"]
 KINDS: Final[tuple[Kind, ...]] = ("removed", "added", "reshaped", "retyped", "changed")
@@ -220,14 +220,14 @@ class Comparison:
         return found
 
 
-def by_name(reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
+def by_name(rows: Sequence[Row], reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
     """The tensors of a checkpoint by the names under which others are compared with them. The object graph is none of them.
 
     Args:
+        rows: All tensors of the checkpoint.
         reader: The open checkpoint.
         as_path: Whether ``.`` and ``/`` are the same, as they must be where a file of another library is compared with a checkpoint.
     """
-    rows = rows_of(reader)
     places = _places_by_name([row.key for row in rows], reader, as_path=as_path)
     return {name: rows[place] for name, place in places.items()}
 

@@ -189,7 +189,10 @@ class _Tree:
             if node != start:
                 self.below[self.parents[node]].append(node)
         self._counts = dict.fromkeys(self.order, 1)
-        self._sizes = {node: sum(sizes.get(value.key, 0) for value in graph.nodes[node].values) for node in self.order}
+        self._sizes = dict.fromkeys(self.order, 0)
+        for node in self.order:
+            for value in graph.nodes[node].values:
+                self._sizes[node] += sizes.get(value.key, 0)
         for node in reversed(self.order):
             if node != start:
                 self._counts[self.parents[node]] += self._counts[node]

@@ -22,6 +22,7 @@ from milepost.coding.varints import Column
 from milepost.errors import MilepostError
 from milepost.storage import ReadableFile
 from milepost.tensor import DType
+from milepost.tools.blocks import norms_of
 from milepost.tools.differences import Differences
 from milepost.tools.statistics import apart_of, comparable, is_numeric
 from milepost.tools.tensors import Tensors
@@ -32,8 +33,6 @@ _BATCH: Final = 1 << 20
 """Bytes of the tensors that are in memory at once, of each checkpoint."""
 _GAP: Final = 4 << 10
 """Bytes between two tensors that are faster to read than to skip."""
-_LEAST_SQUARE: Final = 1e-280
-"""Sums of squares below this one may lack squares that were too small for a number."""
 _JOINED: Final = 2 << 20
 """Bytes that are read together."""
 
@@ -191,24 +190,6 @@ def differences_of(old: Any, new: Any, counts: Sequence[int] | Column) -> Differ
             lengths,
             np.add.reduceat(is_other, starts, dtype=np.int64),
             largest,
-            _norms(apart, largest, starts, lengths),
-            _norms(before, np.maximum.reduceat(before, starts), starts, lengths),
+            norms_of(apart, largest, starts, lengths),
+            norms_of(before, np.maximum.reduceat(before, starts), starts, lengths),
         )
-
-
-def _norms(values: Any, largest: Any, starts: Column, lengths: Column) -> Any:
-    """The square root of the sum of squares of each part, also where a square would be too large or too small for a number.
-
-    Args:
-        values: Numbers from 0 on, of all parts.
-        largest: The largest of each part.
-        starts: Where each part begins.
-        lengths: How many numbers each has.
-    """
-    total = np.add.reduceat(np.square(values), starts)
-    if (((total > _LEAST_SQUARE) & np.isfinite(total)) | (largest == 0)).all():
-        return np.sqrt(total)
-    # each part is first divided by its largest value
-    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
-    squares = np.add.reduceat(np.square(values / np.repeat(scale, lengths)), starts)
-    return np.where(np.isfinite(largest), scale * np.sqrt(squares), largest)

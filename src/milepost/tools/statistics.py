@@ -43,6 +43,7 @@ class Statistics:
         maximum: The largest, or None if there is none.
         mean: Their mean.
         norm: The square root of the sum of their squares.
+        deviations: The sum of the squares of their differences from the mean.
         histogram: What counts the finite elements, if they are to be counted.
     """
 
@@ -56,12 +57,12 @@ class Statistics:
     mean: float = 0.0
     norm: float = 0.0
     histogram: Histogram | None = None
-    _deviations: float = 0.0
+    deviations: float = 0.0
 
     @property
     def deviation(self) -> float:
         """The standard deviation of the finite elements, divided by their number."""
-        return math.sqrt(self._deviations / self.finite) if self.finite else 0.0
+        return math.sqrt(self.deviations / self.finite) if self.finite else 0.0
 
     def add(self, block: Block) -> None:
         """Takes more elements into account."""
@@ -94,7 +95,7 @@ class Statistics:
             return
         if self.histogram is not None and other.histogram is not None:
             self.histogram.join(other.histogram)
-        self._join(other.finite, other.minimum, other.maximum, other.mean, other.norm, other._deviations)
+        self._join(other.finite, other.minimum, other.maximum, other.mean, other.norm, other.deviations)
 
     def _join(self, size: int, least: float, most: float, mean: float, norm: float, deviations: float) -> None:
         """Takes finite elements into account, by what is known of all of them."""
@@ -103,7 +104,7 @@ class Statistics:
         self.norm = math.hypot(self.norm, norm)
         total = self.finite + size
         apart = mean - self.mean
-        self._deviations += deviations + apart * apart * self.finite * size / total
+        self.deviations += deviations + apart * apart * self.finite * size / total
         self.mean += apart * size / total
         self.finite = total
 

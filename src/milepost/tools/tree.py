@@ -56,7 +56,10 @@ def tree_of(rows: Iterable[Row]) -> Branch:
         branch.count += 1
         branch.size += row.size
         for step in steps_of(row.key):
-            branch = branch.below.setdefault(step, Branch())
+            below = branch.below.get(step)
+            if below is None:
+                below = branch.below[step] = Branch()
+            branch = below
             branch.count += 1
             branch.size += row.size
         branch.row = row

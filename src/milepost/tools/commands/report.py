@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milepost.bundle import BundleReader
+from milepost.collector import collection_paused
 from milepost.conversion.output_file import write_text
 from milepost.engine.load import read_object_graph
 from milepost.engine.metadata import read_metadata
@@ -26,10 +27,11 @@ from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, c
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import outline_of
 from milepost.tools.report.page import page_of
-from milepost.tools.report.survey import Subject, measure, pairs_of, sizes_read, subjects_of
+from milepost.tools.report.subject import Subject
+from milepost.tools.report.survey import measure, pairs_of, sizes_read, subjects_of
 from milepost.tools.statistics import is_numeric
 from milepost.tools.svg import to_svg
-from milepost.tools.tensors import rows_of
+from milepost.tools.tensors import Row, Tensors
 from milepost.tools.terminal import note, print_json, progress, shown
 
 
@@ -66,6 +68,7 @@ def add(commands: Any) -> None:
     add_json(command)
 
 
+@collection_paused()
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     if options.output is None and not options.json and sys.stdout.isatty():
@@ -78,15 +81,17 @@ def run(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         readers, left_out = _opened(options, stack)
         readers.sort(key=_order(readers))
-        subjects, pairs = subjects_of(readers), pairs_of(len(readers))
+        tensors = [Tensors(reader) for reader in readers]
+        rows = [list(each.rows()) for each in tensors]
+        subjects, pairs = subjects_of(readers, rows), pairs_of(len(readers))
         if not options.names_only:
             last = ((each.name, each.rows[-1]) for each in subjects)
             numeric = [(name, row.size) for name, row in last if row is not None and is_numeric(row.dtype)]
             numeric.sort(key=lambda pair: -pair[1])
             binned = {name for name, _ in numeric[:MOST_HISTOGRAMS]}
             with progress("read", readers[-1].prefix, sum(sizes_read(subjects))):
-                measure(subjects, readers, pairs, binned)
-        checkpoints = [_described(reader) for reader in readers]
+                measure(subjects, readers, tensors, pairs, binned)
+        checkpoints = [_described(*each) for each in zip(readers, rows, strict=True)]
         graph = _graph(readers[-1])
     if options.output is not None or not options.json:
         _write(options, checkpoints, graph, subjects, pairs)
@@ -132,7 +137,7 @@ def _order(readers: Sequence[BundleReader]) -> Any:
     return lambda reader: 0
 
 
-def _described(reader: BundleReader) -> Described:
+def _described(reader: BundleReader, rows: list[Row]) -> Described:
     is_foreign = isinstance(reader, ForeignReader)
     saved_with = None
     if not is_foreign:
@@ -142,7 +147,7 @@ def _described(reader: BundleReader) -> Described:
         reader.prefix,
         kind_of(reader),
         len(reader.shard_paths),
-        rows_of(reader),
+        rows,
         saved_with and saved_with.metrics,
         saved_with and saved_with.metadata,
         reader.objects if isinstance(reader, ForeignReader) else {},

@@ -2,7 +2,7 @@
 
 Four steps, one file each::
 
-    survey     reads all values once, piece by piece: statistics, histograms, differences; one tensor: ``measurement``
+    survey     reads all values once, piece by piece: statistics, histograms, differences; one tensor: ``measurement``; many small ones: ``small``
     outline    the tree of objects and tensors, with the roles that the object graph gives them
     contents   both as plain data, with as much detail as the page has room for
     page       the page: that data, beside the files in ``page/``

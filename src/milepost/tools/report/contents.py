@@ -9,14 +9,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from milepost.graph.description import shortened
 from milepost.tools.comparison import KINDS, Kind
 from milepost.tools.histogram import Bins
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import Outline
-from milepost.tools.report.survey import Subject
+from milepost.tools.report.subject import Subject
 from milepost.tools.statistics import Difference, Statistics
 from milepost.tools.tensors import Row
 from milepost.tools.terminal import metrics_text, shown
@@ -33,6 +36,9 @@ _LONGEST_NAME: Final = 300
 """Characters of one name. The middle of a longer one is left out."""
 _MOST_OBJECTS: Final = 200
 _MOST_TEXT: Final = 2000
+_LEAST_USUAL: Final = 1e-14
+_MOST_USUAL: Final = 1e14
+"""Between these, numbers are rounded many at a time."""
 _COLUMNS: Final = ("minimum", "maximum", "mean", "deviation", "norm")
 
 
@@ -172,10 +178,12 @@ def _outline(outline: Outline, number: dict[int, int]) -> dict[str, Any]:
     kept = outline.rows
     if any(row.tensor is not None and row.tensor not in number for row in kept):
         kept = _above(outline, number)
+    # many names occur many times
+    names = {name: _named(name) for name in {row.name for row in kept}}
     roles = {"object": "o", "optimizer": "p", "variable": "v", "slot": "s", "record": "r"}
     return {
         "depth": [row.depth for row in kept],
-        "name": [_named(row.name) for row in kept],
+        "name": [*map(names.__getitem__, (row.name for row in kept))],
         "role": "".join(roles[row.role] for row in kept),
         "tensor": [-1 if row.tensor is None else number.get(row.tensor, -1) for row in kept],
         "keys": {place: _named(row.key) for place, row in enumerate(kept) if row.key is not None},
@@ -198,10 +206,13 @@ def _above(outline: Outline, number: dict[int, int]) -> list[Any]:
 
 def _statistics(last: Sequence[Statistics | None], digits: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    known = [place for place, each in enumerate(last) if each is not None and each.finite]
+    measured = [each for each in last if each is not None and each.finite]
     for name in _COLUMNS:
-        found[name] = [
-            None if each is None or not each.finite else rounded(getattr(each, name), digits) for each in last
-        ]
+        column: list[float | int | None] = [None] * len(last)
+        for place, value in zip(known, all_rounded(list(map(attrgetter(name), measured)), digits), strict=True):
+            column[place] = value
+        found[name] = column
     for name in ("zeros", "nan", "infinite"):
         found[name] = {
             place: getattr(each, name) for place, each in enumerate(last) if each is not None and getattr(each, name)
@@ -220,6 +231,28 @@ def rounded(value: float, digits: int) -> float | int | None:
         return None
     short = float(f"{value:.{digits}g}")
     return int(short) if short == int(short) and abs(short) < 10**15 else short
+
+
+def all_rounded(values: Sequence[float], digits: int) -> list[float | int | None]:
+    """What `rounded` makes of each of many numbers.
+
+    Example:
+        >>> all_rounded([1 / 3, 1234567.0, float("nan"), 2.0, 1e300], 3)
+        [0.333, 1230000, None, 2, 1e+300]
+    """
+    numbers = np.array(values, np.float64)
+    sizes = np.abs(numbers)
+    is_usual = (sizes > _LEAST_USUAL) & (sizes < _MOST_USUAL)
+    exponents = np.floor(np.log10(np.where(is_usual, sizes, 1.0))).astype(np.int64)
+    # whole numbers of so few digits, and powers of ten up to 22, are exact; so each quotient is the number nearest to the short one
+    places = digits - 1 - exponents
+    shifts = 10.0 ** np.abs(places)
+    whole = np.rint(np.where(places >= 0, numbers * shifts, numbers / shifts))
+    short = np.where(places >= 0, whole / shifts, whole * shifts)
+    found: list[float | int | None] = [int(each) if each.is_integer() else each for each in short.tolist()]
+    for place in np.flatnonzero(~is_usual).tolist():
+        found[place] = rounded(float(values[place]), digits)
+    return found
 
 
 def _histograms(tensors: Sequence[Row], last: Sequence[Statistics | None], detail: Detail) -> dict[int, list[Any]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from milepost.collector import collection_paused
 from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape
@@ -80,38 +80,22 @@ def outline_of(rows: Sequence[Row], graph: ObjectGraph | None) -> Outline:
     others: dict[int, list[str]] = {}
     if graph is not None:
         _add_objects(root, graph, roles, others)
-    listed = [
-        _row(depth, path, branch, position, roles, others, separator, suffix) for depth, path, branch in _walk(root)
-    ]
+    listed = [*_listed(root, position, roles, others, separator, suffix)]
     return Outline(listed, separator, suffix, None if graph is None else len(graph.nodes))
 
 
-def _row(
-    depth: int,
-    path: list[str],
-    branch: Branch,
+def _listed(
+    root: Branch,
     position: dict[str, int],
     roles: dict[int, str],
     others: dict[int, list[str]],
     separator: str,
     suffix: str,
-) -> OutlineRow:
-    tensor = None if branch.row is None else position[branch.row.key]
-    key = None if branch.row is None or branch.row.key == separator.join(path) + suffix else branch.row.key
-    role = roles.get(id(branch))
-    if branch.row is not None and not is_of_program(branch.row.key):
-        role = RECORD
-    elif path[-1].startswith(_MARKER):
-        role = SLOT_VARIABLE
-    elif role is None:
-        role = OBJECT if branch.row is None else VARIABLE
-    return OutlineRow(depth, path[-1], role, tensor, key, tuple(others.get(id(branch), ())))
-
-
-def _walk(root: Branch) -> Iterator[tuple[int, list[str], Branch]]:
-    """Every branch below the root, after the one it is below; with the names that lead to it, in a list that changes."""
+) -> Iterator[OutlineRow]:
+    """Every branch below the root, after the one it is below."""
     path: list[str] = []
-    stack = [iter(_ordered(root))]
+    order: dict[str, Any] = {}
+    stack = [iter(_ordered(root, order))]
     while stack:
         pair = next(stack[-1], None)
         if pair is None:
@@ -119,16 +103,43 @@ def _walk(root: Branch) -> Iterator[tuple[int, list[str], Branch]]:
             if path:
                 path.pop()
             continue
-        path.append(pair[0])
-        yield len(path) - 1, path, pair[1]
-        stack.append(iter(_ordered(pair[1])))
+        name, branch = pair
+        path.append(name)
+        tensor = key = None
+        role = roles.get(id(branch))
+        if branch.row is not None:
+            key = branch.row.key
+            tensor = position[key]
+            if not is_of_program(key):
+                role = RECORD
+        if role != RECORD and name.startswith(_MARKER):
+            role = SLOT_VARIABLE
+        if role is None:
+            role = OBJECT if branch.row is None else VARIABLE
+        if key is not None and separator.join(path) + suffix == key:
+            key = None
+        names = others.get(id(branch))
+        yield OutlineRow(len(path) - 1, name, role, tensor, key, () if names is None else tuple(names))
+        if branch.below:
+            stack.append(iter(_ordered(branch, order)))
+        else:
+            path.pop()
 
 
-def _ordered(branch: Branch) -> list[tuple[str, Branch]]:
-    """The branches below a branch, in natural order: 2 comes before 10."""
-    if len(branch.below) < 2:
-        return list(branch.below.items())
-    return sorted(branch.below.items(), key=lambda pair: _natural(pair[0]))
+def _ordered(branch: Branch, order: dict[str, Any]) -> Iterable[tuple[str, Branch]]:
+    """The branches below a branch, in natural order: 2 comes before 10.
+
+    Args:
+        branch: The branch.
+        order: By what names are sorted, as far as that is known. Many names occur many times.
+    """
+    below = branch.below
+    if len(below) < 2:
+        return below.items()
+    for name in below:
+        if name not in order:
+            order[name] = _natural(name)
+    return [(name, below[name]) for name in sorted(below, key=order.__getitem__)]
 
 
 def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -13,37 +12,19 @@ import numpy as np
 from milepost.bundle import BundleReader, for_each
 from milepost.bundle.counting import counted_by, counter
 from milepost.bundle.parallel import THREADS
-from milepost.collector import collection_paused
 from milepost.errors import MilepostError, without_remedy
 from milepost.foreign import ForeignReader
 from milepost.tools.comparison import by_name
 from milepost.tools.report.measurement import Measurement, Pair, Section
-from milepost.tools.statistics import Difference, Statistics, is_numeric
-from milepost.tools.tensors import Row
+from milepost.tools.report.small import measure_small
+from milepost.tools.report.subject import Subject
+from milepost.tools.statistics import Difference, is_numeric
+from milepost.tools.tensors import Row, Tensors
 
 _COUNTED: Final = 1 << 17
 """Elements of a tensor that its histogram counts, about, if it has more."""
 _SHARED: Final = 1 << 20
 """Bytes of a tensor from which on several threads measure it. For smaller ones Python takes longer than NumPy, and runs in one thread at a time."""
-
-
-@dataclass(slots=True)
-class Subject:
-    """A tensor of one or several checkpoints.
-
-    Attributes:
-        name: The name under which they are compared.
-        rows: The tensor in each checkpoint; None where it is missing.
-        statistics: Its statistics in each; None where it is missing, is not numeric, is damaged, or was not read.
-        differences: How much it differs between two checkpoints, if both have it in one shape.
-        problems: Why it could not be read, by the position of the checkpoint.
-    """
-
-    name: str
-    rows: list[Row | None]
-    statistics: list[Statistics | None] = field(default_factory=list)
-    differences: dict[Pair, Difference] = field(default_factory=dict)
-    problems: dict[int, str] = field(default_factory=dict)
 
 
 def pairs_of(count: int) -> list[Pair]:
@@ -57,26 +38,37 @@ def pairs_of(count: int) -> list[Pair]:
     return [*neighbours, (0, count - 1)] if count > 2 else neighbours
 
 
-def subjects_of(readers: Sequence[BundleReader]) -> list[Subject]:
-    """The tensors of some checkpoints, by name. The object graph is none of them."""
+def subjects_of(readers: Sequence[BundleReader], rows: Sequence[Sequence[Row]]) -> list[Subject]:
+    """The tensors of some checkpoints, by name. The object graph is none of them.
+
+    Args:
+        readers: The checkpoints.
+        rows: All tensors of each.
+    """
     is_mixed = len({isinstance(reader, ForeignReader) for reader in readers}) > 1
-    tables = [by_name(reader, as_path=is_mixed) for reader in readers]
+    tables = [by_name(each, reader, as_path=is_mixed) for each, reader in zip(rows, readers, strict=True)]
     names = dict.fromkeys(itertools.chain.from_iterable(tables))
     return [Subject(name, [table.get(name) for table in tables]) for name in names]
 
 
 def measure(
-    subjects: Sequence[Subject], readers: Sequence[BundleReader], pairs: Sequence[Pair], binned: Collection[str]
+    subjects: Sequence[Subject],
+    readers: Sequence[BundleReader],
+    tensors: Sequence[Tensors],
+    pairs: Sequence[Pair],
+    binned: Collection[str],
 ) -> None:
     """Reads the values of tensors, each once, and notes in every subject what they are.
 
     Args:
         subjects: The tensors.
         readers: The checkpoints.
+        tensors: All tensors of each.
         pairs: Which of them to compare.
         binned: The names of those whose histogram in the last checkpoint is wanted.
     """
-    measured = _prepared(subjects, readers, pairs, binned)
+    others = measure_small(subjects, readers, tensors, pairs, binned)
+    measured = _prepared(others, readers, pairs, binned)
     _measure([measurement for _, _, measurement in measured])
     for subject, places, measurement in measured:
         try:
@@ -90,11 +82,10 @@ def measure(
                     _note(subject, [place], alone)
                 except MilepostError as error:
                     subject.problems[place] = without_remedy(error)
-    for subject in subjects:
+    for subject in others:
         _compare_text(subject, readers, pairs)
 
 
-@collection_paused()
 def _prepared(
     subjects: Sequence[Subject], readers: Sequence[BundleReader], pairs: Sequence[Pair], binned: Collection[str]
 ) -> list[tuple[Subject, list[int], Measurement]]:

@@ -9,7 +9,7 @@ from milepost import Checkpoint, Module, Variable
 from milepost.tools import guide_numpy
 from milepost.tools.cli import main
 from tests.tools.browser import Browser
-from tests.tools.commands import series
+from tests.tools.commands import damage, net, series
 from tests.tools.test_report import HOSTILE, safetensors
 
 
@@ -161,6 +161,37 @@ class TestContents:
         browser = page(a, b)
         assert {"1 removed", "1 added", "1 changed", "0 unchanged"} == set(texts(browser, "#change-counts .chip"))
         assert texts(browser, "#structure tbody tr td:first-child") == ["old", "new"]
+
+    def test_a_box_of_many_small_tensors_is_looked_into(self, page, tmp_path):
+        names = [f"layers.{at}" for at in range(6000)]
+        browser = page(safetensors(tmp_path / "a.safetensors", {name: [1.0] for name in names}))
+        boxes = texts(browser, "#treemap .leaf.rest > title")
+        assert len(boxes) > 20
+        assert sum(int(box.split("\n")[1].split(" ")[0]) for box in boxes) == 6000
+        first = next(box for box in boxes if box.startswith("layers: 0 … "))
+        script = "Array.from(document.querySelectorAll('#treemap .leaf.rest')).find(each => each.textContent.startsWith('layers: 0 … '))"
+        browser.run(f"{script}.dispatchEvent(new MouseEvent('click'))")
+        leaves = texts(browser, "#treemap .leaf > title")
+        assert len(leaves) == int(first.split("\n")[1].split(" ")[0])
+        assert "layers.0\nfloat32[1], 4 B" in leaves
+        browser.press("Escape")
+        assert texts(browser, "#treemap .leaf.rest > title") == boxes
+
+    def test_a_damaged_tensor_is_announced(self, page, tmp_path):
+        path = Checkpoint(net=net(1.0, b=np.ones(3))).write(tmp_path / "ckpt")
+        damage(path, "net/w")
+        browser = page(path, status=1)
+        assert "1damaged" in texts(browser, "#tiles .tile")
+        (notice,) = texts(browser, "#notices .notice")
+        assert notice.startswith("net/w the tensor at byte ")
+        assert notice.endswith("wrong checksum")
+        lines = texts(browser, "#tensor .notice")[0].split("\n")
+        assert [line.partition(":")[0] for line in lines[1:]] == ["file", "expected", "found"]
+
+    def test_the_object_graph_does_not_count_as_strings(self, guide, browser):
+        legend = texts(shown(browser, guide), "#types .legend span")
+        assert any(text.startswith("object graph and metadata ") for text in legend)
+        assert not any(text.startswith("string ") and "KiB" in text for text in legend)
 
 
 class TestSafety:

@@ -21,7 +21,7 @@ from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import Outline
 from milepost.tools.report.subject import Subject
 from milepost.tools.statistics import Difference, Statistics
-from milepost.tools.tensors import Row
+from milepost.tools.tensors import Row, is_of_program
 from milepost.tools.terminal import metrics_text, shown
 
 _HEIGHT: Final = 90
@@ -152,8 +152,12 @@ def _named(name: str) -> str:
 
 def _checkpoint(each: Described) -> dict[str, Any]:
     dtypes: Counter[str] = Counter()
+    records = 0
     for row in each.rows:
-        dtypes[row.dtype.name] += row.size
+        if is_of_program(row.key):
+            dtypes[row.dtype.name] += row.size
+        else:
+            records += row.size
     unread = [[_named(key), _named(kind)] for key, kind in list(each.unread.items())[:_MOST_OBJECTS]]
     return {
         "path": _named(each.path),
@@ -162,6 +166,7 @@ def _checkpoint(each: Described) -> dict[str, Any]:
         "tensors": len(each.rows),
         "bytes": sum(row.size for row in each.rows),
         "types": dtypes,
+        "records": records,
         "metrics": None if each.metrics is None else _text(metrics_text(each.metrics)),
         "metadata": None if each.metadata is None else _text(each.metadata),
         "unread": unread,
@@ -230,6 +235,8 @@ def rounded(value: float, digits: int) -> float | int | None:
     if not math.isfinite(value):
         return None
     short = float(f"{value:.{digits}g}")
+    if math.isinf(short):  # rounded up from the largest number that there is
+        return value
     return int(short) if short == int(short) and abs(short) < 10**15 else short
 
 
@@ -243,7 +250,8 @@ def all_rounded(values: Sequence[float], digits: int) -> list[float | int | None
     numbers = np.array(values, np.float64)
     sizes = np.abs(numbers)
     is_usual = (sizes > _LEAST_USUAL) & (sizes < _MOST_USUAL)
-    exponents = np.floor(np.log10(np.where(is_usual, sizes, 1.0))).astype(np.int64)
+    numbers = np.where(is_usual, numbers, 1.0)
+    exponents = np.floor(np.log10(np.abs(numbers))).astype(np.int64)
     # whole numbers of so few digits, and powers of ten up to 22, are exact; so each quotient is the number nearest to the short one
     places = digits - 1 - exponents
     shifts = 10.0 ** np.abs(places)
@@ -276,10 +284,16 @@ def _bars(bins: Bins) -> str:
 
 def _problems(found: Sequence[Subject | None], last: int) -> dict[int, str]:
     return {
-        place: shown(subject.problems[last])
+        place: _in_lines(subject.problems[last])
         for place, subject in enumerate(found)
         if subject is not None and last in subject.problems
     }
+
+
+def _in_lines(problem: str) -> str:
+    """The message of an error, without the key of the tensor that it is shown with."""
+    lines = map(str.strip, problem.splitlines())
+    return "\n".join(shown(line) for line in lines if not line.startswith("key: "))
 
 
 def _movement(found: Sequence[Subject | None], count: int, pairs: Sequence[Pair], detail: Detail) -> dict[str, Any]:

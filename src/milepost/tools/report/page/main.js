@@ -16,7 +16,7 @@ function themed() {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const show = () => {
-    button.textContent = isDark() ? "☀ Light" : "☾ Dark";
+    button.replaceChildren(isDark() ? "☀" : "☾", element("span", { class: "wide-only", text: isDark() ? " Light" : " Dark" }));
   };
   const kept = remembered();
   if (kept === "dark" || kept === "light") root.dataset.theme = kept;

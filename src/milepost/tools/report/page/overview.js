@@ -18,11 +18,13 @@ function overview(model, state) {
   const bad = alarming.filter((place) => model.hasBadNumbers(place));
   const tiles = [
     [whole(last.tensors), last.tensors === 1 ? "tensor" : "tensors"],
-    [bytes(last.bytes), "of values"],
+    [bytes(last.bytes), last.records ? "of values and records" : "of values"],
     [short(elements), "elements"],
   ];
   if (data.outline.objects !== null) tiles.push([whole(data.outline.objects), "objects in the graph"]);
   if (data.values) {
+    const damaged = Object.keys(data.problems).length;
+    if (damaged) tiles.push([whole(damaged), "damaged", true]);
     tiles.push([whole(bad.length), "with NaN or infinity", bad.length > 0]);
     tiles.push([whole(zero), "all zeros"]);
   }
@@ -49,7 +51,8 @@ function notices(model, state, last, alarming) {
       .filter(([count]) => count)
       .map(([count, text]) => `${whole(count)} ${text}`)
       .join(", ");
-    const text = problem ?? `${counted} of ${plural(model.elements(place), "value")}`;
+    // the tensor itself shows all lines
+    const text = problem?.split("\n")[0] ?? `${counted} of ${plural(model.elements(place), "value")}`;
     found.push(
       element("div", { class: "notice" }, element("button", { type: "button", click: () => state.select(place, true), text: model.name(place) }), ` ${text}`),
     );
@@ -68,7 +71,7 @@ function notices(model, state, last, alarming) {
 }
 
 function types(last) {
-  const listed = Object.entries(last.types).filter(([, size]) => size).sort((a, b) => b[1] - a[1]);
+  const listed = [...Object.entries(last.types), ["object graph and metadata", last.records]].filter(([, size]) => size).sort((a, b) => b[1] - a[1]);
   if (!listed.length) return;
   const shown = listed.slice(0, 4);
   const rest = listed.slice(4);
@@ -87,9 +90,9 @@ function checkpoints(listed) {
   const hasMetrics = listed.some((each) => each.metrics !== null);
   const heads = ["checkpoint", "tensors", "bytes", ...(hasMetrics ? ["metrics"] : [])];
   const rows = listed.map((each) =>
-    element("tr", {}, element("td", { text: shortPath(each.path), title: each.path }), element("td", { text: whole(each.tensors) }), element("td", { text: bytes(each.bytes) }), hasMetrics ? element("td", { class: "text", text: each.metrics ?? "" }) : null),
+    element("tr", {}, element("td", { text: shortPath(each.path), title: each.path }), element("td", { class: "wide-only", text: whole(each.tensors) }), element("td", { text: bytes(each.bytes) }), hasMetrics ? element("td", { class: "text", text: each.metrics ?? "" }) : null),
   );
-  const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads.map((text) => element("th", { text, scope: "col" })))), element("tbody", {}, ...rows));
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads.map((text) => element("th", { text, scope: "col", class: { tensors: "wide-only", metrics: "text" }[text] })))), element("tbody", {}, ...rows));
   byId("checkpoints").replaceChildren(element("div", { class: "card scroll" }, table));
 }
 

@@ -35,12 +35,13 @@ class TensorPanel {
     const { model } = this;
     const count = model.elements(place);
     if (!model.isMeasured(place)) {
-      const text = !model.data.values ? "Its values were not read." : count ? "There are no statistics of values of this type." : "It has no elements.";
+      const isDamaged = model.data.problems[place] !== undefined;
+      const text = isDamaged ? "It has no statistics, since it is damaged." : !model.data.values ? "Its values were not read." : count ? "There are no statistics of values of this type." : "It has no elements.";
       return [element("p", { class: "muted", text })];
     }
     const shown = model.data.histograms[place];
     const parts = [];
-    if (shown) parts.push(element("h3", { text: "Values" }), histogram(shown, count));
+    if (shown) parts.push(element("h3", { text: "How its values are distributed" }), histogram(shown, count));
     else if (model.isConstant(place)) parts.push(element("p", { text: `Every value is ${number(model.statistic("mean", place), 6)}.` }));
     else if (count === 1) parts.push(element("p", { text: `Its value is ${number(model.statistic("mean", place), 6)}.` }));
     else if (count > 1) parts.push(element("p", { class: "muted", text: "This page has no histogram of it, since it is one of many small ones." }));

@@ -1,6 +1,6 @@
 // All tensors as a table that sorts.
 
-const WIDTHS = { spec: 128, bytes: 70, minimum: 72, maximum: 72, mean: 72, deviation: 72, norm: 72, zeros: 60 };
+const WIDTHS = { spec: 128, bytes: 66, minimum: 70, maximum: 70, mean: 70, deviation: 70, norm: 66, zeros: 54 };
 
 class TensorTable {
   constructor(model, state) {
@@ -12,7 +12,7 @@ class TensorTable {
     const columns = [["name", "name", ""], ["spec", "type", "wide-only"], ["bytes", "bytes", ""]];
     if (model.data.values) {
       for (const [name, text] of [["minimum", "min"], ["mean", "mean"], ["maximum", "max"], ["deviation", "std"], ["norm", "norm"], ["zeros", "zeros"]]) {
-        columns.push([name, text, name === "deviation" ? "wide-only widest-only" : "wide-only"]);
+        columns.push([name, text, name === "deviation" || name === "mean" ? "wide-only widest-only" : "wide-only"]);
       }
     }
     this.columns = columns;

@@ -88,7 +88,8 @@ class ObjectTree {
     const alarm = model.alarms[row] ? element("span", { class: "bad", text: "!", title: "NaN, infinity or damage" }) : null;
     const what = place >= 0 ? model.spec(place) : model.held[row] ? `${plural(model.held[row], "tensor")}` : "no tensors";
     const share = element("span", { class: "share wide-only" }, element("div"));
-    share.firstChild.style.width = `${(100 * model.size[row]) / Math.max(1, model.total)}%`;
+    if (model.held[row]) share.firstChild.style.width = `${(100 * model.size[row]) / Math.max(1, model.total)}%`;
+    else share.style.visibility = "hidden";
     const size = element("span", { class: "number", text: model.held[row] ? bytes(model.size[row]) : "" });
     size.style.width = "76px";
     made.append(

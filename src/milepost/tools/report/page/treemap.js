@@ -2,7 +2,9 @@
 
 const LEAST_AREA = 220;
 const STRIP = 17;
-const LETTER = 6.3;
+const LETTER = 6.8;
+const MOST_BUNDLES = 64;
+const BUNDLE_AREA = 4000;
 
 // Divides a box among sizes, largest first, into boxes that are as square as can be.
 function squarified(sizes, box) {
@@ -13,18 +15,18 @@ function squarified(sizes, box) {
   let at = 0;
   while (at < sizes.length) {
     const side = Math.max(1e-9, Math.min(w, h));
-    let sum = 0;
+    let filled = 0;
     let best = Infinity;
     let next = at;
     while (next < sizes.length) {
-      const grown = sum + sizes[next] * scale;
+      const grown = filled + sizes[next] * scale;
       const worst = Math.max((side * side * sizes[at] * scale) / (grown * grown), (grown * grown) / (side * side * sizes[next] * scale));
       if (worst > best) break;
       best = worst;
-      sum = grown;
+      filled = grown;
       next += 1;
     }
-    const thick = sum / side;
+    const thick = filled / side;
     let along = w < h ? x : y;
     for (; at < next; at += 1) {
       const length = (sizes[at] * scale) / (thick || 1);
@@ -42,17 +44,24 @@ function squarified(sizes, box) {
   return found;
 }
 
+function sum(parts) {
+  return parts.reduce((total, part) => total + part.size, 0);
+}
+
 class Treemap {
   constructor(model, state) {
     this.model = model;
     this.state = state;
     this.place = byId("treemap");
     this.focus = -1;
+    this.only = null;
     new ResizeObserver(later(() => this.place.clientWidth !== this.wide && this.draw(), 60)).observe(this.place);
-    const roles = [["v", "variable"], ["s", "slot variable"], ["r", "several small ones"]];
+    const roles = [["v", "variable"], ["s", "slot variable"]].filter(([role]) => model.data.outline.role.includes(role));
     const records = model.top.filter((row) => model.role(row) === "r").map((row) => `${model.label(row)} ${bytes(model.size[row])}`);
+    this.several = element("div", { text: "Dashed: several small ones" });
     byId("treemap-legend").replaceChildren(
       ...roles.map(([role, text]) => element("span", { class: `role-${role}`, text })),
+      this.several,
       ...(records.length ? [element("div", { text: `Not drawn: ${records.join(", ")}` })] : []),
     );
   }
@@ -64,20 +73,44 @@ class Treemap {
     return model.top.reduce((sum, child) => sum + (model.role(child) === "r" ? 0 : model.size[child]), 0);
   }
 
-  // The rows below one that have bytes, the tensor of the row itself among them, and one entry for all that are too small to see.
+  // The rows below one that have bytes, the tensor of the row itself among them, and some entries for those that are too small to see.
   parts(row, area) {
+    const found = this.only && row === this.focus ? [...this.only] : this.below(row);
+    found.sort((a, b) => b.size - a.size);
+    const total = sum(found);
+    const least = (LEAST_AREA / 2 / Math.max(area, 1)) * total;
+    const shown = found.filter((part) => part.size >= least);
+    const rest = found.slice(shown.length);
+    if (rest.length > 1) shown.push(...this.bundles(row, rest, area * (sum(rest) / total)));
+    else shown.push(...rest);
+    return shown.sort((a, b) => b.size - a.size);
+  }
+
+  below(row) {
     const { model } = this;
-    const total = this.size(row);
     const found = model.childrenOf(row).filter((child) => model.size[child] > 0 && model.role(child) !== "r").map((child) => ({ row: child, size: model.size[child] }));
     const own = row < 0 ? -1 : model.data.outline.tensor[row];
     if (own >= 0 && found.length) found.push({ row, size: model.data.bytes[own], isOwn: true });
-    found.sort((a, b) => b.size - a.size);
-    const least = (LEAST_AREA / 2 / Math.max(area, 1)) * total;
-    const shown = found.filter((part) => part.size >= least);
-    const rest = found.length - shown.length;
-    if (rest > 1) shown.push({ rest, size: found.slice(shown.length).reduce((sum, part) => sum + part.size, 0) });
-    else if (rest) shown.push(found[found.length - 1]);
-    return shown;
+    return found;
+  }
+
+  // Many small parts as a few of about equal size, each of neighbours.
+  bundles(row, parts, area) {
+    const count = Math.max(1, Math.min(MOST_BUNDLES, Math.floor(area / BUNDLE_AREA), Math.floor(parts.length / 2)));
+    const total = sum(parts);
+    const found = [];
+    let some = [];
+    let done = 0;
+    for (const part of [...parts].sort((a, b) => a.row - b.row)) {
+      some.push(part);
+      done += part.size;
+      if (done >= (total * (found.length + 1)) / count) {
+        found.push({ rest: some, size: sum(some), parent: row });
+        some = [];
+      }
+    }
+    if (some.length) found.push({ rest: some, size: sum(some), parent: row });
+    return found;
   }
 
   draw() {
@@ -86,6 +119,7 @@ class Treemap {
     if (!wide) return;
     const high = Math.round(Math.max(260, Math.min(460, wide * 0.55)));
     this.order = [];
+    this.several.hidden = true;
     const svg = drawing("svg", { viewBox: `0 0 ${wide} ${high}`, height: high, tabindex: 0, role: "application", "aria-label": "Treemap of bytes. Arrow keys move, Enter opens, Escape goes up." });
     this.fill(svg, this.focus, { x: 0, y: 0, w: wide, h: high }, null);
     if (!this.order.length) svg.append(drawing("text", { class: "empty", x: 10, y: 20, text: "no bytes" }));
@@ -110,7 +144,7 @@ class Treemap {
   box(part, { x, y, w, h }, above, siblings) {
     const { model } = this;
     let { row } = part;
-    let name = part.rest ? `${whole(part.rest)} small ones` : model.label(row);
+    let name = part.rest ? this.range(part.rest) : model.label(row);
     // a chain of objects that hold one other each is one box
     while (!part.rest && !part.isOwn && model.data.outline.tensor[row] < 0) {
       const below = model.childrenOf(row).filter((child) => model.size[child] > 0);
@@ -124,13 +158,16 @@ class Treemap {
     const hasStrip = h > STRIP && (letters > 3 || name.length <= letters);
     // a group without room for what is in it is one box in the colour of most of it
     const isOpen = isGroup && hasStrip && h > STRIP + 14 && w > 34;
-    const role = part.rest ? "r" : isGroup ? (model.slots[row] * 2 > model.size[row] ? "s" : "v") : model.role(row);
-    const alarm = !part.rest && model.alarms[row] > 0;
+    const slots = part.rest ? part.rest.reduce((all, each) => all + model.slots[each.row], 0) : model.slots[row];
+    const role = part.rest || isGroup ? (slots * 2 > part.size ? "s" : "v") : model.role(row);
+    const alarm = part.rest ? part.rest.some((each) => model.alarms[each.row] > 0) : model.alarms[row] > 0;
+    if (part.rest) this.several.hidden = false;
     const node = drawing("g", { class: `${isOpen ? "group" : "leaf"} role-${role}${part.rest ? " rest" : ""}${alarm && !isOpen ? " alarm" : ""}` });
-    const what = isGroup ? plural(model.held[row], "tensor") : place >= 0 ? model.spec(place) : "";
-    node.append(drawing("title", { text: `${part.rest ? name : model.path(row)}\n${what}${what ? ", " : ""}${bytes(part.size)}` }));
+    const held = part.rest ? part.rest.reduce((all, each) => all + (each.isOwn ? 1 : model.held[each.row]), 0) : 0;
+    const what = part.rest ? plural(held, "tensor") : isGroup ? plural(model.held[row], "tensor") : place >= 0 ? model.spec(place) : "";
+    node.append(drawing("title", { text: `${part.rest ? (part.parent >= 0 ? `${model.path(part.parent)}: ${name}` : name) : model.path(row)}\n${what}${what ? ", " : ""}${bytes(part.size)}` }));
     node.append(drawing("rect", { x: x.toFixed(1), y: y.toFixed(1), width: Math.max(0, w).toFixed(1), height: Math.max(0, h).toFixed(1), rx: 2 }));
-    const entry = { node, row, place, isGroup, above, siblings, name, first: null };
+    const entry = { node, row, place, isGroup, rest: part.rest, parent: part.parent, above, siblings, name, first: null };
     siblings.push(entry);
     this.order.push(entry);
     const open = () => this.open(entry);
@@ -140,7 +177,7 @@ class Treemap {
       open();
     });
     if (hasStrip) {
-      const size = ` ${bytes(part.size)}`;
+      const size = ` · ${bytes(part.size)}`;
       const full = name.length + size.length <= letters ? name + size : name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
       node.append(drawing("text", { x: (x + 4).toFixed(1), y: (y + 12.5).toFixed(1), text: full }));
     }
@@ -149,17 +186,28 @@ class Treemap {
   }
 
   open(entry) {
-    if (entry.isGroup) this.look(entry.row);
+    if (entry.rest) this.look(entry.parent, entry.rest);
+    else if (entry.isGroup) this.look(entry.row);
     else if (entry.place >= 0) this.state.select(entry.place, true);
   }
 
-  look(row) {
+  range(parts) {
+    const { model } = this;
+    return `${model.label(parts[0].row)} … ${model.label(parts[parts.length - 1].row)}`;
+  }
+
+  look(row, only = null) {
     this.focus = row;
+    this.only = only;
     this.draw();
     this.svg.focus({ preventScroll: true });
   }
 
   up() {
+    if (this.only) {
+      this.look(this.focus);
+      return;
+    }
     let row = this.model.parent[this.focus] ?? -1;
     while (row >= 0 && this.model.held[row] === this.model.held[this.focus]) row = this.model.parent[row];
     this.look(this.focus < 0 ? -1 : row);
@@ -199,7 +247,8 @@ class Treemap {
     for (const row of way.reverse()) {
       all.push(element("span", { class: "muted", text: "/" }), element("button", { type: "button", text: this.model.label(row), click: () => this.look(row) }));
     }
-    all.push(element("span", { class: "muted", text: bytes(this.size(this.focus)) }));
+    if (this.only) all.push(element("span", { class: "muted", text: `/ ${this.range(this.only)}` }));
+    all.push(element("span", { class: "muted", text: bytes(this.only ? sum(this.only) : this.size(this.focus)) }));
     byId("crumbs").replaceChildren(...all);
   }
 }

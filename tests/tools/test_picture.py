@@ -97,6 +97,12 @@ def test_a_folded_object_says_how_many_bytes_are_below_it():
     assert "2 more, 2.0 MiB" in [node.label for node in picture.nodes]
 
 
+def test_the_only_object_that_is_folded_is_named():
+    graph = ObjectGraph((Node((Edge("layer", 1),)), Node((Edge("kernel", 2),)), Node(values=value("k"))))
+    assert [node.label for node in picture_of(graph, SPECS, depth=1).nodes] == ["", "kernel: float32[1,5]"]
+    assert picture_of(graph, SPECS, depth=1).nodes[1].folded == 1
+
+
 def test_a_limit_of_one_draws_the_root():
     assert [node.label for node in picture_of(wide(7), {}, limit=1).nodes] == ["7 more"]
 
@@ -138,6 +144,18 @@ def test_the_svg_has_the_guides_colours_and_dashes():
     assert sum(g.get("class") == "edge slot" for g in root.iter(SVG + "g")) == 2
     drawn = [g for g in root.iter(SVG + "g") if g.get("class") != "legend"]
     assert {t.text for g in drawn for t in g.iter(SVG + "text")} == {"net", "optimizer", "kernel", "m", "float32[1,5]"}
+
+
+def test_no_line_is_seen_through_a_name_of_several_words():
+    nodes = Node((Edge("kernel", 1), Edge("_kernel", 1), Edge("bias", 2))), Node(), Node()
+    root = ET.fromstring(to_svg(picture_of(ObjectGraph(nodes), {}), "title"))
+    names = root.findall(f".//{SVG}g[@class='edge-name']")
+    behind = {name.find(f"{SVG}text").text: name.find(f"{SVG}rect") for name in names}
+    assert behind["bias"] is None
+    text, rect = names[0].find(f"{SVG}text"), behind["kernel, _kernel"]
+    middle = float(rect.get("x")) + float(rect.get("width")) / 2
+    assert middle == pytest.approx(float(text.get("x")), abs=0.1)
+    assert float(rect.get("y")) < float(text.get("y")) < float(rect.get("y")) + float(rect.get("height"))
 
 
 def test_the_legend_names_the_roles_of_the_picture():

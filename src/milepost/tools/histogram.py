@@ -14,7 +14,7 @@ _LEAST_EXPONENT: Final = -1070
 _MOST_EXPONENT: Final = 1000
 _MOST_EXPONENT_IN_FLOAT32: Final = 100
 _MOST_IN_FLOAT32: Final = 1 << 22
-_MOST_WAITING: Final = 1 << 15
+_MOST_WAITING: Final = 1 << 14
 """Numbers that are counted at once, if only a part of all is counted."""
 _DIGITS: Final = 48
 """Bits of the number of an interval, counted from zero; so it is exact in float64."""
@@ -68,7 +68,7 @@ class Histogram:
         """Counts more numbers.
 
         Args:
-            values: Finite numbers, in float64 or float32; at least one.
+            values: Finite numbers, in float64 or float32, always in the same; at least one.
             least: The smallest of them.
             most: The largest of them.
         """
@@ -76,7 +76,7 @@ class Histogram:
             self._count(values, least, most)
             return
         # few at a time would take longer than all at once
-        self._waiting.append(values[:: self.step].astype(np.float64))
+        self._waiting.append(values[:: self.step].copy())
         self._waiting_ends += least, most
         if sum(map(len, self._waiting)) >= _MOST_WAITING:
             self._count_waiting()

@@ -112,7 +112,8 @@ def picture_of(
         left_out = [] if node in rests else [each for each in tree.below[node] if each not in place]
         role, count, size = _role(graph, node, tree.slots), *tree.amount(left_out)
         values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
-        label = ", ".join(filter(None, [*values, _folded_label(count, size)]))
+        folded = _alone(graph, node, left_out, specs) if count == 1 else ""
+        label = ", ".join(filter(None, [*values, folded or _folded_label(count, size)]))
         nodes.append(DrawnNode(role, label, count, size))
     stands_for = dict(place)
     for rest in rests.values():
@@ -259,6 +260,15 @@ def _joined(names: Sequence[str]) -> str:
 
 def _folded_label(count: int, size: int) -> str:
     return f"{count:,} more{f', {amounts.size(size)}' if size else ''}" if count else ""
+
+
+def _alone(graph: ObjectGraph, node: int, below: Sequence[int], specs: Mapping[str, str]) -> str:
+    """What the only object is that is folded into a node; empty if that is not to be said in a few words."""
+    names = [edge.name for edge in graph.nodes[node].children if edge.node == below[0]]
+    values = graph.nodes[below[0]].values
+    if len(names) != 1 or len(values) != 1 or values[0].key not in specs:
+        return ""
+    return f"{names[0]}: {specs[values[0].key]}"
 
 
 def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:

@@ -10,6 +10,8 @@ from milepost.tools.sheet import HEIGHT, MARGIN, Point, curve_of, sheet_of
 
 _LETTER: Final = 6.6
 """Width of an average letter at 11 pixels; a little generous, because fonts differ."""
+_NARROW_LETTER: Final = 5.2
+"""Width of a narrow letter; what is drawn behind a text may not be wider than it."""
 _MOST_LETTERS: Final = 40
 _LEGEND: Final = {OBJECT: "object", OPTIMIZER: "optimizer", VARIABLE: "variable", SLOT: "slot variable"}
 _FOLDED: Final = "several, folded"
@@ -22,6 +24,7 @@ STYLE: Final = """
 .object-graph .folded text { fill: #3c4043; }
 .object-graph .edge path { fill: none; stroke: #80868b; stroke-width: 1.3; }
 .object-graph .edge-name text { fill: #3c4043; stroke: #ffffff; stroke-width: 4px; paint-order: stroke; stroke-linejoin: round; }
+.object-graph .edge-name rect { fill: #ffffff; }
 .object-graph .edge.slot path { stroke: #e8710a; stroke-dasharray: 4 3; }
 .object-graph .legend text { fill: #3c4043; text-anchor: start; }
 .object-graph .background { fill: #ffffff; }
@@ -106,7 +109,11 @@ def _bundles(picture: Picture) -> list[tuple[int, int, bool, str]]:
 
 
 def _edge_name(name: str, at: Point) -> str:
-    return f'<g class="edge-name"><text x="{at[0]:.1f}" y="{at[1]:.1f}">{_text(_short(name))}</text></g>'
+    text, behind = _short(name), ""
+    if " " in text or "_" in text:  # through which a line would be seen
+        width = len(text) * _NARROW_LETTER
+        behind = f'<rect x="{at[0] - width / 2:.1f}" y="{at[1] - 9:.1f}" width="{width:.1f}" height="11"/>'
+    return f'<g class="edge-name">{behind}<text x="{at[0]:.1f}" y="{at[1]:.1f}">{_text(text)}</text></g>'
 
 
 def _legend(picture: Picture, top: float) -> tuple[str, float]:

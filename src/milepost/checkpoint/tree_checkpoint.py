@@ -9,7 +9,7 @@ from milepost.checkpoint.checkpoint import Checkpoint, PathLike, root_of, set_ro
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.errors import MilepostError, UntrackableError
-from milepost.graph.adapter import adapter_of
+from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.traversal import walk
@@ -74,17 +74,20 @@ class TreeCheckpoint(Checkpoint):
         from milepost.adapters.jax.outlines import outlined
 
         tree, root = self.held, root_of(self)
-        outline, has_copies = outlined(tree)
-        # The places of a tree are the same for its outline. Other objects are not, where the outline has copies of them.
-        refers = has_copies and isinstance(status, CheckpointLoadStatus)
-        before = _by_path(root) if refers else {}
+        outline, copies = outlined(tree)
+        # The places of a tree are the same for its outline. Objects that the outline has copies of are not, nor is what is in them.
+        referring = status if copies and isinstance(status, CheckpointLoadStatus) else None
+        have_parts = referring is not None and any(_has_parts(each) for each in copies.values())
+        before = _by_path(root) if have_parts else {}
         if isinstance(root, Tree):
             root.value = outline
         else:
             set_root(self, outline)
-        if refers and isinstance(status, CheckpointLoadStatus):
+        if have_parts:
             after = _by_path(root_of(self))
-            status.exchange({id(old): after[path] for path, old in before.items() if path in after})
+            copies = {id(old): after[path] for path, old in before.items() if path in after}
+        if referring is not None:
+            referring.exchange(copies)
         return tree
 
     def restore(
@@ -99,6 +102,11 @@ class TreeCheckpoint(Checkpoint):
         """The status of the last restore."""
         status: LoadStatus = self._tree_status
         return status
+
+
+def _has_parts(obj: Any) -> bool:
+    adapter = adapter_of_type(type(obj))
+    return adapter is not None and not adapter.leaf
 
 
 def _by_path(root: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ TREES = {
 
 
 def are_same(some, others):
-    return all(bool((a == b).all()) for a, b in zip(jax.tree.leaves(some), jax.tree.leaves(others), strict=True))
+    return all(bool(jnp.all(a == b)) for a, b in zip(jax.tree.leaves(some), jax.tree.leaves(others), strict=True))
 
 
 @pytest.fixture(params=TREES)
@@ -86,3 +86,46 @@ def test_what_a_model_shares_is_shared_in_the_new_one(tmp_path):
     restored, status = milepost.jax.restore(path, {"a": live, "b": live})
     status.assert_consumed()
     assert restored["a"] is restored["b"]
+
+
+VARIABLES = {
+    "plain": lambda value: nnx.Param(jnp.full(2, value), tag="own"),
+    "reference": lambda value: nnx.Param(jnp.full(2, value), ref=True, tag="own"),
+    "hijax": lambda value: nnx.Param(jnp.full(2, value), hijax=True, tag="own"),
+    "container": lambda value: nnx.Variable({"a": jnp.full(2, value), "b": value}, tag="own"),
+}
+
+
+@pytest.fixture(params=VARIABLES)
+def variable(request):
+    return VARIABLES[request.param]
+
+
+@pytest.mark.parametrize("beside", [{}, {"net": nnx.Dict()}], ids=["alone", "beside a module"])
+def test_a_variable_in_a_tree_is_replaced_by_one_with_its_metadata(tmp_path, variable, beside):
+    path = milepost.jax.save(tmp_path / "ckpt", {"v": variable(1.0), "w": jnp.ones(2), **beside})
+    live = variable(5.0)
+    restored, status = milepost.jax.restore(path, {"v": live, "w": jnp.zeros(2), **beside})
+    status.assert_consumed()
+    assert type(restored["v"]) is type(live)
+    assert restored["v"].get_metadata() == live.get_metadata()
+    assert are_same(restored["v"].get_value(), variable(1.0).get_value())
+    assert are_same(live.get_value(), variable(5.0).get_value())
+
+
+def test_a_variable_in_two_places_of_a_tree_is_one_in_the_new_tree(tmp_path):
+    path = milepost.jax.save(tmp_path / "ckpt", {"a": (shared := nnx.Param(jnp.ones(2))), "b": shared})
+    restored, _ = milepost.jax.restore(path, {"a": (live := nnx.Param(jnp.zeros(2))), "b": live})
+    assert restored["a"] is restored["b"]
+    assert restored["a"] is not live
+
+
+def test_a_status_tells_of_variables_when_the_new_tree_is_gone(tmp_path):
+    path = milepost.jax.save(tmp_path / "ckpt", nnx.State({"a": nnx.Param(jnp.ones(2))}))
+    live = nnx.State({"a": nnx.Param(jnp.zeros(2)), "late": nnx.Param(jnp.zeros(3))})
+    restored, status = milepost.jax.restore(path, live)
+    del restored, live
+    gc.collect()
+    found = {entry.key: entry.outcome.value for entry in status.report()}
+    status.expect_partial()
+    assert sorted(found.values()) == ["matched", "missing"]

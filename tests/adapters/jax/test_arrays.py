@@ -236,18 +236,62 @@ print(json.dumps(found))
 """
 
 
+ABSTRACT = """
+import contextlib, json, sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
+import milepost.jax
+
+path = sys.argv[1]
+first, second = jax.devices()
+one = NamedSharding(jax.make_mesh((1,), ("x",), devices=[second]), P())
+plain = {"float": np.ones((2, 2), np.float32), "wide": np.full(3, 1e300), "narrow": jnp.ones(3, "bfloat16"), "int4": jnp.ones(3, "int4"), "number": np.float32(3)}
+plain["large"] = np.ones((300, 300), np.float32)
+milepost.jax.save(path, plain)
+surroundings = {
+    "nothing": contextlib.nullcontext,
+    "default device": lambda: jax.default_device(second),
+    "mesh": lambda: jax.set_mesh(jax.make_mesh((2,), ("y",), axis_types=(jax.sharding.AxisType.Explicit,))),
+    "nothing again": contextlib.nullcontext,
+}
+shardings = {"none": None, "device": SingleDeviceSharding(second), "mesh": one}
+wrong = []
+for around, sharding in [("nothing", name) for name in shardings] + [(name, "none") for name in surroundings]:
+    with surroundings[around]():
+        given = {name: jax.ShapeDtypeStruct(each.shape, each.dtype, sharding=shardings[sharding]) for name, each in plain.items()}
+        restored, status = milepost.jax.restore(path, given)
+        status.assert_consumed()
+        for name, new in restored.items():
+            with jax.enable_x64(True):
+                expected = jax.device_put(np.asarray(plain[name]), shardings[sharding])
+            facts = [(each.aval, each.sharding, each.committed, each.weak_type, each.dtype) for each in (new, expected)]
+            if facts[0] != facts[1] or not np.array_equal(np.asarray(new), np.asarray(plain[name])):
+                wrong.append(f"{name}, {around}, {sharding}: {facts}")
+print(json.dumps(wrong))
+"""
+
+
+def test_an_abstract_array_becomes_what_device_put_makes(path):
+    assert on_two_devices(ABSTRACT, path) == []
+
+
 def test_shardings_and_devices_are_kept(path):
+    found = on_two_devices(TWO_DEVICES, path)
+    assert found == {name: [True, True, True] for name in found}
+    assert len(found) == 7
+
+
+def on_two_devices(program, path):
+    """What a program prints, as JSON, in a process of its own with two devices."""
     done = subprocess.run(
-        [sys.executable, "-c", TWO_DEVICES, path],
+        [sys.executable, "-c", program, path],
         env={"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found == {name: [True, True, True] for name in found}
-    assert len(found) == 7
+    return json.loads(done.stdout)
 
 
 class TestAsynchronousSaves:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
 
+from milepost.adapters.flax.variables import VARIABLES
 from milepost.graph.trees.leaves import with_leaves
 
 
-def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> tuple[Any, bool]:
+def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> tuple[Any, Mapping[int, Any]]:
     """Copies a tree with its NNX modules and variables. Objects that the modules share are shared in the copy too.
 
     Args:
@@ -20,27 +21,40 @@ def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> tuple[Any, 
         change: Replaces the arrays in modules and variables, and the other leaves; by default they stay the same.
 
     Returns:
-        The new tree, and whether there are modules or variables in it.
+        The new tree; and the copies of the modules and variables that the tree holds, by the identity of the object that each
+        is a copy of.
     """
     objects: dict[int, Any] = {}
 
     def changed(leaf: Any) -> Any:
-        if _is_object(leaf):
+        if issubclass(
+            type(leaf), (nnx.Pytree, *VARIABLES)
+        ):  # isinstance() is slow here, as NNX defines it for variables
             objects[id(leaf)] = leaf
             return leaf
         return change(leaf) if change else leaf
 
     new = with_leaves(tree, changed)
     if not objects:
-        return new, False
-    definition, state = nnx.split(list(objects.values()))
-    copies = nnx.merge(definition, jax.tree.map(change or _same, state))
+        return new, {}
+    copies = _copies(list(objects.values()), change or _same)
     made = dict(zip(objects, copies, strict=True))
-    return with_leaves(new, lambda leaf: made.get(id(leaf), leaf)), True
+    return with_leaves(new, lambda leaf: made.get(id(leaf), leaf)), made
 
 
-def _is_object(leaf: Any) -> bool:
-    return isinstance(leaf, (nnx.Pytree, nnx.Variable))
+def _copies(objects: Sequence[Any], change: Callable[[Any], Any]) -> Sequence[Any]:
+    if all(_holds_only_values(each) for each in objects):
+        # What follows does the same, and takes several times as long to find what objects share.
+        held = jax.tree.map(change, [each.get_raw_value() for each in objects])
+        return [each.var_type.from_metadata(new, each.get_metadata()) for each, new in zip(objects, held, strict=True)]
+    definition, held = nnx.flatten(objects, with_paths=False)
+    copies: Sequence[Any] = nnx.unflatten(definition, jax.tree.map(change, held))
+    return copies
+
+
+def _holds_only_values(obj: Any) -> bool:
+    """Whether this is a variable that holds nothing that another variable could hold too and change."""
+    return isinstance(obj, VARIABLES) and not obj.ref
 
 
 def _same(leaf: Any) -> Any:

@@ -21,6 +21,8 @@ from milepost.graph.omissions import Omission
 from milepost.graph.trees.places import CheckedLeaf, Leaf, kind_of_place
 from milepost.tensor import PiecewiseArray, ShardedArray
 
+VARIABLES: Final = (nnx.Variable, nnx.variablelib.HijaxVariable)
+"""The classes of variables."""
 _STORABLE: Final = "hold numbers, text, arrays, or trees of them in it"
 
 
@@ -30,28 +32,31 @@ class VariableAdapter(Adapter):
     leaf = True
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, (nnx.Variable, nnx.variablelib.HijaxVariable))
+        return issubclass(kind, VARIABLES)
 
     def tracks(self, obj: Any) -> bool:
         return self.omission(obj) is None
 
     def omission(self, obj: Any) -> Omission | None:
         held = obj.get_raw_value()
-        if isinstance(held, jax.Array):
+        if _is_ref(held) or _has_place(held):
             return None
         for _, leaf in _leaves(held):
             if not _is_ref(leaf) and _place(leaf) is None:
                 return Omission(f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}", _STORABLE)
         return None
 
-    def values(self, obj: Any) -> Sequence[Value]:
+    def values_to_save(self, obj: Any) -> Sequence[Value]:
         if not obj._can_update:
             raise UntrackableError(
                 "a variable can be neither saved nor restored inside a function that is being traced",
                 found=f"a {obj.var_type.__name__} from outside of it",
                 remedy="save and restore outside of jit, grad, vmap and scan",
             )
-        values = _values(obj.get_raw_value())
+        return _values(obj.get_raw_value())
+
+    def values(self, obj: Any) -> Sequence[Value]:
+        values = self.values_to_save(obj)
         for value in values:
             # Refers to the variable, and not to the array, so that the array is freed as soon as it has a successor.
             value.source = partial(_read, obj, value.name)
@@ -84,6 +89,12 @@ class VariableAdapter(Adapter):
             leaves.append(_adapter(place).assign(place, given) if given else leaf)
         obj.set_raw_value(jax.tree_util.tree_structure(held).unflatten(leaves))
         return obj
+
+
+def _has_place(held: Any) -> bool:
+    """Whether a held value is not a container, but a value that may be in one."""
+    kind = kind_of_place(held)
+    return kind is Leaf or kind is CheckedLeaf
 
 
 def _place(held: Any) -> Any:

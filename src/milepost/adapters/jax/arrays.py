@@ -7,9 +7,10 @@ to its devices if the old array was, and has a weak type if the old array had. S
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +25,10 @@ from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
 
 _WIDE: Final = 8
 """Bytes of the smallest elements that JAX may make narrower by default."""
+_SMALL: Final = 64 << 10
+"""The most bytes of an array that JAX takes longer to place than to copy."""
+_REMEMBERED: Final = 1024
+"""For how many kinds of small arrays it is remembered what JAX makes of them."""
 
 
 class ArrayAdapter(Adapter):
@@ -93,10 +98,37 @@ class AbstractAdapter(Adapter):
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
         array, sharding = arrays[VARIABLE_VALUE], placement(obj)
+        if sharding is not None and is_spread(sharding):
+            with _width_of(obj.dtype):
+                return jax.make_array_from_callback(obj.shape, sharding, reads_boxes(array), dtype=obj.dtype)
+        if array.nbytes <= _SMALL:
+            around = jax.config.jax_default_device, jax.sharding.get_abstract_mesh()
+            return successor(_like(array.shape, array.dtype, sharding, around), array)
         with _width_of(obj.dtype):
-            if sharding is None or not is_spread(sharding):
-                return jax.device_put(own(array), sharding)
-            return jax.make_array_from_callback(obj.shape, sharding, reads_boxes(array), dtype=obj.dtype)
+            return jax.device_put(own(array), sharding)
+
+
+class _Like(NamedTuple):
+    """What `successor` asks of an array."""
+
+    aval: Any
+    sharding: Any
+    committed: bool
+
+
+@functools.lru_cache(_REMEMBERED)
+def _like(shape: tuple[int, ...], dtype: Any, sharding: Any, around: tuple[Any, ...]) -> _Like:
+    """What `jax.device_put` makes of an array of NumPy, which it takes long to find out.
+
+    Args:
+        shape: The shape of the array.
+        dtype: Its element type.
+        sharding: Where it is put; None for the default device.
+        around: What the program has set that decides this too: the default device, and the mesh.
+    """
+    with _width_of(dtype):
+        made = jax.device_put(np.zeros(shape, dtype), sharding)
+    return _Like(made.aval, made.sharding, made.committed)
 
 
 def value_of(array: Any) -> Value:

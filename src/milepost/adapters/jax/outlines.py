@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, Final
 
 import jax
@@ -15,16 +16,20 @@ _REMEMBERED: Final = 1024
 """For how many pairs of a shape and an element type the abstract array is remembered."""
 
 
-def outlined(tree: Any) -> tuple[Any, bool]:
-    """A copy of a tree with shapes and element types in the place of arrays, and whether other objects of it were copied too.
+def outlined(tree: Any) -> tuple[Any, Mapping[int, Any]]:
+    """A copy of a tree with shapes and element types in the place of arrays.
+
+    Returns:
+        The copy; and the copies of modules and variables of NNX that the tree holds, by the identity of the object that each
+        is a copy of.
 
     Example:
         >>> import jax.numpy as jnp
         >>> outlined({"w": jnp.ones((2, 3)), "step": 7})
-        ({'w': ShapeDtypeStruct(shape=(2, 3), dtype=float32), 'step': 7}, False)
+        ({'w': ShapeDtypeStruct(shape=(2, 3), dtype=float32), 'step': 7}, {})
     """
     if not imported("flax"):
-        return with_leaves(tree, _outline), False
+        return with_leaves(tree, _outline), {}
     from milepost.adapters.flax.copies import copied
 
     return copied(tree, _outline)

@@ -1,8 +1,8 @@
 """The elements of JAX's arrays, device by device: how a save reads them, and how a restore places them.
 
-No array is gathered. An array that is spread over devices is written from the memory of each device. A restore gives each device
-its own box of the saved tensor. `numpy.asarray` would keep the copy that it makes of an array on a device; the functions here keep
-no copy.
+No array is gathered, except one of a few bytes. An array that is spread over devices is written from the memory of each device. A
+restore gives each device its own box of the saved tensor. `numpy.asarray` would keep the copy that it makes of an array on a device;
+the functions here keep no copy.
 
 Each process reads the part of an array that its own devices hold. The sharding tells where all boxes are, so processes exchange no
 messages about them.
@@ -30,6 +30,8 @@ _FETCHED: Final = 16 << 20
 """How many bytes are fetched from a device at once; a row that is longer is fetched whole."""
 _COPIED: Final = 64 << 10
 """The most bytes of an array that is copied without a noticeable delay."""
+_JOINED: Final = 4 << 10
+"""The most bytes of an array whose pieces are copied into one array at once. The objects for its pieces would take as much memory."""
 _REMEMBERED: Final = 1024
 """How many pairs of a sharding and a shape have their boxes remembered."""
 
@@ -47,12 +49,20 @@ def elements(array: Any, where: Whereabouts) -> Array | PiecewiseArray | Sharded
         where: Where it lies.
     """
     if not where.is_here and not _all_hold_all(array):
-        return _sharded(array)
-    if where.on_cpu and (where.device is not None or array.is_fully_replicated) and not _is_packed(array.dtype):
+        return _sharded(array, where)
+    has_memory_here = _has_memory_here(array, where)
+    if has_memory_here and (where.device is not None or array.is_fully_replicated):
         view = np.asarray(array)
         return view if view.nbytes <= _COPIED else _in_pieces(view, [Piece((0,) * view.ndim, view.shape, view)])
+    if has_memory_here and array.nbytes <= _JOINED:
+        joined = np.empty(array.shape, array.dtype)
+        for ranges, data in _boxes_of(array):
+            joined[_slices(ranges)] = np.asarray(data)
+        return joined
     pieces = [
-        piece for ranges, data in _boxes_of(array) for piece in _pieces(data, tuple(start for start, _ in ranges))
+        piece
+        for ranges, data in _boxes_of(array)
+        for piece in _pieces(data, tuple(start for start, _ in ranges), has_memory_here=has_memory_here)
     ]
     return _in_pieces(array, pieces)
 
@@ -115,28 +125,29 @@ def reads_boxes(stored: Array | StoredTensor) -> Callable[[tuple[slice, ...]], A
     return box_at
 
 
-def _sharded(array: Any) -> ShardedArray:
-    holders = _holders(array.sharding, array.shape)
+def _sharded(array: Any, where: Whereabouts) -> ShardedArray:
+    holders, has_memory_here = _holders(array.sharding, array.shape), _has_memory_here(array, where)
     shards = []
     for ranges, data in _boxes_of(array):
-        whole = np.asarray(data) if _has_memory_here(data) else _fetched(data)
+        whole = np.asarray(data) if has_memory_here else _fetched(data)
         shards.append(Shard(tuple(start for start, _ in ranges), whole, holders[ranges]))
     return ShardedArray(array.dtype, array.shape, shards, _layout(array.sharding, array.shape))
 
 
 def _fetched(data: Any) -> PiecewiseArray:
-    return _in_pieces(data, list(_pieces(data, (0,) * data.ndim)))
+    return _in_pieces(data, list(_pieces(data, (0,) * data.ndim, has_memory_here=False)))
 
 
 def _boxes_of(array: Any) -> list[tuple[Ranges, Any]]:
     """The boxes of an array on the devices of this process, each once, in an order that is the same on all processes."""
-    return sorted(
-        {_ranges(shard.index, array.shape): shard.data for shard in array.addressable_shards}.items(), key=_first
-    )
+    return [(ranges, array.addressable_data(number)) for ranges, number in _boxes(array.sharding, array.shape)]
 
 
-def _first(pair: tuple[Ranges, Any]) -> Ranges:
-    return pair[0]
+@functools.lru_cache(_REMEMBERED)
+def _boxes(sharding: Any, shape: tuple[int, ...]) -> list[tuple[Ranges, int]]:
+    """The boxes of the arrays of a sharding, each with the number of a device of this process that holds it."""
+    indices = sharding.addressable_devices_indices_map(shape).values()
+    return sorted({_ranges(index, shape): number for number, index in enumerate(indices)}.items())
 
 
 def _all_hold_all(array: Any) -> bool:
@@ -172,20 +183,24 @@ def _size(ranges: Ranges) -> int:
     return math.prod(stop - start for start, stop in ranges)
 
 
+def _slices(ranges: Ranges) -> Box:
+    return tuple([slice(start, stop) for start, stop in ranges])
+
+
 def _box_of(ranges: Ranges) -> TensorSlice:
     return TensorSlice(tuple((start, stop - start) for start, stop in ranges))
 
 
 def _box(stored: Array | StoredTensor, ranges: Ranges) -> Array:
     if isinstance(stored, np.ndarray):
-        part = stored[tuple(slice(start, stop) for start, stop in ranges)]
+        part = stored[_slices(ranges)]
         return part if part.size == stored.size else part.copy()
     return stored.read(_box_of(ranges))
 
 
-def _has_memory_here(array: Any) -> bool:
-    """Whether NumPy can read the memory of an array without a copy."""
-    return whereabouts(array.sharding).on_cpu and not _is_packed(array.dtype)
+def _has_memory_here(array: Any, where: Whereabouts) -> bool:
+    """Whether NumPy can read the memory of an array, or of each of its boxes, without a copy."""
+    return where.on_cpu and not _is_packed(array.dtype)
 
 
 def _is_packed(dtype: Any) -> bool:
@@ -196,9 +211,9 @@ def _is_packed(dtype: Any) -> bool:
     return int(described.bits) < _BITS
 
 
-def _pieces(data: Any, start: tuple[int, ...]) -> Iterator[Piece]:
+def _pieces(data: Any, start: tuple[int, ...], *, has_memory_here: bool) -> Iterator[Piece]:
     """The pieces of the array on one device. No piece takes much memory."""
-    if _has_memory_here(data):
+    if has_memory_here:
         yield Piece(start, data.shape, np.asarray(data))
         return
     rows = data.shape[0] if data.shape else 1

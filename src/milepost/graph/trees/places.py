@@ -109,7 +109,10 @@ class Node(Place):
                     place = self._below[key] = kind(self, key)
                 place.value = child
                 child = place
-            pairs += [(name, child) for name in names]
+            if len(names) == 1:  # as nearly always
+                pairs.append((names[0], child))
+            else:
+                pairs += [(name, child) for name in names]
         return pairs
 
     def _is_in_itself(self) -> bool:
@@ -164,16 +167,16 @@ def kind_of_place(value: Any) -> type[Place] | None:
     if kind in NUMBERS or kind in TEXTS:
         return CheckedLeaf
     adapter = adapter_of_type(kind)
-    if adapter is None or ("tracks" in adapter.overrides and not adapter.tracks(value)):
+    if adapter is None or not (adapter.functional or issubclass(kind, (np.ndarray, np.generic))):
+        return None
+    if "tracks" in adapter.overrides and not adapter.tracks(value):
         return None
     if adapter.functional:
         if not adapter.leaf:
             return Node
         # NumPy has no type for some elements, such as keys of random number generators.
         return Leaf if value.shape and isinstance(value.dtype, np.dtype) else CheckedLeaf
-    if isinstance(value, np.ndarray):
-        return CheckedLeaf if value.dtype.hasobject or not value.shape else Leaf
-    return CheckedLeaf if isinstance(value, np.generic) else None
+    return Leaf if value.shape and not value.dtype.hasobject else CheckedLeaf
 
 
 _roots: Final[ByIdentity[dict[str, Place]]] = ByIdentity()

@@ -28,6 +28,10 @@ _ENOUGH_S: Final = 5.0
 """CPU seconds after which a process does not do an operation again."""
 
 
+def _as_it_is(held: Any) -> Any:
+    return held
+
+
 class Way(NamedTuple):
     """One contender.
 
@@ -35,11 +39,15 @@ class Way(NamedTuple):
         needs: The package that it needs.
         out: Saves a tree to a path, or reads its arrays.
         back: Restores a tree of the same structure from a path, or makes such arrays from those of NumPy.
+        saved: Makes what is saved from the dicts of arrays.
+        live: Makes what is restored from it.
     """
 
     needs: str
     out: Callable[[Any, Path], object] | None
     back: Callable[[Any, Path], Any] | None
+    saved: Callable[[Any], Any] = _as_it_is
+    live: Callable[[Any], Any] = _as_it_is
 
 
 def tree() -> dict[str, dict[str, Any]]:
@@ -74,6 +82,24 @@ def _restore(held: Any, path: Path) -> Any:
     import milepost.jax
 
     return milepost.jax.restore(path, held)[0]
+
+
+def _as_variables(held: Any) -> Any:
+    from flax import nnx
+
+    return nnx.State({name: {key: nnx.Param(each) for key, each in group.items()} for name, group in held.items()})
+
+
+def _as_module(held: Any) -> Any:
+    from flax import nnx
+
+    return nnx.Dict({name: nnx.Dict(group) for name, group in _as_variables(held).raw_mapping.items()})
+
+
+def _abstract(held: Any) -> Any:
+    import jax
+
+    return jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype), held)
 
 
 def _flax_save(held: Any, path: Path) -> object:
@@ -135,6 +161,9 @@ def _make_privately(held: Any, _: Path) -> Any:
 
 WAYS: Final = {
     "milepost.jax": Way("milepost", _save, _restore),
+    "milepost.jax, restored into jax.ShapeDtypeStruct": Way("milepost", _save, _restore, live=_abstract),
+    "milepost.jax, as variables of NNX in an nnx.State": Way("flax", _save, _restore, _as_variables),
+    "milepost.jax, as variables of NNX in modules": Way("flax", _save, _restore, _as_module),
     "flax.serialization": Way("flax", _flax_save, _flax_restore),
     "Orbax": Way("orbax", _orbax_save, _orbax_restore),
     "JAX: numpy.asarray, jax.numpy.asarray of each": Way("jax", _read_each, _make_each),
@@ -153,7 +182,9 @@ def child(task: Mapping[str, Any]) -> None:
             continue
         times: list[float] = []
         while len(times) < _REPEATS and sum(times) < _ENOUGH_S:
-            held = tree()  # fresh, because JAX keeps what NumPy has read once
+            held = way.saved(tree())  # fresh, because JAX keeps what NumPy has read once
+            if operation == "restore":
+                held = way.live(held)
             begun = time.process_time()
             call(held, path)
             times.append(time.process_time() - begun)

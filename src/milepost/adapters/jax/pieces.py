@@ -203,6 +203,7 @@ def _has_memory_here(array: Any, where: Whereabouts) -> bool:
     return where.on_cpu and not _is_packed(array.dtype)
 
 
+@functools.cache
 def _is_packed(dtype: Any) -> bool:
     """Whether several elements share a byte in the memory of a device, as those of 4 bits do."""
     if dtype.itemsize > 1 or dtype.kind == "b":

@@ -7,10 +7,8 @@ plan in a restore is `milepost.engine.match.Match`, which holds the live objects
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import NamedTuple, overload
 
 from milepost.graph.object_graph import ObjectGraph
@@ -53,33 +51,25 @@ class PlannedWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wholes(Sequence[PlannedWrite]):
-    """Whole tensors that are not placed in data files yet. Each is made a `PlannedWrite` when it is asked for, because there may be
-    millions.
+    """Whole tensors that are not placed in data files yet. Each becomes a `PlannedWrite` when it is asked for, because there may
+    be millions, and columns take half of the memory.
 
     Attributes:
         keys: The key of each.
-        nodes: As for `PlannedWrite`, as all others.
-        dtypes: The element types.
-        shapes: The shapes.
+        nodes: The number of its object in the object graph.
+        dtypes: Its element type.
+        shapes: Its shape.
 
     Example:
-        >>> wholes = Wholes()
-        >>> wholes.add("w/.ATTRIBUTES/VARIABLE_VALUE", 1, DType.of("float32"), (2, 3))
-        >>> print(wholes[0])
-        w/.ATTRIBUTES/VARIABLE_VALUE float32[2, 3] -> shard 0
+        >>> wholes = Wholes(["w/.ATTRIBUTES/VARIABLE_VALUE"], [1], [DType.of("float32")], [(2, 3)])
+        >>> wholes[0].nbytes, list(wholes) == wholes[:]
+        (24, True)
     """
 
-    keys: list[str] = field(default_factory=list)
-    nodes: array[int] = field(default_factory=partial(array, "q"))
-    dtypes: list[DType] = field(default_factory=list)
-    shapes: list[tuple[int, ...]] = field(default_factory=list)
-
-    def add(self, key: str, node: int, dtype: DType, shape: tuple[int, ...]) -> None:
-        """Adds a tensor."""
-        self.keys.append(key)
-        self.nodes.append(node)
-        self.dtypes.append(dtype)
-        self.shapes.append(shape)
+    keys: Sequence[str]
+    nodes: Sequence[int]
+    dtypes: Sequence[DType]
+    shapes: Sequence[tuple[int, ...]]
 
     def __len__(self) -> int:
         return len(self.keys)

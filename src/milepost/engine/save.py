@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -34,7 +35,7 @@ from milepost.graph.traversal import walk
 from milepost.graph.trees.places import places_in_use
 from milepost.graph.variable import shape_fits
 from milepost.storage import Storage
-from milepost.tensor import PiecewiseArray, ShardedArray, TensorSpec
+from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
 from milepost.tensor.dtype import STRING
 from milepost.tensor.spec import format_shape
 
@@ -96,6 +97,56 @@ def read_state(
         CorruptCheckpointError: A deferred value, which must be written again, is damaged.
         MismatchError: A deferred value does not fit its object, which was made after the restore.
     """
+    live = _live_graph(root, attached, options)
+    deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
+    python = _python_types(live, options)
+    nodes: list[Node] = []
+    keys: list[str] = []
+    holders, dtypes, shapes = array("q"), list[DType](), list[tuple[int, ...]]()
+    arrays: list[Array | PiecewiseArray | ShardedArray] = []
+    own, first = set[int](), set[int]()
+    of_first = _of_first_process(live) if member is not None else set()
+    rows = zip(live.paths, _read_all(live, options), live.edges, python, strict=True)
+    for number, (path, values, edges, python_type) in enumerate(rows):
+        saved: list[SavedValue] = []
+        kind = _kind_of_own(live, number, options, member, of_first) if member is not None else ""
+        is_skipped = number in live.skipped_by_tensorflow
+        for value, read in values:
+            skipped = is_skipped or value.skipped_by_tensorflow
+            name, listed = value.name, value.listed
+            if kind == _FIRST:
+                first.add(len(keys))
+            elif kind and member is not None:
+                own.add(len(keys))
+                name, listed = (str(OwnName(each, kind, *member)) for each in (name, listed))
+                skipped = True
+            local = _local_name(listed)
+            listed_key = f"{path}{ATTRIBUTES}{local}"
+            saved.append(new_value((local, value.full_name, listed_key, skipped)))
+            keys.append(listed_key if listed == name else f"{path}{ATTRIBUTES}{_local_name(name)}")
+            holders.append(number)
+            dtypes.append(value.dtype)
+            shapes.append(read.shape)
+            arrays.append(read)
+        listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
+        nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type)))
+    for number, node in enumerate(deferred.nodes, start=len(live.objects)):
+        keys += [tensor.key for tensor in node.tensors]
+        holders.extend(number for _ in node.tensors)
+        dtypes += [tensor.dtype for tensor in node.tensors]
+        shapes += [tensor.array.shape for tensor in node.tensors]
+        arrays += [tensor.array for tensor in node.tensors]
+        nodes.append(Node(tuple(node.edges), node.values, python=node.python))
+    for number, more in deferred.edges.items():
+        nodes[number] = nodes[number]._replace(children=(*nodes[number].children, *more))
+    for number, slots in itertools.chain(live.slots.items(), deferred.slots.items()):
+        nodes[number] = nodes[number]._replace(slots=(*nodes[number].slots, *slots))
+    writes = Wholes(keys, holders, dtypes, shapes)
+    return State(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
+
+
+def _live_graph(root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions) -> LiveGraph:
+    """The live objects, of which no values have been read yet; arguments and errors are those of `read_state`."""
     if is_anything_deferred():
         _refuse_unannounced(root, attached)
         look_again_below(root, attached)  # for slot variables, which a program does not train
@@ -112,45 +163,7 @@ def read_state(
     for adapter, obj in zip(live.adapters, live.objects, strict=True):
         if "on_attached" in adapter.overrides:
             adapter.on_attached(obj)  # milepost meets objects deeper in the graph here for the first time
-    deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
-    python = _python_types(live, options)
-    nodes: list[Node] = []
-    writes = Wholes()
-    arrays: list[Array | PiecewiseArray | ShardedArray] = []
-    own, first = set[int](), set[int]()
-    of_first = _of_first_process(live) if member is not None else set()
-    rows = zip(live.paths, _read_all(live, options), live.edges, python, strict=True)
-    for number, (path, values, edges, python_type) in enumerate(rows):
-        saved: list[SavedValue] = []
-        kind = _kind_of_own(live, number, options, member, of_first) if member is not None else ""
-        is_skipped = number in live.skipped_by_tensorflow
-        for value, array in values:
-            skipped = is_skipped or value.skipped_by_tensorflow
-            name, listed = value.name, value.listed
-            if kind == _FIRST:
-                first.add(len(writes))
-            elif kind and member is not None:
-                own.add(len(writes))
-                name, listed = (str(OwnName(each, kind, *member)) for each in (name, listed))
-                skipped = True
-            local = _local_name(listed)
-            listed_key = f"{path}{ATTRIBUTES}{local}"
-            key = listed_key if listed == name else f"{path}{ATTRIBUTES}{_local_name(name)}"
-            saved.append(new_value((local, value.full_name, listed_key, skipped)))
-            writes.add(key, number, value.dtype, array.shape)
-            arrays.append(array)
-        listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
-        nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type)))
-    for number, node in enumerate(deferred.nodes, start=len(live.objects)):
-        for key, dtype, array in node.tensors:
-            writes.add(key, number, dtype, array.shape)
-            arrays.append(array)
-        nodes.append(Node(tuple(node.edges), node.values, python=node.python))
-    for number, more in deferred.edges.items():
-        nodes[number] = nodes[number]._replace(children=(*nodes[number].children, *more))
-    for number, slots in itertools.chain(live.slots.items(), deferred.slots.items()):
-        nodes[number] = nodes[number]._replace(slots=(*nodes[number].slots, *slots))
-    return State(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
+    return live
 
 
 def _python_types(live: LiveGraph, options: CheckpointOptions) -> Sequence[str]:

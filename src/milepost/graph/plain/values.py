@@ -35,9 +35,7 @@ from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
 _BOOL: Final = NUMBERS[bool]
-_INT64: Final = NUMBERS[int]
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-"""The integers of 64 bits."""
+_INT64: Final = range(-(1 << 63), 1 << 63)
 _NOTHING: Final = np.zeros(0, np.bool_)
 _SCALARS: Final = frozenset(
     dtype
@@ -68,7 +66,9 @@ def type_named(name: str) -> type | None:
 
 def plain_value(value: Any) -> Value:
     """A plain value as a `Value` for a save."""
-    if (dtype := _type_of_number(value)) is not None:
+    kind = type(value)
+    if kind in NUMBERS and (kind is not int or value in _INT64):
+        dtype = NUMBERS[kind]
         return Value(VARIABLE_VALUE, dtype, (), partial(np.array, value, dtype.numpy), skipped_by_tensorflow=True)
     if isinstance(value, str):
         return _text(value.encode("utf-8", "surrogatepass"))
@@ -79,12 +79,6 @@ def plain_value(value: Any) -> Value:
     if value is None:
         return Value(VARIABLE_VALUE, _BOOL, (0,), _NOTHING, skipped_by_tensorflow=True)
     return _text(hex(value).encode())
-
-
-def _type_of_number(value: Any) -> DType | None:
-    """The element type in which a number of Python is saved. None for an integer of more than 64 bits, and for other values."""
-    dtype = NUMBERS.get(type(value))
-    return None if dtype is _INT64 and not _LEAST <= value <= _MOST else dtype
 
 
 def _text(data: bytes) -> Value:
@@ -102,7 +96,9 @@ def taken_value(value: Any, saved_as: str) -> Value:
     """
     if not saved_as and isinstance(value, np.generic):
         return plain_value(value)
-    dtype = _type_of_number(value) or plain_value(value).dtype
+    kind = type(value)
+    is_usual = kind in NUMBERS and (kind is not int or value in _INT64)
+    dtype = NUMBERS[kind] if is_usual else plain_value(value).dtype
     return _taking(dtype, (0,) if saved_as == "NoneType" else ())
 
 

@@ -1,4 +1,4 @@
-"""Checks that saved values fit the live objects that take them, and says which do not. Nothing is read, and nothing changes."""
+"""Checks that saved values fit the live objects that take them, and says which do not. No value is read, and nothing changes."""
 
 from __future__ import annotations
 

@@ -2,13 +2,15 @@
 
 The order is:
 
-1. Check that every value fits its object.
+1. Check that every value fits its object (`milepost.engine.check`).
 2. Read and verify all values. Objects without an old value get their new one in this step: the successors of values
    that cannot change, which no object holds yet, and slot variables that the restore has made. The others are kept if
    they are small.
 3. Assign to objects that run their own code, such as `PythonState`. They get their old values back if one of them raises an error.
 4. Assign to objects that take an array and are not expected to fail.
 5. Read the other values straight into the memory of their objects.
+
+Steps 3 and 4 are those of `milepost.engine.assigned`.
 
 Small old values are kept in steps 4 and 5 too, so that a late failure can be undone (`milepost.engine.undo`).
 

@@ -133,7 +133,8 @@ def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> in
     Returns:
         What `last_restore` returned before.
     """
-    _newest[0] = max(_newest[0], uid)
+    if uid > _newest[0]:
+        _newest[0] = uid
     if isinstance(obj, Place):
         before, obj.restored = obj.restored, uid
         return before

@@ -21,7 +21,7 @@ the live value is.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import Any, Final
 
@@ -49,6 +49,8 @@ _OF_NUMPY: Final[dict[str, type]] = {
     "numpy.str": np.str_,
     "numpy.bytes": np.bytes_,
 }
+_OF_LETTER: Final[dict[str, Callable[[Any], Any]]] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+"""The types of plain numbers, by NumPy's letter for their element types."""
 TYPE_NAMES: Final[dict[type, str]] = {
     **{kind: kind.__name__ for kind in (bool, int, float, complex, str, bytes, type(None))},
     **{kind: name for name, kind in _OF_NUMPY.items()},
@@ -150,12 +152,10 @@ def from_saved(array: Array, saved_as: str, live: Any) -> Any:
     if wanted is not None:
         return _scalar(element, wanted, saved_as)
     if not isinstance(element, (bytes, str)):
-        name = array.dtype.name
-        if array.dtype.kind == "b":
-            return bool(element)
-        if "complex" in name:
-            return complex(element)
-        return float(element) if "float" in name else int(element)
+        number = _OF_LETTER.get(array.dtype.kind)
+        if number is None:  # such as that of bfloat16
+            number = float if "float" in array.dtype.name else int
+        return number(element)
     data = element.encode() if isinstance(element, str) else element
     if saved_as == "bytes" or (not saved_as and type(live) is bytes):
         return data

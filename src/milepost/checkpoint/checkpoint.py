@@ -29,7 +29,7 @@ from milepost.engine.series import list_announced
 from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus
-from milepost.engine.translation import Names, Rename, translation
+from milepost.engine.translation import SAVE_COUNTER, Names, Rename, translation
 from milepost.errors import UnsupportedError
 from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
@@ -42,8 +42,6 @@ from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.structure import is_tuple
 from milepost.storage import MemoryStorage
 from milepost.storage.paths import check_has_file_name, plain_path
-
-_COUNTER = "save_counter"
 
 PathLike = str | os.PathLike[str]
 
@@ -135,7 +133,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             if weak and value is root:
                 self.__dict__[name] = value
                 continue
-            if name != _COUNTER:
+            if name != SAVE_COUNTER:
                 check_object(name, value)
             setattr(self, name, value)
         if root is not None:
@@ -155,11 +153,11 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
     @property
     def save_counter(self) -> Variable:
         """The number of calls of `save`: a scalar int64 variable that is saved and restored with the other values."""
-        counter: Variable | None = self.__dict__.get(_COUNTER)
+        counter: Variable | None = self.__dict__.get(SAVE_COUNTER)
         if counter is None:
-            new = Variable(np.int64(0), name=_COUNTER, trainable=False)
+            new = Variable(np.int64(0), name=SAVE_COUNTER, trainable=False)
             root = self._private.root
-            counter = self.__dict__[_COUNTER] = admit(self if root is None else followed(root), _COUNTER, new)
+            counter = self.__dict__[SAVE_COUNTER] = admit(self if root is None else followed(root), SAVE_COUNTER, new)
         return counter
 
     @as_written
@@ -291,15 +289,15 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         if save_path is None:
             return InitializationOnlyStatus(self._view)
         with self._private.writer.exclusive():
-            is_new = _COUNTER not in self.__dict__
+            is_new = SAVE_COUNTER not in self.__dict__
             counter = self.save_counter  # made first, so that it is restored with the other values, or not at all
             try:
                 status = self.read(save_path, options, rename=rename, ignore=ignore, only=only, cast=cast)
             except BaseException:
                 if is_new and not last_restore(counter):
-                    del self.__dict__[_COUNTER]
+                    del self.__dict__[SAVE_COUNTER]
                 raise
-            if status.belongs_to_series and not leaves_alone(_COUNTER):
+            if status.belongs_to_series and not leaves_alone(SAVE_COUNTER):
                 self._private.guard.restored(storage_of(options), plain_path(save_path))
             return status
 

@@ -8,16 +8,18 @@ from milepost.bundle import index_path, open_bundle
 from milepost.checkpoint.checkpoint import Checkpoint, PathLike, root_of, set_root
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
+from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
 from milepost.graph.frameworks import import_adapters
+from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import Tree, kind_of_place
 from milepost.graph.trees.structure import is_container
 from milepost.storage import Storage
 
-_COUNTER: Final = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
+_COUNTER: Final = tensor_key(SAVE_COUNTER, VARIABLE_VALUE)
 
 
 class TreeCheckpoint(Checkpoint):

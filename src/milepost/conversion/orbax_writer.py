@@ -25,17 +25,16 @@ from milepost.conversion.output_file import replaced_directory
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign import is_item_of_orbax
+from milepost.foreign.orbax_layout import COMMITTED, TREE
 from milepost.storage import LOCAL_STORAGE
 from milepost.tensor import DType
 
-_ITEM: Final = "_METADATA"
-_COMMITTED: Final = "_CHECKPOINT_METADATA"
 _DICT_KEY: Final = 2
 """Orbax' number of keys of dicts."""
 _LONGEST: Final = 255
 """Bytes of the name of a directory."""
 _TAKEN: Final = frozenset(
-    {_ITEM, _COMMITTED, "_sharding", "array_metadatas", "checkpoint", "d", "descriptor", "manifest.ocdbt"}
+    {TREE, COMMITTED, "_sharding", "array_metadatas", "checkpoint", "d", "descriptor", "manifest.ocdbt"}
 )
 """Names of files of Orbax' own."""
 _BY_NAME: Final = frozenset(
@@ -83,10 +82,10 @@ def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: B
             with open(os.path.join(inside, ".".join("0" * max(len(tensor.spec.shape), 1))), "xb") as file:
                 for chunk in tensor.chunks(reader):
                     file.write(little_endian(chunk, tensor.spec.dtype))
-        _write_json(os.path.join(directory, _ITEM), _tree(tensors))
+        _write_json(os.path.join(directory, TREE), _tree(tensors))
         times = {"init_timestamp_nsecs": began, "commit_timestamp_nsecs": time.time_ns()}
         _write_json(
-            os.path.join(directory, _COMMITTED),
+            os.path.join(directory, COMMITTED),
             {"item_handlers": None, "metrics": {}, "performance_metrics": {}, **times, "custom_metadata": {}},
         )
     return [target]

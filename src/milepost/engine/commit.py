@@ -146,6 +146,22 @@ def commit_file(storage: Storage, path: str, data: bytes) -> None:
     storage.sync_directory(directory)
 
 
+def not_durable(prefix: str, error: BaseException) -> AfterCommitError:
+    """The error for a checkpoint that is committed, but that a power cut may lose.
+
+    Args:
+        prefix: The checkpoint.
+        error: Why the commit could not be made durable.
+    """
+    return AfterCommitError(
+        f"the checkpoint is saved, but a power cut may lose it: {getattr(error, 'problem', error)}",
+        errno=getattr(error, "errno", None),
+        file=prefix,
+        remedy=getattr(error, "remedy", None)
+        or "check the disk; the next save to this directory makes this checkpoint durable too",
+    )
+
+
 class BundleCommit:
     """The files of one save, from the claim to the commit. It removes files that it does not publish.
 
@@ -245,13 +261,7 @@ class BundleCommit:
         try:
             storage.sync_directory(directory)
         except StorageError as error:
-            raise AfterCommitError(
-                f"the checkpoint is saved, but a power cut may lose it: {error.problem}",
-                errno=error.errno,
-                file=self._prefix,
-                remedy=error.remedy
-                or "check the disk; the next save to this directory makes this checkpoint durable too",
-            ) from error
+            raise not_durable(self._prefix, error) from error
         if self._replaced:
             self._remove_replaced()
 

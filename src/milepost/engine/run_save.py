@@ -14,7 +14,7 @@ from typing import Any
 
 from milepost.collector import QUICK, collection_paused
 from milepost.engine.announcement import Announcement
-from milepost.engine.commit import BeforeCommit
+from milepost.engine.commit import BeforeCommit, not_durable
 from milepost.engine.leftovers import sweep_state_files
 from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.plan import SavePlan
@@ -266,12 +266,7 @@ class ListedSave(Save):
         return problems
 
     def _committed_all_the_same(self, error: BaseException) -> AfterCommitError:
-        committed = AfterCommitError(
-            f"the checkpoint is saved, but a power cut may lose it: {getattr(error, 'problem', error)}",
-            errno=getattr(error, "errno", None),
-            file=self.prefix,
-            remedy="check the disk; the next save to this directory makes this checkpoint durable too",
-        )
+        committed = not_durable(self.prefix, error)
         committed.__cause__ = error
         return committed
 

@@ -23,10 +23,9 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign.hdf5 import MAGIC, Hdf5File, Place
 from milepost.foreign.stored import Stored
 from milepost.foreign.windows import Window
-from milepost.foreign.zip_directory import LOCAL_HEADER, ZipRecord, read_directory
+from milepost.foreign.zip_directory import LOCAL_HEADER, ZipRecord, is_archive, read_directory
 from milepost.storage import ReadableFile
 
-_ZIP: Final = b"PK\x03\x04"
 _MODEL: Final = "config.json"
 _WEIGHTS: Final = "model.weights."
 _HDF5: Final = "model.weights.h5"
@@ -38,7 +37,7 @@ _NAMES: Final = "weight_names"
 
 def looks_like(file: ReadableFile) -> bool:
     """Whether a file begins like one that Keras wrote."""
-    return _begins_with(file, MAGIC) or (_begins_with(file, _ZIP) and _is_model(file))
+    return _begins_with(file, MAGIC) or (is_archive(file) and _is_model(file))
 
 
 class KerasFile:

@@ -14,16 +14,12 @@ from typing import Final, NamedTuple
 
 from milepost.bundle import parse_data_path
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.zip_directory import read_directory
+from milepost.foreign.zip_directory import BEGINNING, LOCAL_HEADER, read_directory
 from milepost.storage import ReadableFile
+from milepost.table.block import MAGIC
 
 _LOOKED_AT: Final = 1024
 _SHOWN: Final = 60
-_INDEX_END: Final = bytes.fromhex("57fb808b247547db")
-"""The last bytes of the index of a checkpoint. Its first bytes may be any."""
-_ZIP: Final = b"PK\x03\x04"
-_NAME_AT: Final = 30
-"""Where the name of the first record of a zip archive begins; its length is 4 bytes before."""
 
 
 class Kind(NamedTuple):
@@ -187,7 +183,7 @@ def refuse(file: ReadableFile) -> None:
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
     if _ends_as_index(file):
         return
-    kind = _archive(file, start) if start.startswith(_ZIP) else _known(start)
+    kind = _archive(file, start) if start.startswith(BEGINNING) else _known(start)
     if kind is not None:
         raise UnsupportedError(
             "this is the state file of a directory, not a checkpoint"
@@ -228,15 +224,15 @@ def refuse_unknown(file: ReadableFile) -> None:
 
 
 def _ends_as_index(file: ReadableFile) -> bool:
-    length = len(_INDEX_END)
-    return file.size >= length and bytes(file.read(file.size - length, length)) == _INDEX_END
+    length = len(MAGIC)  # at its end; its first bytes may be any
+    return file.size >= length and bytes(file.read(file.size - length, length)) == MAGIC
 
 
 def first_record(file: ReadableFile) -> str:
     """The name of the first record of a zip archive. The archive's directory is not needed."""
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
-    length = int.from_bytes(start[_NAME_AT - 4 : _NAME_AT - 2], "little")
-    return start[_NAME_AT : _NAME_AT + length].decode(errors="replace")
+    length = int.from_bytes(start[LOCAL_HEADER - 4 : LOCAL_HEADER - 2], "little")
+    return start[LOCAL_HEADER : LOCAL_HEADER + length].decode(errors="replace")
 
 
 def _archive(file: ReadableFile, start: bytes) -> Kind | None:

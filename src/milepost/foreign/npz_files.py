@@ -31,11 +31,10 @@ from milepost.foreign.nested import nested
 from milepost.foreign.opaque import OBJECT_ARRAY, Opaque
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
-from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, ZipRecord, read_directory
+from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, ZipRecord, is_archive, read_directory
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
-_ZIP: Final = b"PK\x03\x04"
 _ENDING: Final = ".npy"
 _MAGIC: Final = b"\x93NUMPY"
 _LONGEST: Final = 64 << 10
@@ -66,7 +65,7 @@ class Place(NamedTuple):
 
 def looks_like(file: ReadableFile) -> bool:
     """Whether a file is an archive of arrays, or begins like one and is cut off."""
-    if file.size <= len(_ZIP) or file.read(0, len(_ZIP)) != _ZIP:
+    if not is_archive(file):
         return False
     try:
         names = read_directory(file)

@@ -28,7 +28,8 @@ from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign.json_data import LONGEST, parse_json
 
 TREE: Final = "_METADATA"
-_STEP: Final = "_CHECKPOINT_METADATA"
+COMMITTED: Final = "_CHECKPOINT_METADATA"
+"""The file that items and steps have since they were finished."""
 _AGGREGATED: Final = "checkpoint"
 JSON: Final = "metadata"
 METRICS: Final = "metrics"
@@ -55,7 +56,7 @@ def is_step(path: str) -> bool:
     """Whether a directory is what a manager saved in one step."""
     items = [name for name in directories_in(path) if is_item(os.path.join(path, name))]
     is_numbered = os.path.basename(os.path.normpath(path)).isdigit()
-    return bool(items) and (has_file(path, _STEP) or DEFAULT in items or is_numbered)
+    return bool(items) and (has_file(path, COMMITTED) or DEFAULT in items or is_numbered)
 
 
 def steps_in(path: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from milepost.errors import UnsupportedError
 from milepost.foreign.items import members
 from milepost.foreign.rebuilt import METADATA
 from milepost.graph.renaming import Path, Rename, moves, same_name
@@ -144,7 +143,7 @@ def _put(tree: _Dict, path: Path, value: Any) -> None:
         for depth, name in enumerate(path[:-1], 1):
             below = tree.get(_key(tree, name), _Dict())
             if not isinstance(below, _CONTAINERS):
-                raise _taken(path[:depth])
+                raise same_name("/".join(path[:depth]))
             tree[_key(tree, name)] = below = below if isinstance(below, _Dict) else _copied(below)
             tree = below
         key = _key(tree, path[-1])
@@ -152,14 +151,6 @@ def _put(tree: _Dict, path: Path, value: Any) -> None:
             tree[key] = value
             continue
         if not isinstance(value, _CONTAINERS) or not isinstance(tree[key], _CONTAINERS):
-            raise _taken(path)
+            raise same_name("/".join(path))
         tree[key] = _copied(tree[key])
         pending += [(tree[key], (name,), each) for name, each in members(value)]
-
-
-def _taken(path: Path) -> UnsupportedError:
-    return UnsupportedError(
-        "two saved values would have the same name",
-        key="/".join(path),
-        remedy="give one of them another name in rename, or leave one of them out with ignore",
-    )

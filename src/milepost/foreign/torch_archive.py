@@ -25,10 +25,9 @@ from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
 from milepost.foreign.torch_tensors import storage_of
-from milepost.foreign.zip_directory import LOCAL_HEADER, read_directory
+from milepost.foreign.zip_directory import LOCAL_HEADER, is_archive, read_directory
 from milepost.storage import ReadableFile
 
-_MAGIC: Final = b"PK\x03\x04"
 _DATA: Final = "data.pkl"
 _OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
 """How the name of the first record ends in archives of other programs."""
@@ -36,7 +35,7 @@ _OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
 
 def looks_like(file: ReadableFile) -> bool:
     """Whether a file is an archive with pickled data in it, or begins like one and is cut off."""
-    if file.size < len(_MAGIC) or file.read(0, len(_MAGIC)) != _MAGIC:
+    if not is_archive(file):
         return False
     try:
         names = read_directory(file)

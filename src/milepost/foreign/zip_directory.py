@@ -27,6 +27,9 @@ from milepost.storage import ReadableFile
 
 MOST_RECORDS: Final = 500_000
 
+BEGINNING: Final = b"PK\x03\x04"
+"""The first bytes of an archive that has records."""
+
 _END: Final = struct.Struct("<4s4H2LH")
 _LOCATOR: Final = struct.Struct("<4sLQL")
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
@@ -64,6 +67,11 @@ class ZipRecord(NamedTuple):
     def is_plain(self) -> bool:
         """Whether it is neither compressed nor encrypted."""
         return self.method == STORED and not self.is_encrypted
+
+
+def is_archive(file: ReadableFile) -> bool:
+    """Whether a file begins like a zip archive with records."""
+    return file.size >= len(BEGINNING) and bytes(file.read(0, len(BEGINNING))) == BEGINNING
 
 
 def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:

@@ -97,12 +97,12 @@ def renamed(graph: ObjectGraph, rename: Rename) -> tuple[ObjectGraph, list[str]]
     return _Renaming(graph, rename).run()
 
 
-def same_name(key: str, other: str) -> UnsupportedError:
-    """The error for two saved values that would get one name."""
+def same_name(key: str, other: str | None = None) -> UnsupportedError:
+    """The error for two saved values that would get one name, or for one value with the new name of another."""
     return UnsupportedError(
         "two saved values would have the same name",
         key=key,
-        found=f"the same new name as {other}",
+        found=None if other is None else f"the same new name as {other}",
         remedy="give one of them another name in rename, or leave one of them out with ignore",
     )
 

@@ -25,7 +25,7 @@ from milepost.conversion.output_file import replaced_directory
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign import is_item_of_orbax
-from milepost.foreign.orbax_layout import COMMITTED, TREE
+from milepost.foreign.orbax_layout import STEP, TREE
 from milepost.storage import LOCAL_STORAGE
 from milepost.tensor import DType
 
@@ -34,7 +34,7 @@ _DICT_KEY: Final = 2
 _LONGEST: Final = 255
 """Bytes of the name of a directory."""
 _TAKEN: Final = frozenset(
-    {TREE, COMMITTED, "_sharding", "array_metadatas", "checkpoint", "d", "descriptor", "manifest.ocdbt"}
+    {TREE, STEP, "_sharding", "array_metadatas", "checkpoint", "d", "descriptor", "manifest.ocdbt"}
 )
 """Names of files of Orbax' own."""
 _BY_NAME: Final = frozenset(
@@ -85,7 +85,7 @@ def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: B
         _write_json(os.path.join(directory, TREE), _tree(tensors))
         times = {"init_timestamp_nsecs": began, "commit_timestamp_nsecs": time.time_ns()}
         _write_json(
-            os.path.join(directory, COMMITTED),
+            os.path.join(directory, STEP),
             {"item_handlers": None, "metrics": {}, "performance_metrics": {}, **times, "custom_metadata": {}},
         )
     return [target]

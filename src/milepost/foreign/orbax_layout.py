@@ -28,8 +28,8 @@ from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign.json_data import LONGEST, parse_json
 
 TREE: Final = "_METADATA"
-COMMITTED: Final = "_CHECKPOINT_METADATA"
-"""The file that items and steps have since they were finished."""
+STEP: Final = "_CHECKPOINT_METADATA"
+"""The file in which a save of Orbax says when it began, and when it ended."""
 _AGGREGATED: Final = "checkpoint"
 JSON: Final = "metadata"
 METRICS: Final = "metrics"
@@ -56,7 +56,7 @@ def is_step(path: str) -> bool:
     """Whether a directory is what a manager saved in one step."""
     items = [name for name in directories_in(path) if is_item(os.path.join(path, name))]
     is_numbered = os.path.basename(os.path.normpath(path)).isdigit()
-    return bool(items) and (has_file(path, COMMITTED) or DEFAULT in items or is_numbered)
+    return bool(items) and (has_file(path, STEP) or DEFAULT in items or is_numbered)
 
 
 def steps_in(path: str) -> list[str]:
@@ -116,10 +116,10 @@ def _unfinished_part(path: str) -> str | None:
     name = os.path.basename(os.path.normpath(path))
     if _UNFINISHED in name:
         return f"the temporary directory {name!r:.80}"
-    if not has_file(path, _STEP):
+    if not has_file(path, STEP):
         return _unfinished_item(path)
-    if not has_file(path, _COMMITTED) and _has_no_commit(os.path.join(path, _STEP)):
-        return f"neither {_COMMITTED} nor a time of the commit in {_STEP}"
+    if not has_file(path, _COMMITTED) and _has_no_commit(os.path.join(path, STEP)):
+        return f"neither {_COMMITTED} nor a time of the commit in {STEP}"
     for inside in [] if is_item(path) else directories_in(path):
         if _UNFINISHED in inside:
             return f"the temporary directory {inside!r:.80} in it"

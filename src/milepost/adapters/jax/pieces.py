@@ -183,7 +183,7 @@ def _size(ranges: Ranges) -> int:
     return math.prod(stop - start for start, stop in ranges)
 
 
-def _slices(ranges: Ranges) -> Box:
+def _slices(ranges: Ranges) -> Slices:
     return tuple([slice(start, stop) for start, stop in ranges])
 
 

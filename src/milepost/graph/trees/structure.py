@@ -10,7 +10,7 @@ import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -27,8 +27,6 @@ _LIBRARIES: Final = frozenset({"chex", "equinox", "flax", "haiku", "jax", "jaxli
 _STRUCTURE: Final = "PyTreeDef"
 """The name of JAX's class for the structure of a tree without its leaves. Optimizers of JAX keep it next to the
 leaves."""
-_REMEMBERED: Final = 1024
-"""For how many types it is remembered whether they are containers. It is asked for every member of every tree."""
 _MAPPINGS: Final = frozenset({dict, OrderedDict, defaultdict})
 CONTAINERS: Final = _MAPPINGS | {list}
 """The types of built-in containers in trees, in addition to tuples and named tuples."""
@@ -82,7 +80,6 @@ def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any
     return tuple.__new__(kind, members)
 
 
-@lru_cache(_REMEMBERED)
 def is_container(kind: type) -> bool:
     """Whether objects of exactly this type are containers of a tree."""
     return kind in CONTAINERS or (issubclass(kind, tuple) and is_tuple(kind))

@@ -23,7 +23,7 @@ from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT
 from milepost.tools.picture import picture_of
-from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of
+from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of, pairs_for_page
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import outline_of
 from milepost.tools.report.page import page_of
@@ -173,9 +173,11 @@ def _write(
 ) -> None:
     last = checkpoints[-1]
     outline = outline_of(last.rows, graph)
+    values = not options.names_only
+    compared = pairs_for_page(subjects, pairs, values=values)
 
     def contents(detail: Detail) -> dict[str, Any]:
-        return contents_of(checkpoints, outline, subjects, pairs, detail, values=not options.names_only)
+        return contents_of(checkpoints, outline, subjects, pairs, compared, detail, values=values)
 
     picture = ""
     if graph is not None:

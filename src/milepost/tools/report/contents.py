@@ -97,6 +97,7 @@ def contents_of(
     outline: Outline,
     subjects: Sequence[Subject],
     pairs: Sequence[Pair],
+    compared: Sequence[dict[str, Any]],
     detail: Detail,
     *,
     values: bool,
@@ -108,6 +109,7 @@ def contents_of(
         outline: The tree of the last one.
         subjects: The tensors of all.
         pairs: Which of them are compared.
+        compared: What `pairs_for_page` says of these pairs.
         detail: How much of everything.
         values: Whether values were read.
     """
@@ -130,7 +132,7 @@ def contents_of(
         "histograms": _histograms(tensors, last, detail),
         "problems": _problems(found, len(checkpoints) - 1),
         "movement": _movement(found, len(checkpoints), pairs, detail),
-        "pairs": [_pair(subjects, pair, _MOST_NAMES // len(pairs), values=values) for pair in pairs],
+        "pairs": compared,
         "left_out": {
             "tensors": len(rows) - len(tensors),
             "bytes": sum(row.size for row in rows) - sum(row.size for row in tensors),
@@ -348,23 +350,33 @@ def changes_of(subjects: Sequence[Subject], pair: Pair) -> list[tuple[Kind, Subj
         subjects: The tensors.
         pair: The positions of the checkpoints.
     """
-    found: list[tuple[Kind, Subject]] = []
+    found: dict[Kind, list[Subject]] = {kind: [] for kind in KINDS}
     for subject in subjects:
         old, new = subject.rows[pair[0]], subject.rows[pair[1]]
-        difference = subject.differences.get(pair)
         if old is None and new is None:
             continue
         if new is None:
-            found.append(("removed", subject))
+            found["removed"].append(subject)
         elif old is None:
-            found.append(("added", subject))
+            found["added"].append(subject)
         elif old.shape != new.shape:
-            found.append(("reshaped", subject))
+            found["reshaped"].append(subject)
         elif old.dtype is not new.dtype:
-            found.append(("retyped", subject))
-        elif difference is not None and difference.unequal:
-            found.append(("changed", subject))
-    return sorted(found, key=lambda change: (KINDS.index(change[0]), change[1].name))
+            found["retyped"].append(subject)
+        elif (difference := subject.differences.get(pair)) is not None and difference.unequal:
+            found["changed"].append(subject)
+    return [(kind, subject) for kind in KINDS for subject in sorted(found[kind], key=attrgetter("name"))]
+
+
+def pairs_for_page(subjects: Sequence[Subject], pairs: Sequence[Pair], *, values: bool) -> list[dict[str, Any]]:
+    """What differs in each pair, which the page says in every detail.
+
+    Args:
+        subjects: The tensors.
+        pairs: Which checkpoints are compared.
+        values: Whether values were read.
+    """
+    return [_pair(subjects, pair, _MOST_NAMES // len(pairs), values=values) for pair in pairs]
 
 
 def _pair(subjects: Sequence[Subject], pair: Pair, most: int, *, values: bool) -> dict[str, Any]:

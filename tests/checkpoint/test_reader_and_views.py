@@ -260,3 +260,12 @@ def test_a_closed_reader_has_a_path_and_is_closed_again(saved):
     assert repr(reader).endswith(": closed>")
     assert "closed" in reader._repr_html_()
     assert value == 1
+
+
+def test_a_name_with_a_slash_is_found_as_the_program_has_it(tmp_path):
+    path = Checkpoint(d={"a/b": Variable(3.0), "a": {"c": Variable(4.0)}}).write(tmp_path / "ckpt")
+    reader = milepost.load_checkpoint(path)
+    assert [reader.get_tensor(name) for name in ("d/a/b", "d/a.Sb", "d/a/c")] == [3.0, 3.0, 4.0]
+    assert not reader.has_tensor("d/a/b")
+    with pytest.raises(KeyNotFoundError):
+        reader.get_tensor("d/a")

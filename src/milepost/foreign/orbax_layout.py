@@ -37,8 +37,6 @@ VERSION_1: Final = "orbax.checkpoint"
 DEFAULT: Final = "default"
 DESCRIBED: Final = "array_metadatas"
 _UNFINISHED: Final = ".orbax-checkpoint-tmp"
-_COMMITTED: Final = "commit_success.txt"
-_ENDED: Final = "commit_timestamp_nsecs"
 _MANIFEST: Final = "manifest.ocdbt"
 
 
@@ -110,16 +108,14 @@ def read_json(path: str) -> Any:
 def _unfinished_part(path: str) -> str | None:
     """What shows that Orbax has not finished a directory, or None if nothing does.
 
-    A save writes into a directory with a temporary name, and renames it. In an object store, which cannot rename directories, it
-    writes under the final name, and `_COMMITTED` last.
+    A save writes into a directory with a temporary name, and renames it. Orbax restores a step without the time of its commit in
+    `STEP`, so this time shows nothing.
     """
     name = os.path.basename(os.path.normpath(path))
     if _UNFINISHED in name:
         return f"the temporary directory {name!r:.80}"
     if not has_file(path, STEP):
         return _unfinished_item(path)
-    if not has_file(path, _COMMITTED) and _has_no_commit(os.path.join(path, STEP)):
-        return f"neither {_COMMITTED} nor a time of the commit in {STEP}"
     for inside in [] if is_item(path) else directories_in(path):
         if _UNFINISHED in inside:
             return f"the temporary directory {inside!r:.80} in it"
@@ -135,21 +131,12 @@ def _unfinished_item(path: str) -> str | None:
     return f"arrays without {TREE}"
 
 
-def _has_no_commit(path: str) -> bool:
-    """Whether the metadata of a step say when its save began, and not when it ended."""
-    try:
-        told = read_json(path)
-    except CorruptCheckpointError:
-        return False  # which does not show that the step itself is not whole
-    return isinstance(told, dict) and told.get("init_timestamp_nsecs") is not None and told.get(_ENDED, 0) is None
-
-
 def _steps(path: str) -> list[str]:
     """The names of the steps in a manager's directory, in the order of their numbers."""
     found = [
         name
         for name in directories_in(path)
-        if _UNFINISHED not in name and (is_item(inside := os.path.join(path, name)) or is_step(inside))
+        if (is_item(inside := os.path.join(path, name)) or is_step(inside)) and _unfinished_part(inside) is None
     ]
     return sorted(found, key=lambda name: (len(name), name))
 

@@ -49,6 +49,9 @@ _REMEDIES = {
 _CREATIONS: Final = ("create", "make a directory")
 _REMEDY_FOR_CREATION: Final = "let this user write to the directory, or save to another one"
 _MOST_REMEMBERED: Final = 1024
+_WORTH_SYNCING: Final = 8 << 20
+"""Bytes after which the disk begins to take a file that is still written. Few calls are needed for so many, and a disk works on them
+for milliseconds."""
 _CLOSED: Final = (1 << 31) - 1
 """In place of the descriptor of a closed file. Every call of the system refuses it; a negative one would be a `ValueError`."""
 
@@ -196,9 +199,12 @@ class LocalWriter:
             except OSError as error:
                 _raise_explained(error, "create", path)
             _writers.add(self)
+        self._since = 0
+        """Bytes since the disk was told to begin. Threads that write at the same time may count too few."""
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         views = [view for buffer in buffers if (view := byte_view(buffer))]
+        size = sum(map(len, views))
         first = 0
         try:
             while first < len(views):
@@ -213,6 +219,10 @@ class LocalWriter:
                     views[first] = views[first][count:]
         except OSError as error:
             _raise_explained(error, "write", self.path)
+        self._since += size
+        if self._since >= _WORTH_SYNCING:
+            self._since = 0
+            system.begin_sync(self._descriptor)
 
     def sync(self) -> None:
         try:

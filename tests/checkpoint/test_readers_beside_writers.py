@@ -19,7 +19,7 @@ from milepost import (
     load_checkpoint,
 )
 from milepost.bundle import data_path, index_path, open_bundle, open_whole, opening
-from milepost.storage import LocalStorage, local
+from milepost.storage import LocalStorage, local_files
 from milepost.storage.local_files import LocalFile
 from tests.objects import module
 
@@ -168,7 +168,7 @@ def index_reads(monkeypatch):
 @pytest.fixture
 def later(monkeypatch):
     """A function after which all files count as old: no change from now on has the time of an earlier one."""
-    return lambda: monkeypatch.setattr(local, "_COARSEST", -(2**62))
+    return lambda: monkeypatch.setattr(local_files, "_COARSEST", -(2**62))
 
 
 def late_variables_read(prefix, index_reads, steps):

@@ -254,6 +254,19 @@ refusing.ref[...] = refusing.ref[...] + 1
 message("mismatch", lambda: wrong.read(directory + "/refs", together))
 results["unchanged"] = is_same(refusing.ref[...], np.full((640, 480), 6.0, np.float32))
 
+# A restore that counts what it reads of the data files.
+from milepost.storage import LocalStorage
+from tests.engine.test_reading_once import CountingFile
+
+class Counting(LocalStorage):
+    def open(self, path):
+        file = super().open(path)
+        return CountingFile(file, counted) if ".data-" in path else file
+
+counted = dict(bytes=0)
+restored, status = milepost.jax.restore(directory + "/good", {**good, "n": 0}, CheckpointOptions(storage=Counting(), **options))
+results["read"] = [counted["bytes"], is_same(restored["w"], np.ones((640, 480), np.float32))]
+
 # Iterators over data: each process has its own.
 def iterator():
     return iter(grain.MapDataset.range(100)[rank::size].to_iter_dataset())
@@ -310,6 +323,11 @@ def test_an_array_over_processes_in_plain_state_is_refused_with_what_to_do(diffe
 def test_a_restore_that_fails_changes_nothing_on_any_process(different):
     assert [each["mismatch"][0] for each in different[1]] == ["MismatchError"] * 2
     assert [each["unchanged"] for each in different[1]] == [True, True]
+
+
+def test_the_parts_of_an_array_are_read_once(different):
+    """No old value can be lost, because the arrays are new."""
+    assert [each["read"] for each in different[1]] == [[640 * 480 * 4 // 2, True]] * 2
 
 
 def test_each_process_goes_on_in_its_own_data(different):

@@ -245,6 +245,37 @@ results["seconds"] = time.monotonic() - begun
 """
 
 
+SYNCING = """
+import time
+from milepost.storage import LocalStorage
+
+class Syncing(LocalStorage):
+    def create(self, path):
+        file = super().create(path)
+        if f".data-0000{rank}-" in path:
+            sync, file.sync = file.sync, lambda: synced(sync)
+        return file
+
+def synced(sync):
+    if rank == 0:
+        open(os.environ["MESSAGES"] + "/synced", "w").close()
+    end = time.monotonic() + 20
+    while not os.path.exists(os.environ["MESSAGES"] + "/synced") and time.monotonic() < end:
+        time.sleep(0.01)
+    results["is synced"] = os.path.exists(os.environ["MESSAGES"] + "/synced")
+    sync()
+
+checkpoint = Checkpoint(own=np.full(1000, float(rank)))
+options |= dict(storage=Syncing(), each_process=["own"])
+attempt("write", lambda: checkpoint.write(f"{directory}/w", CheckpointOptions(**options)))
+"""
+
+
+def test_process_0_makes_its_data_durable_while_the_others_still_write(tmp_path):
+    """Process 1 reports only when process 0 has synced its file, so this would be false if process 0 waited for the report first."""
+    assert [each["is synced"] for each in run(SYNCING, 2, tmp_path)] == [True, True]
+
+
 def test_who_does_not_come_is_named_within_the_time_limit(tmp_path):
     results = run(ABSENT, 2, tmp_path, timeout=1)
     error = results[0]["alone"]

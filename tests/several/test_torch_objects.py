@@ -118,6 +118,15 @@ attempt("large restored", lambda: read("large", large=rows))
 results["large equal"] = torch.equal(rows.full_tensor(), large.full_tensor())
 attempt("turned restored", lambda: read("large", large=turned))
 results["turned equal"] = torch.equal(turned.full_tensor(), large.full_tensor())
+
+from torch.distributed.device_mesh import DeviceMesh
+several = [distribute_tensor(torch.zeros(4), init_device_mesh("cpu", (size,)), [Shard(0)])]
+several += [distribute_tensor(torch.zeros(4), several[0].device_mesh, [Shard(0)]) for _ in range(9)]
+asked, plain = [], getattr(DeviceMesh, "mesh", None)
+if isinstance(plain, property):
+    DeviceMesh.mesh = property(lambda self: asked.append(self) or plain.fget(self))
+attempt("one mesh", lambda: written("one mesh", several=several))
+results["meshes computed"] = len(asked)
 """
 _OPTIMIZERS = """
 for name in OPTIMIZERS:
@@ -309,6 +318,13 @@ def test_dtensors_in_attributes_and_buffers_come_back(two):
     for each in two:
         assert (each["values"], each["values restored"]) == (True, True)
         assert each["found"] == [[0, 1, 2, 3, 4], [[0, 1, 2], [3, 4, 5]], 3]
+
+
+def test_the_processes_of_a_mesh_are_computed_once_for_all_its_tensors(two):
+    """PyTorch computes them each time it is asked, which took most of the planning of a save."""
+    for each in two:
+        assert each["one mesh"] is True
+        assert each["meshes computed"] <= 1
 
 
 def test_elements_without_a_type_in_the_file_come_back(two):

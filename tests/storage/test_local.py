@@ -17,7 +17,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
-from milepost.storage import LocalStorage
+from milepost.storage import LocalStorage, on_posix
 from tests.systems import needs_proc
 
 fcntl = pytest.importorskip("fcntl", reason="these tests make POSIX systems do things by halves")
@@ -28,7 +28,7 @@ needs_vectored_calls = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="th
 
 HOLD = """
 import sys, time
-from milepost.storage import LocalStorage
+from milepost.storage import LocalStorage, on_posix
 file = LocalStorage().create(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)
@@ -426,6 +426,52 @@ def test_what_is_given_no_storage_shares_one(tmp_path, synced):
     assert not above & set(synced)
 
 
+class TestBeginOfSync:
+    """The disk takes a large file while it is still written, so that its sync has less to wait for."""
+
+    @pytest.fixture
+    def begun(self, monkeypatch):
+        """The sizes that files had when the disk was told to begin."""
+        sizes, begin = [], on_posix.begin_sync
+
+        def spy(descriptor):
+            begin(descriptor)
+            sizes.append(os.fstat(descriptor).st_size)
+
+        monkeypatch.setattr(on_posix, "begin_sync", spy)
+        return sizes
+
+    def test_of_a_large_file(self, tmp_path, begun):
+        block = np.ones(3 << 20, np.uint8)
+        with STORAGE.create(str(tmp_path / "f")) as file:
+            for number in range(7):
+                file.write(number * block.nbytes, [block])
+            file.sync()
+        assert begun == [9 << 20, 18 << 20]
+        assert (tmp_path / "f").read_bytes() == b"\1" * (21 << 20)
+
+    def test_not_of_a_small_one(self, tmp_path, begun):
+        with STORAGE.create(str(tmp_path / "f")) as file:
+            file.write(0, [bytes(1 << 20)])
+            file.sync()
+        assert begun == []
+
+    def test_a_system_without_it_writes_the_same(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(on_posix, "_sync_file_range", lambda: None)
+        with STORAGE.create(str(tmp_path / "f")) as file:
+            file.write(0, [b"1" * (9 << 20)])
+            file.sync()
+        assert (tmp_path / "f").read_bytes() == b"1" * (9 << 20)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="sync_file_range is of Linux")
+    def test_linux_has_it(self, tmp_path):
+        call = on_posix._sync_file_range()
+        with open(tmp_path / "f", "wb") as file:
+            file.write(b"1" * 100)
+            file.flush()
+            assert call(file.fileno(), 0, 0, 2) == 0
+
+
 class TestSyncOfMacOS:
     """``F_FULLFSYNC``, which here is a command that this system does or does not know."""
 
@@ -458,7 +504,7 @@ class TestSyncOfMacOS:
 
 FORK_AND_DIE = """
 import multiprocessing, os, signal, sys, threading, time
-from milepost.storage import LocalStorage
+from milepost.storage import LocalStorage, on_posix
 how, path = sys.argv[1:]
 def work():
     print(os.getpid(), flush=True)

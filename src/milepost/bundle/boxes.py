@@ -1,4 +1,8 @@
-"""Reads boxes of tensors that were verified before, without reading the bytes between them."""
+"""Reads boxes of tensors without reading the bytes between them.
+
+A tensor in one run of bytes has one checksum, so it must have been verified before. The pieces of a tensor in pieces have each their own,
+and are read whole and verified.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class Boxes:
 
     Attributes:
         reader: The checkpoint.
-        key: The tensor. It must have been verified. Tensors in one run of bytes are not verified again.
+        key: The tensor. It must have been verified, unless ``verifies`` is true. Tensors in one run of bytes are not verified again.
     """
 
     reader: BundleReader
@@ -47,6 +51,11 @@ class Boxes:
         """The shape of the whole."""
         return self.reader.spec(self.key).shape
 
+    @property
+    def verifies(self) -> bool:
+        """Whether reading a box verifies all bytes that are read for it, so that they need not have been verified before."""
+        return bool(self.reader.entry(self.key).slices)
+
     def read(self, box: TensorSlice) -> Array:
         """Reads a box into a fresh array.
 
@@ -54,6 +63,7 @@ class Boxes:
             box: Which part of the tensor.
 
         Raises:
+            CorruptCheckpointError: The bytes of a tensor in pieces are damaged.
             StorageError: The file can no longer be read.
             MismatchError: The box reaches outside the tensor.
         """
@@ -70,6 +80,7 @@ class Boxes:
             target: A contiguous, writable array of the element type and the shape of the box.
 
         Raises:
+            CorruptCheckpointError: As for `read`.
             StorageError: The file cannot be read any more.
             MismatchError: The box reaches outside the tensor.
         """

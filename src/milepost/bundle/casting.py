@@ -71,6 +71,9 @@ class CastingReader:
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         return None if key in self._dtypes else self._reader.extent(key)
 
+    def runs(self, key: str, box: TensorSlice | None = None) -> list[tuple[ReadableFile, Entry]] | None:
+        return None if key in self._dtypes else self._reader.runs(key, box)
+
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         read = self._reader.read(key, box)
         return read if key not in self._dtypes else self._converted(key, read)

@@ -301,16 +301,20 @@ def _is_worth_threads(groups: Sequence[_Group]) -> bool:
     return size >= max(WORTH_THREADS, _PYTHON_BOUND * sum(len(group.tickets) for group in groups))
 
 
-def check_all(reader: BundleReader, keys: Iterable[str]) -> None:
-    """Checks that tensors can be read, without the memory for them. Errors are those of `BundleReader.read`."""
+def check_all(reader: BundleReader, wanted: Iterable[tuple[str, TensorSlice | None]]) -> None:
+    """Checks that tensors, or boxes of them, can be read, without the memory for them. Errors are those of `BundleReader.read`.
+
+    Args:
+        reader: The checkpoint.
+        wanted: The key of each, and its box; None for the whole tensor.
+    """
     spans = []
-    for key in keys:
-        place = reader.extent(key)
-        if place is None or not place[1].size:
-            reader.check(key)
+    for key, box in wanted:
+        runs = reader.runs(key, box)
+        if runs is None:
+            reader.check(key, box)
         else:
-            file, entry = place
-            spans.append((Span(key, file, entry.offset, entry.size), entry))
+            spans += [(Span(key, file, entry.offset, entry.size), entry) for file, entry in runs]
     if spans:
         _read(spans)
 

@@ -46,6 +46,10 @@ class BundleReader(Protocol):
         """The file and the entry of a tensor whose bytes lie in one run, as they would in memory. None for other tensors."""
         ...
 
+    def runs(self, key: str, box: TensorSlice | None = None) -> list[tuple[ReadableFile, Entry]] | None:
+        """The runs of bytes that `check` reads, each with its checksum. None for tensors that `check` must read itself."""
+        ...
+
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         """Reads and verifies a tensor, or a box cut from it.
 

@@ -111,6 +111,9 @@ class LegacyReader:
         self._tensor(key)
         return None
 
+    def runs(self, key: str, box: TensorSlice | None = None) -> list[tuple[ReadableFile, Entry]] | None:
+        return None
+
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         tensor = self._tensor(key)
         box = box or TensorSlice.whole(len(tensor.shape))

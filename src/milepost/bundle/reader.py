@@ -105,6 +105,12 @@ class IndexedReader:
             return None
         return self._files.file_of(key, entry), entry
 
+    def runs(self, key: str, box: TensorSlice | None = None) -> list[tuple[ReadableFile, Entry]] | None:
+        entry = self._index.entry(key)
+        return (
+            None if entry.dtype.is_bytes else [(piece.file, piece.entry) for piece in self._pieces(key, entry, box)[1]]
+        )
+
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         entry = self._index.entry(key)
         if entry.dtype.is_bytes and entry.shape == () and not entry.slices and box is None:

@@ -13,7 +13,7 @@ from milepost.engine.undo import Undo
 from milepost.graph.adapter import Array, StoredTensor, Value
 from milepost.graph.remedies import returned
 from milepost.graph.trees.places import Place
-from milepost.tensor import TensorSpec
+from milepost.tensor import TensorSlice, TensorSpec
 
 _ASSIGNED: Final = 16 << 20
 """The most bytes of values that may be held from the check, and the most that may be held from the second reading."""
@@ -83,19 +83,30 @@ class Assigned:
     def verify(self) -> None:
         """Reads and checks all bytes, and makes the successors of objects that cannot change. No object changes."""
         self._kept.verify()
-        for take in (*self.changed, *self.replaced):
-            for value, key in take.values:
-                if value in self._in_boxes:
-                    for box in (None,) if value.boxes is None else value.boxes:
-                        self._reader.check(key, box)
+        wanted = [
+            *self._boxes(self.changed, loses_old=self._verify_first),
+            *self._boxes(self.replaced, loses_old=False),
+        ]
         if self._verify_first:
-            check_all(
-                self._reader, [key for take in self.again for value, key in take.values if value not in self._in_boxes]
-            )
+            again = [key for take in self.again for value, key in take.values if value not in self._in_boxes]
+            wanted += [(key, None) for key in again]
+        check_all(self._reader, wanted)
         for batch in self._batches(self.replaced):
             arrays = self._read(batch)
             for take in batch:
                 self._give(take, arrays)
+
+    def _boxes(self, takes: Sequence[Take], *, loses_old: bool) -> Iterator[tuple[str, TensorSlice | None]]:
+        """The boxes that must be checked before they are read.
+
+        Args:
+            takes: The objects that take them.
+            loses_old: Whether reading a damaged box would lose an old value. If not, a box that is verified when it is read is left out.
+        """
+        for take in takes:
+            for value, key in take.values:
+                if value in self._in_boxes and (loses_old or not Boxes(self._reader, key).verifies):
+                    yield from ((key, box) for box in ((None,) if value.boxes is None else value.boxes))
 
     def deliver(self, undo: Undo) -> dict[int, Any]:
         """Assigns the values of objects that change.

@@ -182,6 +182,7 @@ class BundleCommit:
         self._directory = os.path.dirname(prefix)
         self._token = new_token()
         self._open: list[WritableFile] = []
+        self._unsynced: list[WritableFile] = []
         self._moved: list[str] = []
         self._replaced: list[Temporary] = []
         self._published = False
@@ -208,7 +209,15 @@ class BundleCommit:
         """A new file of the save. It stays open until the save ends, so that other processes see that the save is alive."""
         file = self._storage.create(temporary.path)
         self._open.append(file)
+        self._unsynced.append(file)
         return file
+
+    def sync_data(self) -> None:
+        """Makes the files durable that `create` has made and that were written since. `publish` does this too, so that a save may do it
+        while it would otherwise wait.
+        """
+        while self._unsynced:
+            self._unsynced.pop(0).sync()
 
     def link(self, shard: int, source: str) -> None:
         """Links an existing file as a data file, and makes its bytes durable.
@@ -233,9 +242,7 @@ class BundleCommit:
             before_commit: As for `commit_bundle`.
         """
         storage, directory = self._storage, self._directory
-        for file in self._open:
-            if file is not self._index:
-                file.sync()
+        self.sync_data()
         self._index.write(0, [index])
         self._index.sync()
         for shards in _counts_in_use(storage, self._prefix):

@@ -188,6 +188,9 @@ class ForeignReader:
         self.spec(key)
         return None
 
+    def runs(self, key: str, box: TensorSlice | None = None) -> list[tuple[ReadableFile, Entry]] | None:
+        return None
+
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         stored = self._stored.get(key)
         if stored is None:

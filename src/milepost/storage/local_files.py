@@ -21,6 +21,9 @@ from milepost.storage.operating_system import system
 from milepost.storage.positions import MOST_BUFFERS, read_at, read_bytes_at, write_at
 from milepost.storage.system_errors import raise_explained
 
+_WORTH_SYNCING: Final = 8 << 20
+"""Bytes after which the disk begins to take a file that is still written. Few calls are needed for so many, and a disk works on them
+for milliseconds."""
 _CLOSED: Final = (1 << 31) - 1
 """In place of the descriptor of a closed file. Every call of the system refuses it; a negative one would be a `ValueError`."""
 _COARSEST: Final = 3_000_000_000
@@ -161,9 +164,12 @@ class LocalWriter:
             except OSError as error:
                 raise_explained(error, "create", path)
             _writers.add(self)
+        self._since = 0
+        """Bytes since the disk was told to begin. Threads that write at the same time may count too few."""
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         views = [view for buffer in buffers if (view := byte_view(buffer))]
+        size = sum(map(len, views))
         first = 0
         try:
             while first < len(views):
@@ -178,6 +184,10 @@ class LocalWriter:
                     views[first] = views[first][count:]
         except OSError as error:
             raise_explained(error, "write", self.path)
+        self._since += size
+        if self._since >= _WORTH_SYNCING:
+            self._since = 0
+            system.begin_sync(self._descriptor)
 
     def sync(self) -> None:
         try:

@@ -5,7 +5,8 @@ there is a replacement:
 
 - without nameless files (``O_TMPFILE``, Linux), a file is created under its name and locked a moment later;
 - without locks (``fcntl``, and some network file systems), every file counts as used, so no file counts as a leftover;
-- without ``F_FULLFSYNC``, which only macOS has, ``fsync`` is enough.
+- without ``F_FULLFSYNC``, which only macOS has, ``fsync`` is enough;
+- without ``sync_file_range`` (Linux), the system itself decides when it begins to write a file to the disk.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import errno
 import importlib
 import os
 import stat
+import sys
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
 _fcntl: Any = None
@@ -26,6 +29,8 @@ NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.E
 REMEDY_FOR_ACCESS: Final = "change the permissions of the file or of its directory"
 
 _NOT_SUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.ENODEV)
+_RANGE_WRITE: Final = 2
+"""``SYNC_FILE_RANGE_WRITE``: begin to write, and wait for nothing."""
 _CLOSE_ON_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
 # without O_NONBLOCK, opening a named pipe by mistake would wait for a writer forever
 _READ: Final = os.O_RDONLY | _CLOSE_ON_EXEC | getattr(os, "O_NONBLOCK", 0)
@@ -120,6 +125,16 @@ def remove(place: str) -> None:
     os.unlink(place)
 
 
+def begin_sync(descriptor: int) -> None:
+    """Has the disk take what was written to a file so far, and does not wait for it. So `sync` takes less time, and promises the same.
+
+    An error of the disk is not lost by this: `sync` still raises it.
+    """
+    call = _sync_file_range()
+    if call is not None:
+        call(descriptor, 0, 0, _RANGE_WRITE)
+
+
 def sync(descriptor: int) -> None:
     """Returns when the data of a file, or the names in a directory, are on the disk."""
     if hasattr(_fcntl, "F_FULLFSYNC"):
@@ -143,6 +158,20 @@ def sync_directory(place: str) -> None:
         sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@cache
+def _sync_file_range() -> Any:
+    """The function of the C library, which Python does not have; None if there is none."""
+    if sys.platform != "linux":
+        return None
+    try:
+        ctypes: Any = importlib.import_module("ctypes")
+        call = ctypes.CDLL(None).sync_file_range
+    except (ImportError, OSError, AttributeError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call
 
 
 def _lock(descriptor: int) -> None:

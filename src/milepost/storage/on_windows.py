@@ -128,6 +128,9 @@ if sys.platform == "win32":
         _refuse_directory(place)
         patiently(lambda: os.unlink(place))
 
+    def begin_sync(descriptor: int) -> None:
+        """Does nothing: Windows itself decides when it begins to write a file to the disk."""
+
     def sync(descriptor: int) -> None:
         """Returns when the data of a file is on the disk."""
         os.fsync(descriptor)

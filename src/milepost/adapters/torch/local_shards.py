@@ -15,11 +15,14 @@ import torch
 from milepost.adapters.torch.placements import Held, Split, held, with_repetitions
 from milepost.adapters.torch.private import root_mesh
 from milepost.errors import UnsupportedError
+from milepost.graph.by_identity import ByIdentity
 from milepost.graph.omissions import Omission
 
 ORDINARY: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 """The classes of almost all tensors. What makes others different need not be looked for in these."""
 _MOST_NAMED: Final = 8
+_processes_of: Final[ByIdentity[np.ndarray[Any, Any]]] = ByIdentity()
+"""What `_processes` has returned for a mesh. A mesh never changes, and PyTorch computes its array anew each time it is asked for."""
 
 
 def is_dtensor_type(kind: type) -> bool:
@@ -135,9 +138,13 @@ def _distributed() -> Any:
 def _processes(tensor: Any) -> np.ndarray[Any, Any]:
     """The numbers of the processes that hold a DTensor. Along the first dimension are the parts of the mesh that hold equal tensors."""
     mesh = tensor.device_mesh
-    root = root_mesh(mesh)
-    own = mesh.mesh.numpy()
-    return own[np.newaxis] if root is mesh else with_repetitions(own, root.mesh.numpy())
+    found = _processes_of.get(mesh)
+    if found is None:
+        root = root_mesh(mesh)
+        own = mesh.mesh.numpy()
+        found = own[np.newaxis] if root is mesh else with_repetitions(own, root.mesh.numpy())
+        _processes_of[mesh] = found
+    return found
 
 
 def _named(ranks: np.ndarray[Any, Any]) -> str:

@@ -94,6 +94,7 @@ def save_as_first(
             for shard in range(files[0]):
                 if shard not in commit.linked:
                     writer.write_shard(shard, commit.create(commit.data[shard]))
+            commit.sync_data()  # while the other processes write and sync theirs
             small = [(piece.key, piece.box, piece.data) for piece in plan.small]
             reports = rounds.collect()
             for report in reports:

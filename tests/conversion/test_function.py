@@ -127,3 +127,23 @@ def test_no_directory_is_a_storage_error(path, tmp_path):
     for form in ("torch", "npz", "orbax"):
         with pytest.raises(milepost.StorageError, match="cannot write"):
             milepost.convert(path, tmp_path / "missing" / "target", format=form, partial=True)
+
+
+NOT_ARRAYS = {"none": None, "list": [], "below": [{"dict": {}}, 1]}
+
+
+def test_what_no_array_can_hold_is_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(2)} | NOT_ARRAYS, tmp_path / "a.pt")
+    (named,) = milepost.convert(tmp_path / "a.pt", tmp_path / "a.safetensors").not_carried_over
+    assert named.endswith(": below/0/dict, list, none")
+    (named,) = milepost.convert(tmp_path / "a.pt", tmp_path / "b.npz", ignore=["below", "none"]).not_carried_over
+    assert named.endswith(": list")
+
+
+def test_a_checkpoint_has_what_no_array_can_hold(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(2)} | NOT_ARRAYS, tmp_path / "a.pt")
+    assert not milepost.convert(tmp_path / "a.pt", tmp_path / "a").not_carried_over
+    restored = milepost.load(tmp_path / "a")
+    assert {name: restored[name] for name in NOT_ARRAYS} == NOT_ARRAYS

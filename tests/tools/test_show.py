@@ -196,3 +196,10 @@ def test_none_is_shown_as_what_it_is(tmp_path, capsys):
     assert "None -> float64[]" in output_of(capsys, "diff", path, other, status=1).out
     empty = milepost.save(tmp_path / "empty", {"best": np.zeros(0, bool), "mask": np.zeros(0, bool), "step": 3})
     assert "None -> bool[0]" in output_of(capsys, "diff", path, empty, status=1).out
+
+
+def test_what_no_array_can_hold_is_listed(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(2), "none": None, "li\nst": []}, tmp_path / "a.pt")
+    assert json_of(capsys, "show", tmp_path / "a.pt")["not_arrays"] == ["li\nst", "none"]
+    assert output_of(capsys, "show", tmp_path / "a.pt").out.splitlines()[-1].endswith(r": li\nst, none")

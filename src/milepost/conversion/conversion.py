@@ -245,7 +245,6 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader)
     for each in set(old).difference(written):
         os.remove(each)
-    beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
     return Conversion(
         reader.prefix,
         wanted.format,
@@ -254,7 +253,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         {tensor.name: str(tensor.spec) for tensor in export.tensors},
         export.left_out,
         export.unwanted,
-        [what for key, what in beside if not isinstance(reader, ForeignReader) and key in reader],
+        _not_carried_over(reader, export, wanted.format),
         {tensor.name: tensor.rounded for tensor in export.tensors if tensor.rounded},
     )
 
@@ -276,6 +275,17 @@ def _checked_format(form: Any, target: str) -> str:
         raise wrong("format", form, f"None, or one of {', '.join(map(repr, FORMATS))}")
     found: str = form
     return found
+
+
+def _not_carried_over(reader: BundleReader, export: Export, to: str) -> list[str]:
+    """What a source has beside values and the new file does not."""
+    if not isinstance(reader, ForeignReader):
+        beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
+        return [what for key, what in beside if key in reader]
+    if not export.not_arrays or to == "checkpoint":
+        return []
+    more = ", ..." if len(export.not_arrays) > _MOST_LISTED else ""
+    return [f"what no array can hold, such as None: {', '.join(export.not_arrays[:_MOST_LISTED])}{more}"]
 
 
 def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:

@@ -75,11 +75,13 @@ class Export:
         tensors: Those to write.
         left_out: Those that stay behind because the format cannot hold them, with the reason, by key.
         unwanted: The keys of those that the user leaves out.
+        not_arrays: The keys of what a file of another library has that no array can hold, such as None and empty lists.
     """
 
     tensors: list[Exported] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     unwanted: list[str] = field(default_factory=list)
+    not_arrays: list[str] = field(default_factory=list)
 
 
 def planned(
@@ -114,6 +116,7 @@ def planned(
                 export.unwanted.append(key)
             else:
                 export.left_out[key] = f"an object of {kind}, which only code of the file could make"
+        export.not_arrays += [key for key in reader.not_arrays if names(key) is not None]
     for key in sorted(reader.keys()):
         saved = reader.spec(key)
         if key in (OBJECT_GRAPH, METADATA):

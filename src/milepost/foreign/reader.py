@@ -117,6 +117,16 @@ class ForeignReader:
         """The objects that only running code could make, with their classes, by key. Their contents may be readable."""
         return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
 
+    @property
+    def not_arrays(self) -> list[str]:
+        """The keys of what no array can hold, and what is no object of a class: None, and empty lists and dicts."""
+        known = self._stored.keys() | self._plain.keys() | self._objects.keys()
+        return sorted(
+            item.key
+            for item in walked(self.root)
+            if item.has_value and item.key not in known and (item.is_leaf or not item.value)
+        )
+
     def rename(self, rename: Rename) -> list[str]:
         """Gives values other names in the tree. Their keys stay.
 

@@ -189,7 +189,7 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) ->
         f"{amounts.plural(len(done.files), 'file')}"
     )
     if done.not_carried_over:
-        note(f"not carried over: {', '.join(done.not_carried_over)}")
+        note(f"not carried over: {', '.join(map(shown, done.not_carried_over))}")
     if done.unwanted:
         note(f"left out, {why}: {amounts.plural(len(done.unwanted), 'tensor')}")
     if done.rounded:

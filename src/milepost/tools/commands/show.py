@@ -46,6 +46,8 @@ _WIDTH: Final = 80
 """Places of a line of values where the output is no terminal."""
 _MOST_BINNED: Final = 256 << 20
 """Bytes of a tensor that is read a second time for its histogram without being asked for it."""
+_MOST_LISTED: Final = 5
+"""How many names of what is not an array are listed."""
 
 
 def add(commands: Any) -> None:
@@ -97,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace, *, is_part: bool) -> None:
     objects = reader.objects if isinstance(reader, ForeignReader) else {}
+    not_arrays = reader.not_arrays if isinstance(reader, ForeignReader) else []
     saved_with = None
     try:
         saved_with = None if isinstance(reader, ForeignReader) else read_metadata(reader)
@@ -112,6 +115,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "metadata": saved_with and saved_with.metadata,
                 "tensors": [row.to_dict() for row in rows],
                 "objects_not_read": [{"key": key or ROOT, "object": kind} for key, kind in objects.items()],
+                "not_arrays": not_arrays,
             }
         )
         return
@@ -127,6 +131,10 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
     if not is_part:
         for key, kind in objects.items():
             line(f"object, not read: {printed(key or ROOT, reader)}  {shown(kind)}")
+        if not_arrays:
+            listed = [printed(key or ROOT, reader) for key in not_arrays[:_MOST_LISTED]]
+            more = f", and {len(not_arrays) - _MOST_LISTED} more" if len(not_arrays) > _MOST_LISTED else ""
+            line(f"what no array can hold, such as None: {', '.join(listed)}{more}")
 
 
 def _print_rows(reader: BundleReader, rows: list[Row], options: argparse.Namespace) -> None:

@@ -9,7 +9,6 @@ from milepost.engine.arguments import wrong
 from milepost.errors import ArgumentError, UnsupportedError
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import Policy
-from milepost.storage.paths import check_has_file_name, plain_path
 
 
 def check_arguments(
@@ -38,7 +37,6 @@ def check_arguments(
         raise wrong("checkpoint_interval", checkpoint_interval, "a whole number of steps from 0 on, or None")
     if not isinstance(checkpoint_name, (str, os.PathLike)):
         raise wrong("checkpoint_name", checkpoint_name, "a name for the files, such as 'ckpt'")
-    check_has_file_name("checkpoint_name", plain_path(checkpoint_name))
     if init_fn is not None and not callable(init_fn):
         raise wrong("init_fn", init_fn, "a function without arguments, or None")
 

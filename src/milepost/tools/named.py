@@ -9,7 +9,7 @@ from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
 from milepost.engine.directory import Verification
 from milepost.engine.load import open_any
-from milepost.engine.saved_model import checkpoint_of, is_of_saved_model
+from milepost.engine.saved_model import is_of_saved_model
 from milepost.errors import CheckpointNotFoundError, MilepostError
 from milepost.foreign import ForeignReader, steps_of_orbax
 from milepost.storage import LOCAL_STORAGE, Storage
@@ -68,8 +68,3 @@ def kind_of(reader: BundleReader) -> str:
     if isinstance(reader, ForeignReader):
         return f"{'directory' if os.path.isdir(reader.prefix) else 'file'} of {reader.library}"
     return "SavedModel" if is_of_saved_model(LOCAL_STORAGE, reader.prefix) else "checkpoint"
-
-
-def is_checkpoint(path: str, storage: Storage = LOCAL_STORAGE) -> bool:
-    """Whether a path means one checkpoint, rather than a directory that may hold several."""
-    return not storage.is_directory(path) or checkpoint_of(storage, path) != path

@@ -13,6 +13,7 @@ import numpy as np
 
 from milepost.adapters.keras.private import InputLayer, KerasSaveable, SeedGenerator, Variable
 from milepost.graph.adapter import adapter_of_type
+from milepost.graph.completeness import SETTINGS
 
 OWN: Final = ("_trainable_variables", "_non_trainable_variables", "_layers", "_metrics", "_seed_generators")
 """The lists in which an object keeps everything that it tracks."""
@@ -61,7 +62,6 @@ _BOOKKEEPING: Final = frozenset(
     }
 )
 _ARRAYS: Final = frozenset({("torch", "Tensor"), ("jaxlib", "ArrayImpl"), ("jax", "Array")})
-_PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None)})
 _DEEPEST: Final = 8
 
 
@@ -75,7 +75,7 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
     # PyTorch keeps attributes that are modules in a dict of their own.
     for name, value in [*own.items(), *(own.get("_modules") or {}).items()]:
         kind: Any = type(value)
-        if kind in _PLAIN or name in _BOOKKEEPING or name.startswith("_self_"):
+        if kind in SETTINGS or name in _BOOKKEEPING or name.startswith("_self_"):
             continue
         # Arrays are settings in Keras. Members of sets have no names. Those of Keras' own sets are in its lists too, and a save
         # reports other sets.
@@ -113,7 +113,7 @@ def _is_array(kind: type) -> bool:
 def _state_in(container: Any, depth: int) -> Iterator[int]:
     members = container.values() if isinstance(container, dict) else container
     for member in list(members):
-        if type(member) in _PLAIN:
+        if type(member) in SETTINGS:
             continue
         if isinstance(member, (list, tuple, dict)):
             if depth < _DEEPEST:

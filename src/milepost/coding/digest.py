@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterable
 
 
-def digest_of(parts: Iterable[bytes], size: int) -> str:
+def blake2b(parts: Iterable[bytes], size: int) -> str:
     """The BLAKE2b digest of bytes that follow one another, in hexadecimal digits.
 
     Args:
@@ -18,7 +18,7 @@ def digest_of(parts: Iterable[bytes], size: int) -> str:
         size: The size of the digest in bytes, from 1 to 64.
 
     Example:
-        >>> digest_of([b"in", b"dex"], 8)
+        >>> blake2b([b"in", b"dex"], 8)
         '590407b549d6e3b4'
     """
     digest = importlib.import_module("hashlib").blake2b(digest_size=size)

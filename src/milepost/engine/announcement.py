@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.coding import digest
+from milepost.coding.digest import blake2b
 from milepost.engine.damage import concerns_file
 from milepost.engine.temporary import Temporary, temporaries
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
@@ -89,7 +89,7 @@ def digest_of(index: bytes) -> str:
         >>> digest_of(b"index")
         '590407b549d6e3b4'
     """
-    return digest.digest_of([index], _DIGEST_BYTES)
+    return blake2b([index], _DIGEST_BYTES)
 
 
 def announced(storage: Storage, directory: str) -> list[str]:

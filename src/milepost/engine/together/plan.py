@@ -27,7 +27,7 @@ from milepost.bundle.memory import blocks, bytes_of
 from milepost.bundle.slices import Box, relative
 from milepost.bundle.strings import elements_of
 from milepost.coding.crc32c import crc32c
-from milepost.coding.digest import digest_of
+from milepost.coding.digest import blake2b
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
@@ -172,10 +172,10 @@ def plan_share(
         outline,
         checksums,
         replicas,
-        structure=digest_of(
+        structure=blake2b(
             [without_own(state.graph, own_values).serialize(), *(repr(line).encode() for line in outline)], 16
         ),
-        values=digest_of((f"{key} {crc}\n".encode() for key, crc in checksums.items()), 16),
+        values=blake2b((f"{key} {crc}\n".encode() for key, crc in checksums.items()), 16),
     )
     return plan, [array for _, array in final]
 

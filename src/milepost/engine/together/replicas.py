@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from milepost.coding.digest import digest_of
+from milepost.coding.digest import blake2b
 from milepost.errors import CoordinationError
 
 Replicas = Mapping[str, Mapping[str, int]]
@@ -47,14 +47,14 @@ def holders_in_words(holders: tuple[int, ...]) -> str:
     words = ", ".join(map(str, holders))
     if len(holders) <= _LISTED:
         return words
-    digest = digest_of([words.encode()], 8)
+    digest = blake2b([words.encode()], 8)
     return f"{', '.join(map(str, holders[:_SHOWN]))} and {len(holders) - _SHOWN} more [{digest}]"
 
 
 def digests(replicas: Replicas) -> dict[str, str]:
     """A digest for each set of holders."""
     return {
-        holders: digest_of((f"{box} {crc}\n".encode() for box, crc in checksums.items()), 16)
+        holders: blake2b((f"{box} {crc}\n".encode() for box, crc in checksums.items()), 16)
         for holders, checksums in replicas.items()
     }
 

@@ -32,7 +32,7 @@ def key_of(bundle: BundleReader, name: str) -> str:
         if found:
             return _only(found, name, bundle)
     # the name of an edge may have a slash in it
-    found = sorted(key for key in bundle.keys() if _SLASH in key and name in (name_of(key), _path_of(key)))  # noqa: SIM118
+    found = sorted(key for key in bundle.keys() if _SLASH in key and name in (name_of(key), _path_of(key)))  # noqa: SIM118 - a reader is not a mapping
     return _only(found, name, bundle) if found else name
 
 

@@ -55,7 +55,7 @@ class Take(NamedTuple):
         except MilepostError as error:
             error.with_context(key=self.values[0][1], file=file)
             raise
-        except Exception as error:
+        except Exception as error:  # the program's own code may raise any error
             raise refused(error).with_context(key=self.values[0][1], file=file) from error
 
 

@@ -72,6 +72,22 @@ def test_a_value_without_a_way_back_is_refused(tmp_path):
     assert dial.angle[0] == 2
 
 
+class IsReadIntoAndNotAssigned(DialAdapter):
+    def values(self, dial):
+        return [Value("angle", DType.of("float64"), (3,), dial.angle, destination=dial.angle)]
+
+    def assign(self, dial, arrays):
+        raise AssertionError("all values were read into memory")
+
+
+def test_a_value_with_a_destination_is_not_assigned(tmp_path):
+    dial = Dial(2.0)
+    with registered(IsReadIntoAndNotAssigned()):
+        path = Checkpoint(dial=Dial(1.0)).write(tmp_path / "ckpt")
+        Checkpoint(dial=dial).read(path)
+    assert dial.angle[0] == 1
+
+
 def test_an_assign_that_returns_nothing_is_refused(tmp_path):
     with registered(ReturnsNothing()):
         path = Checkpoint(dial=Dial(1.0)).write(tmp_path / "ckpt")

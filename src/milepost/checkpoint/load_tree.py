@@ -276,9 +276,10 @@ def _array(reader: BundleReader, key: str, name: str, *, kind: str, mapped: bool
                 f"no {kind} can be made of this tensor", key=key, found=spec, remedy='load it with arrays="numpy"'
             )
         destination = None if adapter.functional else values_of(adapter, new)[0].destination
-        if destination is not None:
-            reader.read_into(key, destination)
-        return adapter.assign(new, {VARIABLE_VALUE: reader.read(key) if destination is None else destination})
+        if destination is None:
+            return adapter.assign(new, {VARIABLE_VALUE: reader.read(key)})
+        reader.read_into(key, destination)
+        return new
     array: Any = None
     if mapped:
         with suppress(UnsupportedError):

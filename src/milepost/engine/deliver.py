@@ -23,7 +23,6 @@ spread over devices, each device gets its own box, which is read when the array 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -86,20 +85,19 @@ def deliver(
         UnsupportedError: An adapter has no way to give an object its value.
     """
     filled: list[Take] = []
-    made: list[Take] = []
     others: list[Take] = []
     in_place = Fetch(reader, staging=_STAGING, once=not verify_first)
     into_made = Fetch(reader, once=True)
     with paused_for(len(takes)):
         for take in takes:
-            takers, fetch = (made, into_made) if id(take.obj) in fresh else (filled, in_place)
+            fetch = into_made if id(take.obj) in fresh else in_place
             read = 0
             for value, key in take.values:
                 if value.destination is not None:
                     fetch.add(key, value.destination)
                     read += 1
-            if read:
-                takers.append(take)
+            if read and fetch is in_place:
+                filled.append(take)
             if read < len(take.values):
                 if "assign" not in take.adapter.overrides:
                     raise _lost(reader, take)
@@ -127,8 +125,6 @@ def deliver(
             if not verify_first:
                 in_place.verify()
             in_place.deliver()
-    for take in itertools.chain(filled, made):
-        take.assign(take.destinations(), reader.prefix)
     if trees:
         undo.add(partial(_put_back, trees, former))
         put(trees)
@@ -147,8 +143,6 @@ def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
     def put_back() -> None:
         for array, old in zip(destinations, former, strict=True):
             array[...] = np.ndarray(array.shape, array.dtype, old)
-        for take in filled:
-            take.adapter.assign(take.obj, take.destinations())
 
     undo.add(put_back)
 

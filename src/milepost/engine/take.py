@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.engine.undo import refused
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Array, Value
+from milepost.graph.adapter import Adapter, Value
 
 
 class Take(NamedTuple):
@@ -26,19 +26,11 @@ class Take(NamedTuple):
     adapter: Adapter
     values: Sequence[tuple[Value, str]]
 
-    def destinations(self) -> dict[str, Array]:
-        """The memory of the object into which its values are read, by their names."""
-        found = {}
-        for value, _ in self.values:
-            if value.destination is not None:
-                found[value.name] = value.destination
-        return found
-
     def assign(self, given: dict[str, Any], file: str) -> Any:
         """Assigns values to the object.
 
         Args:
-            given: The values by their names. Those that are read into memory of the object are there already.
+            given: The values by their names, without those that are read into memory of the object.
             file: The checkpoint, for errors.
 
         Returns:

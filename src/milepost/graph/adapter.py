@@ -66,9 +66,9 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     - each object for which anything is deferred: ``aliases``, to see what older restores have deferred there
 
     ``children``, ``aliases`` and ``unwanted`` are not called for leaves, nor if nothing was saved below an object. Objects
-    whose values all have a `Value.destination` are not asked ``may_refuse``. Their values are read into memory when all others have
-    been assigned, and ``assign`` is called after that, without ``before_assign``. Of an object that may not refuse, ``before_assign``
-    is called only as long as there is room for old values.
+    whose values all have a `Value.destination` are asked neither ``may_refuse`` nor to ``assign``. Their values are read into memory when
+    all others have been assigned. Of an object that may not refuse, ``before_assign`` is called only as long as there is room for
+    old values.
 
     A deferred restore, when a hook calls `milepost.adapters.restore_children` for an object:
 

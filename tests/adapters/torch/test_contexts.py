@@ -106,6 +106,16 @@ def test_two_optimizers_of_one_module_keep_their_own_state(tmp_path):
     assert [both(second) for _ in range(2)] == [both(first) for _ in range(2)]
 
 
+def test_automatic_differentiation_notices_that_a_restore_has_changed_what_a_gradient_needs(tmp_path):
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    checkpoint = milepost.Checkpoint(net=net)
+    path = checkpoint.write(tmp_path / "c")
+    loss = net(torch.ones(1, 2)).sum()
+    checkpoint.read(path)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 @pytest.fixture
 def _alone():
     distributed = pytest.importorskip("torch.distributed")

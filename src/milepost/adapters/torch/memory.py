@@ -33,11 +33,13 @@ class Stored(NamedTuple):
         name: Local name of the value.
         dtype: Element type of the value.
         trailing: The dimension that the value has in addition to the tensor's.
+        is_in_numpy: Whether NumPy itself has the type, so that PyTorch hands over an array of it.
     """
 
     name: str
     dtype: DType
     trailing: tuple[int, ...] = ()
+    is_in_numpy: bool = False
 
 
 @functools.cache
@@ -45,7 +47,8 @@ def stored_as(dtype: torch.dtype) -> Stored:
     """How tensors of an element type are stored."""
     name = str(dtype).removeprefix("torch.")
     try:
-        return Stored(VARIABLE_VALUE, DType.of(name))
+        stored = DType.of(name)
+        return Stored(VARIABLE_VALUE, stored, is_in_numpy=stored.numpy.isbuiltin == _BUILT_IN)
     except (UnsupportedError, TypeError):
         return Stored(name, _UINT8, (dtype.itemsize,) if dtype.itemsize > 1 else ())
 
@@ -58,21 +61,20 @@ def as_array(tensor: torch.Tensor) -> Array:
 def _array_of(tensor: torch.Tensor) -> Array:
     """The value of a tensor on the CPU that is neither conjugated nor negated lazily, and that requires no gradient."""
     stored = stored_as(tensor.dtype)
-    numpy = stored.dtype.numpy
-    if numpy.isbuiltin == _BUILT_IN and stored.name == VARIABLE_VALUE:
+    if stored.is_in_numpy:
         array: Array = tensor.numpy()
         return array
     shape = (*tensor.shape, *stored.trailing)
     if not tensor.numel():
-        return np.empty(shape, numpy)
+        return np.empty(shape, stored.dtype.numpy)
     array = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-    return array.view(numpy).reshape(shape)
+    return array.view(stored.dtype.numpy).reshape(shape)
 
 
 def memory(tensor: torch.Tensor) -> Array | None:
     """The memory of a tensor, if a restore can read a saved value into it; otherwise None."""
     if (
-        tensor.device.type != "cpu"
+        not tensor.is_cpu
         or tensor.layout is not torch.strided
         or not tensor.is_contiguous()
         or not tensor.numel()
@@ -100,7 +102,7 @@ def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
     if not array.size:
         return torch.empty(shape, dtype=dtype, device="cpu")
     array = np.require(array, requirements=["C", "W"])
-    if array.dtype.isbuiltin == _BUILT_IN and stored.name == VARIABLE_VALUE:
+    if stored.is_in_numpy:
         return torch.from_numpy(array)
     flat = torch.from_numpy(array.reshape(-1).view(np.uint8))
     return flat.view(dtype).reshape(shape)

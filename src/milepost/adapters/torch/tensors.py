@@ -50,8 +50,8 @@ class TensorAdapter(Adapter):
         return not isinstance(obj, torch.nn.Parameter) and not obj.requires_grad
 
     def is_new_array(self, obj: Any) -> bool:
-        plain = type(obj) is torch.Tensor and self.is_value(obj) and obj.device.type == "cpu"
-        return plain and not obj.is_meta and stored_as(obj.dtype).name == VARIABLE_VALUE and obj.is_contiguous()
+        plain = type(obj) is torch.Tensor and obj.is_cpu and not obj.requires_grad
+        return plain and stored_as(obj.dtype).name == VARIABLE_VALUE and obj.is_contiguous()
 
     def new_array(self, spec: TensorSpec) -> Any:
         return torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device="meta")
@@ -86,13 +86,13 @@ class TensorAdapter(Adapter):
             return as_tensor(next(iter(arrays.values())), obj.dtype).to(obj.device)
         for prefix, part in parts:
             array = arrays.get(prefix or stored_as(part.dtype).name)
-            if array is None:
-                continue
-            if part.device.type == "cpu" and array.__array_interface__["data"][0] == part.data_ptr():
-                changed(part)  # the value has been read into this memory
-            else:
+            if array is not None:
                 write(part, array)
         return obj
+
+    def on_restored(self, obj: Any) -> None:
+        for _, part in _parts(obj):
+            changed(part)  # the value may have been read into its memory
 
 
 def _parts(tensor: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:

@@ -79,12 +79,11 @@ class Contents(abc.ABC):
         return lambda: values and self.assign(obj, values)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        """Takes saved values.
+        """Takes saved values. It is not called for values with a `Value.destination`, which are read into that memory.
 
         Args:
             obj: The object.
-            arrays: The values by local name, with the shape and a dtype that `values` has stated. A value with a
-                `Value.destination` has already been read into it, and the array is that destination.
+            arrays: The values by local name, with the shape and a dtype that `values` has stated.
 
         Returns:
             The object to use instead of ``obj``: ``obj`` itself, or its successor if it cannot change. It is never None.

@@ -309,7 +309,8 @@ class AfterCommitError(StorageError):
     """The checkpoint is saved and can be restored, but a later step of the save failed.
 
     The message says which: the checkpoint may not survive a power cut, or the state file of its directory does not list
-    it yet. Its number is used. The process can continue to save; do not save this checkpoint again.
+    it yet. If the disk fails at the commit point and cannot be read after it, the message says that nothing tells whether the checkpoint is
+    saved. Its number is used. The process can continue to save; do not save this checkpoint again.
     """
 
 

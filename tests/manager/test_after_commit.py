@@ -96,6 +96,36 @@ class TestFailures:
             assert value(started(start, storage)[0]) == 3, reference.operations[number]
         assert after_commit
 
+    @pytest.mark.parametrize("start", [plain, managed])
+    def test_a_disk_that_dies_says_no_more_than_it_knows(self, start: Start) -> None:
+        """Nothing can be read or written from one operation on. The error says that the checkpoint is saved only if it is."""
+        reference = FaultyStorage()
+        checkpoint, save = started(start, reference)
+        advance(checkpoint, save)
+        before = len(reference.operations)
+        advance(checkpoint, save)
+        for number in range(before, len(reference.operations)):
+            storage = FaultyStorage()
+            checkpoint, save = started(start, storage)
+            advance(checkpoint, save)
+            storage.fail(number, errno.EIO, times=None)
+            said = None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", MilepostWarning)
+                try:
+                    advance(checkpoint, save)
+                except StorageError as error:
+                    said = error
+                is_there = "ckpt-2.index" in {os.path.basename(path) for path in storage.contents()}
+                storage.settle()
+                advance(checkpoint, save)
+            commits = reference.operations[number].target == "run/ckpt-2.index"
+            assert said is None or isinstance(said, AfterCommitError) == (is_there or commits), reference.operations[
+                number
+            ]
+            assert ("may be saved or not" in str(said)) == commits
+            assert value(started(start, storage)[0]) == 3, reference.operations[number]
+
     def test_a_checkpoint_whose_names_may_be_lost_prunes_nothing(self) -> None:
         """A power cut could leave the older ones alone; the next save makes up for it."""
         reference = FaultyStorage()

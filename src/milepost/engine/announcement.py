@@ -43,6 +43,7 @@ class Announcement:
         self._storage: Storage | None = None
         self._file: WritableFile | None = None
         self._made: Temporary | None = None
+        self._may_be_committed = False
 
     def make(self, storage: Storage, prefix: str, token: str, index: bytes) -> None:
         """Announces the save of ``prefix`` whose index has these bytes. It is durable after the directory is synced.
@@ -54,14 +55,18 @@ class Announcement:
         self._made = Temporary.announcement(prefix, token, digest_of(index))
         self._file = storage.create(self._made.path)
 
-    def is_committed(self) -> bool:
-        """Whether the announced index is visible. An index that cannot be read counts as visible, since it may be."""
-        if self._storage is None or self._made is None:
+    def begin_commit(self) -> None:
+        """Tells that the commit of the announced save begins now."""
+        self._may_be_committed = True
+
+    def is_committed(self) -> bool | None:
+        """Whether the announced index is visible. None if the commit has begun and the index cannot be read, so that nothing tells."""
+        if not self._may_be_committed or self._storage is None or self._made is None:
             return False
         try:
             return _is_visible(self._storage, self._made)
         except StorageError:
-            return True
+            return None
 
     def withdraw(self) -> None:
         """Removes the announcement. One that cannot be removed does no harm, and a later sweep removes it."""

@@ -35,6 +35,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -53,10 +54,20 @@ from milepost.storage.checked import link
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
-BeforeCommit = Callable[[str, bytes], object]
-"""A function that runs in step 3, before the directory is synced. It gets the token of the save and the bytes of its
-index, while the save holds the claim of its checkpoint. Files that it makes are durable before the commit point. If it
-raises an error, the save ends with that error."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeCommit:
+    """Functions that a save calls before its commit point. If one of them raises an error, the save ends with that error.
+
+    Attributes:
+        announce: It runs in step 3, before the directory is synced. It gets the token of the save and the bytes of its index, while
+            the save holds the claim of its checkpoint. Files that it makes are durable before the commit point.
+        begin: It runs right before step 5. If the save fails before that, it has not committed anything.
+    """
+
+    announce: Callable[[str, bytes], object]
+    begin: Callable[[], object]
 
 
 def commit_bundle(
@@ -81,7 +92,7 @@ def commit_bundle(
         shards: The number of data files. If an existing checkpoint with as many is replaced, there is one more, which is
             empty.
         alignment: Bytes; each tensor begins at a multiple of it.
-        before_commit: What to do right before the commit point.
+        before_commit: What to call before the commit point.
         take_over: A function that is called before ``fill`` and that may link some of the data files; see `BundleCommit.link`.
 
     Raises:
@@ -250,7 +261,7 @@ class BundleCommit:
             self.create(claim)
             self._replaced.append(claim)
         if before_commit is not None:
-            before_commit(self._token, index)
+            before_commit.announce(self._token, index)
         storage.sync_directory(directory)
         for data in self.data:
             self._moved.append(data.final)
@@ -258,6 +269,8 @@ class BundleCommit:
         storage.sync_directory(directory)
         # From here on, a reader may see the new index, even if the rename fails: over a network the server may have
         # carried it out.
+        if before_commit is not None:
+            before_commit.begin()
         self._published = True
         try:
             _rename(storage, self.claim.path, index_path(self._prefix))

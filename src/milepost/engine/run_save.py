@@ -233,7 +233,7 @@ class ListedSave(Save):
     def _commit(self) -> list[Exception]:
         storage, announcement = self.storage, Announcement()
 
-        def before_commit(token: str, index: bytes) -> None:
+        def announce(token: str, index: bytes) -> None:
             self.check()
             announcement.make(storage, self.prefix, token, index)
 
@@ -241,14 +241,20 @@ class ListedSave(Save):
         interrupt: BaseException | None = None
         try:
             try:
-                self._write(before_commit)
+                self._write(BeforeCommit(announce, announcement.begin_commit))
             except BaseException as error:
-                if not announcement.is_committed():
+                is_committed = announcement.is_committed()
+                if is_committed is False:
                     announcement.withdraw()
                     raise
                 if not isinstance(error, Exception):
                     interrupt = error
-                problems.append(error if isinstance(error, AfterCommitError) else self._committed_all_the_same(error))
+                if isinstance(error, AfterCommitError):
+                    problems.append(error)
+                else:
+                    problems.append(
+                        self._committed_all_the_same(error) if is_committed else self._perhaps_committed(error)
+                    )
             self.is_committed = True
             self.committed()
             try:
@@ -269,6 +275,16 @@ class ListedSave(Save):
         committed = not_durable(self.prefix, error)
         committed.__cause__ = error
         return committed
+
+    def _perhaps_committed(self, error: BaseException) -> AfterCommitError:
+        unknown = AfterCommitError(
+            f"the checkpoint may be saved or not, because the disk does not tell: {getattr(error, 'problem', error)}",
+            errno=getattr(error, "errno", None),
+            file=self.prefix,
+            remedy="check the disk; the next run lists the checkpoint if it is there",
+        )
+        unknown.__cause__ = error
+        return unknown
 
     def _unlisted(self, error: MilepostError) -> AfterCommitError:
         return AfterCommitError(

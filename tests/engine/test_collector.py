@@ -46,6 +46,27 @@ def test_a_pause_ends_with_an_error_too():
     assert gc.isenabled()
 
 
+def test_a_pause_whose_end_was_interrupted_ends_with_its_object():
+    """Ctrl-C may come when the block has ended, and before anything is enabled."""
+    gc.enable()
+    pause = collection_paused()
+    pause.__enter__()
+    assert not gc.isenabled()
+    del pause
+    assert gc.isenabled()
+
+
+def test_a_pause_that_is_ended_twice_ends_no_other():
+    gc.enable()
+    with collection_paused():
+        with collection_paused() as inner:
+            inner.end()
+            inner.end()
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_saving_and_restoring_leave_the_collector_as_it_was(tmp_path, enabled):
     (gc.enable if enabled else gc.disable)()

@@ -145,7 +145,7 @@ class Restoration(MatchedRestore):
                 UnrestoredWarning,
             )
             return child
-        replaced = self._follow_converted() if self._has_slots_below(node) else []
+        replaced = self._follow_converted() if self._matcher.slot_nodes and self._has_slots_below(node) else []
         with collection_paused() as pause:
             match = self._matcher.match(node, child)
             if superseded:
@@ -164,7 +164,7 @@ class Restoration(MatchedRestore):
 
     def _has_slots_below(self, node: int) -> bool:
         """Whether a node or one below it is an optimizer with saved slot variables."""
-        if self._skip_slots or not self._matcher.slot_nodes:
+        if self._skip_slots:
             return False
         nodes, seen = [node], {node}
         for number in nodes:

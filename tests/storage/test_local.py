@@ -77,6 +77,25 @@ def test_a_child_does_not_keep_a_file_in_use(tmp_path):
     os.close(read)
 
 
+@pytest.mark.usefixtures("_nameless")
+@pytest.mark.parametrize("call", ["fcntl.flock", "os.link"])
+def test_a_file_whose_creation_is_interrupted_is_not_in_use(tmp_path, monkeypatch, call):
+    """Ctrl-C comes when the system has done what it was asked. Otherwise the next save would wait for this one."""
+    path = str(tmp_path / "f")
+    module, name = call.split(".")
+    do = getattr(sys.modules[module], name)
+
+    def interrupted(*arguments, **options):
+        do(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(call, interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        STORAGE.create(path).close()
+    monkeypatch.undo()
+    assert not STORAGE.in_use(path)
+
+
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="here a file is visible a moment before it is locked")
 def test_asking_does_not_get_in_the_way(tmp_path):
     """However many ask whether files are in use, each file that is created is, and none after it was closed."""

@@ -58,13 +58,16 @@ def create(place: str) -> int:
                 # `os.link` follows the symbolic link only if the descriptor of a directory is passed
                 os.link(f"/proc/self/fd/{descriptor}", place, src_dir_fd=descriptor, follow_symlinks=True)
                 return descriptor
-            except FileExistsError:
+            except BaseException as error:  # Ctrl-C too, after which the file may have its name: nobody uses it
                 os.close(descriptor)
-                raise
-            except OSError:
-                os.close(descriptor)
+                if isinstance(error, FileExistsError) or not isinstance(error, OSError):
+                    raise
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOSE_ON_EXEC, 0o666)
-    _lock(descriptor)
+    try:
+        _lock(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

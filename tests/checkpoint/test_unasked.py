@@ -56,6 +56,21 @@ def test_one_of_two_live_objects_for_one_saved_object_is_warned_of(prefix, caugh
     assert "net/a" not in text
 
 
+def test_a_restore_that_fails_at_once_raises_its_error_and_prints_nothing(prefix, monkeypatch):
+    """Nothing was bound yet, so there is nothing to warn of."""
+
+    def fail(*_):
+        raise MemoryError
+
+    path = Checkpoint(v=Variable(1.0)).write(prefix)
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    monkeypatch.setattr("milepost.engine.matched_restore.graph_of_process", fail)
+    with pytest.raises(MemoryError):
+        Checkpoint(v=Variable(0.0)).read(path)
+    assert printed == []
+
+
 def test_a_shared_object_that_is_shared_again_is_not_warned_of(prefix, caught):
     saved, restored = Variable(1.0), Variable(0.0)
     path = Checkpoint(net=module(a=saved, b=saved)).write(prefix)

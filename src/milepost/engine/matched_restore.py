@@ -67,6 +67,9 @@ class MatchedRestore(WatchedRestore):
         deferred: The deferred nodes.
     """
 
+    _has_warned = True
+    """Whether nothing is left to warn of, as long as the object is not complete."""
+
     def __init__(
         self,
         reader: BundleReader,
@@ -76,7 +79,6 @@ class MatchedRestore(WatchedRestore):
         member: tuple[int, int] = (0, 1),
         translated: Translated = UNTRANSLATED,
     ) -> None:
-        self._has_warned = False
         super().__init__(reader, translated.translation)
         reader = self.reader
         self._translated = translated
@@ -92,6 +94,7 @@ class MatchedRestore(WatchedRestore):
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
         self._matcher = Matcher(reader, own, self.uid, self._bound, skip_slots=self._skip_slots, member=member)
+        self._has_warned = False
 
     def _follow_converted(self) -> list[int]:
         return follow_converted(self.reader, self.graph.nodes, self._bound)
@@ -429,7 +432,7 @@ class MatchedRestore(WatchedRestore):
 
     def warn_of_unused(self) -> None:
         """Warns once of saved values that no object took."""
-        if self.partial_expected or self._has_warned or not self._bound:
+        if self._has_warned or self.partial_expected or not self._bound:
             return
         self._has_warned = True
         lost = [

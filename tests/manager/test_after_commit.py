@@ -96,6 +96,24 @@ class TestFailures:
             assert value(started(start, storage)[0]) == 3, reference.operations[number]
         assert after_commit
 
+    def test_a_checkpoint_whose_listing_is_interrupted_is_listed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ctrl-C comes after the commit point, and before the manager knows of the checkpoint. The program may go on."""
+        storage = FaultyStorage()
+        checkpoint, save = started(managed, storage)
+        advance(checkpoint, save)
+
+        def interrupted(*_: Any) -> None:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("milepost.manager.checkpoint_manager.publish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            advance(checkpoint, save)
+        assert latest_checkpoint("run", storage=storage) == "run/ckpt-2"
+        advance(checkpoint, save)
+        advance(checkpoint, save)
+        assert [name for name in storage.list("run") if name.endswith(".index")] == ["ckpt-3.index", "ckpt-4.index"]
+
     @pytest.mark.parametrize("start", [plain, managed])
     def test_a_disk_that_dies_says_no_more_than_it_knows(self, start: Start) -> None:
         """Nothing can be read or written from one operation on. The error says that the checkpoint is saved only if it is."""

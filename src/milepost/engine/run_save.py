@@ -255,10 +255,12 @@ class ListedSave(Save):
                     problems.append(
                         self._committed_all_the_same(error) if is_committed else self._perhaps_committed(error)
                     )
-            self.is_committed = True
-            self.committed()
             try:
-                self._record(storage, self.prefix, not problems)
+                try:
+                    self._list(durable=not problems)
+                except KeyboardInterrupt as error:  # otherwise no later save of this process would list the checkpoint
+                    interrupt = error
+                    self._list(durable=not problems)
             except MilepostError as error:
                 unlisted = self._unlisted(error)
                 unlisted.__cause__ = error
@@ -270,6 +272,11 @@ class ListedSave(Save):
         if interrupt is not None:
             raise interrupt
         return problems
+
+    def _list(self, *, durable: bool) -> None:
+        self.is_committed = True
+        self.committed()
+        self._record(self.storage, self.prefix, durable)
 
     def _committed_all_the_same(self, error: BaseException) -> AfterCommitError:
         committed = not_durable(self.prefix, error)

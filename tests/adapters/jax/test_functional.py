@@ -184,3 +184,30 @@ def test_a_report_does_not_mind_the_order_of_keys(tmp_path):
     _, status = milepost.jax.restore(path, {"w": jnp.zeros(2), "more": jnp.zeros(1)})
     status.expect_partial()
     assert [each.key for each in status.report().missing] == ["more/.ATTRIBUTES/VARIABLE_VALUE"]
+
+
+@jax.tree_util.register_pytree_node_class
+class _ArraysOnly:
+    """A node whose constructor makes arrays of what it is given, as many do."""
+
+    def __init__(self, weights):
+        self.weights = jnp.asarray(weights)
+
+    def tree_flatten(self):
+        return (self.weights,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_node_whose_class_takes_arrays_only_is_saved_and_restored(path, whole):
+    def tree(value):
+        node = _ArraysOnly(jnp.full(3, value))
+        return node if whole else {"node": node, "step": jnp.int32(value)}
+
+    milepost.jax.save(path, tree(7))
+    restored, status = milepost.jax.restore(path, tree(0))
+    status.assert_consumed()
+    assert [each.tolist() for each in jax.tree.leaves(restored)] == [each.tolist() for each in jax.tree.leaves(tree(7))]

@@ -13,12 +13,15 @@ from milepost.adapters.flax.variables import VARIABLES
 from milepost.graph.trees.leaves import with_leaves
 
 
-def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> tuple[Any, Mapping[int, Any]]:
+def copied(
+    tree: Any, change: Callable[[Any], Any] | None = None, *, keep_refused: bool = False
+) -> tuple[Any, Mapping[int, Any]]:
     """Copies a tree with its NNX modules and variables. Objects that the modules share are shared in the copy too.
 
     Args:
         tree: Any pytree, or an object of NNX.
         change: Replaces the arrays in modules and variables, and the other leaves; by default they stay the same.
+        keep_refused: As in `with_leaves`.
 
     Returns:
         The new tree; and the copies of the modules and variables that the tree holds, by the identity of the object that each
@@ -34,7 +37,7 @@ def copied(tree: Any, change: Callable[[Any], Any] | None = None) -> tuple[Any, 
             return leaf
         return change(leaf) if change else leaf
 
-    new = with_leaves(tree, changed)
+    new = with_leaves(tree, changed, keep_refused=keep_refused)
     if not objects:
         return new, {}
     copies = _copies(list(objects.values()), change or _same)

@@ -17,7 +17,7 @@ _REMEMBERED: Final = 1024
 
 
 def outlined(tree: Any) -> tuple[Any, Mapping[int, Any]]:
-    """A copy of a tree with shapes and element types in the place of arrays.
+    """A copy of a tree with shapes and element types in the place of arrays. Nodes whose class takes arrays only keep their arrays.
 
     Returns:
         The copy; and the copies of modules and variables of NNX that the tree holds, by the identity of the object that each
@@ -29,10 +29,10 @@ def outlined(tree: Any) -> tuple[Any, Mapping[int, Any]]:
         ({'w': ShapeDtypeStruct(shape=(2, 3), dtype=float32), 'step': 7}, {})
     """
     if not imported("flax"):
-        return with_leaves(tree, _outline), {}
+        return with_leaves(tree, _outline, keep_refused=True), {}
     from milepost.adapters.flax.copies import copied
 
-    return copied(tree, _outline)
+    return copied(tree, _outline, keep_refused=True)
 
 
 def with_own_objects(tree: Any) -> Any:

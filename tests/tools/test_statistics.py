@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from milepost.tensor import DType
-from milepost.tools.blocks import Block, norm_of
+from milepost.tools.blocks import Block, Room, blocks_of, norm_of
 from milepost.tools.statistics import Difference, histogram_of, is_numeric, statistics_of
 
 NUMERIC = [dtype for dtype in DType.all() if is_numeric(dtype)]
@@ -98,6 +98,14 @@ def test_large_numbers_lose_no_digits():
     assert statistics_of([np.int64([(1 << 62) + 1])]).maximum == (1 << 62) + 1
     assert norm_of(np.float64([3e200, 4e200])) == pytest.approx(5e200)
     assert norm_of(np.float64([3e-200, 4e-200])) == pytest.approx(5e-200)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16], ids=str)
+def test_blocks_are_computed_in_the_same_memory(dtype):
+    blocks = blocks_of(np.ones(300_000, dtype), Room())
+    values = [block.values for block in blocks]
+    assert len(values) == 3
+    assert all(np.shares_memory(values[0], each) for each in values)
 
 
 def test_a_histogram_counts_every_finite_element():

@@ -1,7 +1,8 @@
 """Blocks of elements in the forms that statistics and differences compute with.
 
 A block has as many elements as stay in the cache of a processor core, so what goes over it several times reads the memory once. Each form is
-made once, though several differences and the statistics of a tensor need it.
+made once, though several differences and the statistics of a tensor need it. The blocks of a tensor use the same memory, one after the other
+(`Room`): the system clears fresh memory, and to do so for each block would take longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -22,11 +23,42 @@ _ROW: Final = 1 << 13
 """Numbers that BLAS multiplies at once. For more it may start threads, which wait for each other where the machine is busy."""
 
 
+class Room:
+    """Memory for the arrays that are computed of a block. The next block uses it again.
+
+    Example:
+        >>> room = Room()
+        >>> room.array("sums", np.float64, 3).size
+        3
+        >>> np.shares_memory(room.array("sums", np.float64, 3), room.array("sums", np.float64, 2))
+        True
+    """
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def array(self, purpose: str, dtype: Any, size: int) -> Array:
+        """An array with any contents. What was returned before for the same purpose is no longer valid.
+
+        Args:
+            purpose: What it is for.
+            dtype: The type of its elements: the same at each call for this purpose.
+            size: How many it has.
+        """
+        found = self._arrays.get(purpose)
+        if found is None or found.size < size:
+            found = self._arrays[purpose] = np.empty(size, dtype)
+        return found[:size]
+
+
 class Block:
     """Some elements of a tensor.
 
     Args:
         elements: The elements, as a flat array. It must not change while the block is used.
+        room: Memory for what is computed of it; by default the block has its own. A block is valid until another one gets the same.
 
     Attributes:
         elements: The elements.
@@ -36,6 +68,7 @@ class Block:
         most: The largest finite number; None if there is none.
         nan: How many elements are NaN.
         infinite: How many are infinite.
+        room: The memory for what is computed of the block.
 
     Example:
         >>> block = Block(np.array([3.0, -4.0, np.nan, np.inf]))
@@ -43,11 +76,12 @@ class Block:
         (-4.0, 3.0, 5.0, 1, 1)
     """
 
-    __slots__ = ("_norm", "_values", "elements", "finite", "infinite", "least", "most", "nan", "numbers")
+    __slots__ = ("_norm", "_values", "elements", "finite", "infinite", "least", "most", "nan", "numbers", "room")
 
-    def __init__(self, elements: Array) -> None:
+    def __init__(self, elements: Array, room: Room | None = None) -> None:
         self.elements = elements
-        self.numbers = self.finite = as_numbers(elements)
+        self.room = Room() if room is None else room
+        self.numbers = self.finite = as_numbers(elements, self.room)
         self.nan = self.infinite = 0
         self.least, self.most = _ends(self.numbers)
         if self.least is not None and not (math.isfinite(self.least) and math.isfinite(self.most)):
@@ -62,7 +96,7 @@ class Block:
     def values(self) -> Array:
         """The finite numbers as float64."""
         if self._values is None:
-            self._values = self.finite.astype(np.float64, copy=False)
+            self._values = _converted(self.finite, np.float64, "values", self.room)
         return self._values
 
     @property
@@ -78,19 +112,28 @@ class Block:
         return self.elements.dtype.kind != "c" and self.numbers.dtype.kind == "f" and self.finite is self.numbers
 
 
-def blocks_of(chunk: Array) -> Iterator[Block]:
-    """The elements of a chunk in blocks.
+def blocks_of(chunk: Array, room: Room) -> Iterator[Block]:
+    """The elements of a chunk in blocks. Each is valid until the next one.
+
+    Args:
+        chunk: The elements, as a flat array.
+        room: The memory for what is computed of one block after the other.
 
     Example:
-        >>> [block.elements.size for block in blocks_of(np.zeros(200_000))]
+        >>> [block.elements.size for block in blocks_of(np.zeros(200_000), Room())]
         [131072, 68928]
     """
     for start in range(0, chunk.size, _LENGTH):
-        yield Block(chunk[start : start + _LENGTH])
+        yield Block(chunk[start : start + _LENGTH], room)
 
 
-def as_numbers(elements: Array) -> Array:
-    """Elements in a type that NumPy computes with: wider floating-point numbers for small ones, absolute values of complex ones."""
+def as_numbers(elements: Array, room: Room | None = None) -> Array:
+    """Elements in a type that NumPy computes with: wider floating-point numbers for small ones, absolute values of complex ones.
+
+    Args:
+        elements: The elements.
+        room: The memory for floating-point numbers, if there is some. They are valid until it is used again.
+    """
     kind = elements.dtype.kind
     if kind == "c":
         with np.errstate(invalid="ignore"):
@@ -99,8 +142,19 @@ def as_numbers(elements: Array) -> Array:
         return elements.view(np.uint8)
     if kind in "iuf" and elements.dtype.itemsize >= (4 if kind == "f" else 1) and elements.dtype.isbuiltin == 1:
         return elements
-    numbers = elements.astype(np.float32)  # all elements of the small types are numbers of float32, too
+    numbers = _converted(
+        elements, np.float32, "numbers", room
+    )  # all elements of the small types are numbers of float32, too
     return numbers.astype(np.int64) if _is_small_integer(elements.dtype) else numbers
+
+
+def _converted(elements: Array, dtype: Any, purpose: str, room: Room | None) -> Array:
+    """Elements in another type, or as they are if they have it."""
+    if room is None or elements.dtype == dtype:
+        return elements.astype(dtype, copy=False)
+    found = room.array(purpose, dtype, elements.size).reshape(elements.shape)
+    np.copyto(found, elements, casting="unsafe")
+    return found
 
 
 def _ends(numbers: Array) -> tuple[Any, Any]:
@@ -121,7 +175,7 @@ def norm_of(values: Array) -> float:
     if not values.size:
         return 0.0
     with np.errstate(over="ignore", under="ignore"):
-        total = _sum_of_squares(values)
+        total = sum_of_squares(values)
     if _LEAST_SQUARE < total < math.inf:
         return math.sqrt(total)
     largest = float(np.abs(values).max())
@@ -148,7 +202,8 @@ def norms_of(values: Array, largest: Any, starts: Any, lengths: Any) -> Any:
     return np.where(np.isfinite(largest), scale * np.sqrt(squares), largest)
 
 
-def _sum_of_squares(values: Array) -> float:
+def sum_of_squares(values: Array) -> float:
+    """The sum of the squares of numbers in float64. It may be infinite, and may lack squares that were too small for a number."""
     if values.size <= _ROW:
         return float(np.dot(values, values))
     whole = values.size - values.size % _ROW

@@ -20,7 +20,7 @@ from milepost.engine.translation import AS_SAVED, Translation
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
-from milepost.tools.blocks import blocks_of
+from milepost.tools.blocks import Room, blocks_of
 from milepost.tools.differences import Differences
 from milepost.tools.small_tensors import SmallTensors, compare_small
 from milepost.tools.statistics import Difference, is_numeric
@@ -214,8 +214,9 @@ class Comparison:
             a, b = first.read(old.key), second.read(new.key)
             found.count, found.unequal = a.size, int(np.sum(np.asarray(a != b, bool)))
             return found
-        for a, b in together([chunks_of(first, old.key), chunks_of(second, new.key)]):
-            for first_block, second_block in zip(blocks_of(a), blocks_of(b), strict=True):
+        rooms = Room(), Room()
+        for chunks in together([chunks_of(first, old.key), chunks_of(second, new.key)]):
+            for first_block, second_block in zip(*map(blocks_of, chunks, rooms), strict=True):
                 found.add(first_block, second_block)
         return found
 

@@ -12,7 +12,7 @@ from milepost.bundle.memory import Array
 from milepost.conversion.chunks import Sections, chunks_of, together
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader
-from milepost.tools.blocks import blocks_of
+from milepost.tools.blocks import Room, blocks_of
 from milepost.tools.histogram import Histogram
 from milepost.tools.statistics import Difference, Statistics
 from milepost.tools.tensors import Row
@@ -118,8 +118,9 @@ class Measurement:
         section.differences = {pair: Difference() for pair in self._pairs}
         if self._step:
             section.statistics[-1].histogram = Histogram(self._step)
+        rooms = [Room() for _ in self._rows]
         for chunks in together(self._chunks(section)):
-            for blocks in zip(*map(blocks_of, chunks), strict=True):
+            for blocks in zip(*map(blocks_of, chunks, rooms), strict=True):
                 for statistics, block in zip(section.statistics, blocks, strict=True):
                     statistics.add(block)
                 for (old, new), difference in section.differences.items():

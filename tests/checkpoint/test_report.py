@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
+import milepost
 from milepost import Checkpoint, MismatchError, Module, Outcome, Variable
 from tests.objects import module
 
@@ -31,6 +33,16 @@ def test_entries_tell_saved_and_live_specs(prefix):
     path = Checkpoint(a=Variable([1.0])).write(prefix)
     report = Checkpoint(a=Variable([0.0]), b=Variable(1)).read(path).report()
     assert [(entry.saved, entry.live) for entry in report] == [("float32[1]", "float32[1]"), ("", "int32[]")]
+
+
+def test_none_is_called_so(prefix):
+    path = Checkpoint(same=None, gone=None, empty=Variable(np.zeros(0, bool))).write(prefix)
+    report = Checkpoint(same=None, new=None).read(path, ignore="gone").expect_partial().report()
+    specs = {entry.key.partition("/.A")[0]: (entry.saved, entry.live) for entry in report}
+    assert specs == {"same": ("None", "None"), "gone": ("None", ""), "new": ("", "None"), "empty": ("bool[0]", "")}
+    with pytest.raises(MismatchError, match="found: None in the checkpoint"):
+        Checkpoint(same=Variable(1.0)).read(path)
+    assert "<td>None</td>" in milepost.load_checkpoint(path)._repr_html_()
 
 
 def test_the_report_follows_what_happens_later(prefix):

@@ -12,7 +12,7 @@ from milepost.bundle import BundleReader, specs_of
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
 from milepost.engine.directory import Verification, latest_checkpoint
-from milepost.engine.load import open_any
+from milepost.engine.load import nones_of, open_any
 from milepost.engine.metadata import Metadata, read_metadata
 from milepost.engine.progress import Progress, check_progress, reported, saved_sizes
 from milepost.engine.saved_model import checkpoint_of
@@ -29,6 +29,7 @@ from milepost.errors import (
 from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
 from milepost.graph.adapter import Array
 from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
+from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
@@ -124,7 +125,7 @@ class CheckpointReader:
         bundle: BundleReader | None = None if self.__dict__.get("_is_closed", True) else self._opened
         try:
             keys = [] if bundle is None else sorted(bundle.keys())
-            rows = [] if bundle is None else [[key, str(bundle.spec(key))] for key in keys[:MOST_ROWS]]
+            rows = [] if bundle is None else _specs_to_show(bundle, keys[:MOST_ROWS])
         except Exception:  # as in `__repr__`
             keys, rows = [], []
         return html_table(repr(self), ["key", "type and shape"], rows, len(keys))
@@ -371,3 +372,10 @@ def resolve(path: PathLike, storage: Storage, verify: Verification = "checksums"
 def _list_of(storage: Storage, path: str) -> bytes | None:
     """The text of the state file of a directory. None if the path is not that of a directory."""
     return read_state_file(storage, path) if storage.is_directory(path) else None
+
+
+def _specs_to_show(bundle: BundleReader, keys: list[str]) -> list[list[str]]:
+    """Each key with its element type and shape, or None."""
+    specs = [bundle.spec(key) for key in keys]
+    nones = nones_of(bundle) if SPEC_OF_NONE in specs else ()
+    return [[key, SHOWN_NONE if key in nones else str(spec)] for key, spec in zip(keys, specs, strict=True)]

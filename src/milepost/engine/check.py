@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from milepost.bundle import BundleReader, CastingReader, is_castable
 from milepost.engine.report import Entry, Outcome, Report
@@ -13,6 +14,9 @@ from milepost.engine.translation import AS_SAVED, Translation
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchError
 from milepost.graph.adapter import Value
 from milepost.graph.keys import ATTRIBUTES
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.plain.places import PlainLeaf
+from milepost.graph.plain.values import SHOWN_NONE
 from milepost.graph.variable import shape_fits
 from milepost.tensor.spec import format_shape
 
@@ -31,13 +35,16 @@ def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation)
                     reader.cast(key, value.dtype)
 
 
-def check(reader: BundleReader, takes: Sequence[Take], translation: Translation = AS_SAVED) -> int:
+def check(
+    reader: BundleReader, takes: Sequence[Take], translation: Translation = AS_SAVED, graph: ObjectGraph | None = None
+) -> int:
     """Checks that every value fits its object.
 
     Args:
         reader: The open checkpoint.
         takes: The values.
         translation: The changes that the restore makes, for the remedy.
+        graph: The object graph, which says what is None, for the message.
 
     Returns:
         The bytes of all values as they are in the files.
@@ -63,16 +70,20 @@ def check(reader: BundleReader, takes: Sequence[Take], translation: Translation 
             fits = saved.shape == value.shape or shape_fits(saved.shape, value.shape)
             if saved.dtype is not value.dtype and saved.dtype not in value.accepts:
                 note = "" if fits else _SHAPE_TOO
-                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value), note))
+                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value, take.obj), note))
             elif not fits:
-                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value)))
+                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value, take.obj)))
     if problems:
+        nones = frozenset[str]() if graph is None else graph.nones()
+        problems = [replace(each, saved=SHOWN_NONE) if each.key in nones else each for each in problems]
         raise _mismatch(reader.prefix, problems, translation)
     return size
 
 
-def live_spec(value: Value) -> str:
-    """Element type and shape of a live value, as reports show them."""
+def live_spec(value: Value, obj: Any) -> str:
+    """Element type and shape of a value of a live object, as reports show them. None is called so."""
+    if type(obj) is PlainLeaf and obj.value is None:
+        return SHOWN_NONE
     return f"{value.dtype}[{format_shape(value.shape)}]"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -69,6 +69,17 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
         return ObjectGraph.deserialize(reader.read(OBJECT_GRAPH).item())
     except MilepostError as error:
         raise error.with_context(key=OBJECT_GRAPH, file=reader.prefix) from None
+
+
+def nones_of(reader: BundleReader) -> Collection[str]:
+    """The keys of the tensors that stand for None. There are none if the object graph is damaged, which is said where it is needed."""
+    if isinstance(reader, ForeignReader):  # which list no None
+        return ()
+    try:
+        graph = read_object_graph(reader)
+    except MilepostError:
+        return ()
+    return () if graph is None else graph.nones()
 
 
 def open_any(storage: Storage, path: str) -> BundleReader:
@@ -229,8 +240,8 @@ def _prepared(
 def _translated(graph: ObjectGraph, translation: Translation) -> tuple[ObjectGraph, Translated]:
     if not translation.renames:
         return graph, Translated(translation)
-    graph, left_out = renamed(graph, translation.live_name)
-    return graph, Translated(translation, left_out)
+    changed, left_out = renamed(graph, translation.live_name)
+    return changed, Translated(translation, left_out, graph.nones().intersection(left_out))
 
 
 def _prepared_saved_model(

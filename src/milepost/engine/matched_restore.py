@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
@@ -44,11 +44,13 @@ from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
+from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
 from milepost.tensor import TensorSpec
 
 _NONE: Final[frozenset[str]] = frozenset()
+_EMPTY: Final = str(SPEC_OF_NONE)
 
 
 class MatchedRestore(WatchedRestore):
@@ -95,6 +97,14 @@ class MatchedRestore(WatchedRestore):
         self._lacking: dict[int, Reference] = {}
         self._matcher = Matcher(reader, own, self.uid, self._bound, skip_slots=self._skip_slots, member=member)
         self._has_warned = False
+
+    def saved_spec(self, key: str) -> str:
+        spec = super().saved_spec(key)
+        return SHOWN_NONE if spec == _EMPTY and key in self._nones else spec
+
+    @cached_property
+    def _nones(self) -> frozenset[str]:
+        return self.graph.nones() | self._translated.nones
 
     def _follow_converted(self) -> list[int]:
         return follow_converted(self.reader, self.graph.nodes, self._bound)
@@ -313,15 +323,13 @@ class MatchedRestore(WatchedRestore):
                 )
             elif outcome is Outcome.UNEXPECTED and number in self._bound:
                 note = "its object no longer exists"
-            saved = str(self.reader.spec(key)) if key in self.reader else ""
-            entries.append(Entry(outcome, key, saved, note=note))
+            entries.append(Entry(outcome, key, self.saved_spec(key), note=note))
         for number, node in enumerate(self.graph.nodes):
             if node.saver and not (self._skip_slots and self._is_skipped(number)):
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
                 entries.append(Entry(Outcome.UNEXPECTED, self._describe(number), note=note))
-        for key in self._translated.left_out:
-            saved = str(self.reader.spec(key)) if key in self.reader else ""
-            entries.append(Entry(Outcome.IGNORED, key, saved, note="left out by rename, ignore or only"))
+        left_out, note = self._translated.left_out, "left out by rename, ignore or only"
+        entries += [Entry(Outcome.IGNORED, key, self.saved_spec(key), note=note) for key in left_out]
         return entries
 
     def _account_of_live(
@@ -359,7 +367,7 @@ class MatchedRestore(WatchedRestore):
                 continue
             if identity not in bound and self._translated.translation.leaves_alone(path):
                 if not only_unrestored:
-                    keys = [(tensor_key(path, value.name), live_spec(value)) for value in values]
+                    keys = [(tensor_key(path, value.name), live_spec(value, live.objects[number])) for value in values]
                     note = "left alone by ignore or only"
                     entries += [Entry(Outcome.IGNORED, key, live=spec, note=note) for key, spec in keys]
                 continue
@@ -371,7 +379,7 @@ class MatchedRestore(WatchedRestore):
                     saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else skipped_too)
                     skipped = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
                     note = "TensorFlow saves no such values" if skipped else ""
-                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(value), note, skipped))
+                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(value, obj), note, skipped))
         return entries
 
     def _is_lacking(self, obj: Any) -> bool:

@@ -129,10 +129,10 @@ class NameBasedRestoration(WatchedRestore):
                     entries.append(self.matched(key))
                 elif self._translation.leaves_alone(name):
                     note = "left alone by ignore or only"
-                    entries.append(Entry(Outcome.IGNORED, name, live=live_spec(value), note=note))
+                    entries.append(Entry(Outcome.IGNORED, name, live=live_spec(value, live.objects[number]), note=note))
                 elif live.paths[number] != SAVE_COUNTER:
                     missing = name or tensor_key(live.paths[number], value.name)
-                    entries.append(Entry(Outcome.MISSING, missing, live=live_spec(value)))
+                    entries.append(Entry(Outcome.MISSING, missing, live=live_spec(value, live.objects[number])))
         wanted = None if self._keys is None else set(self._keys.values())
         entries += [
             Entry(

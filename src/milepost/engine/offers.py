@@ -70,7 +70,7 @@ def _names(key: str) -> _Names:
 
 
 def _shape(spec: str) -> str:
-    return spec[spec.find("[") :]
+    return spec[max(spec.find("["), 0) :]  # what is no tensor has none, and fits its like only
 
 
 def _pairs(saved: Mapping[_Names, str], live: Mapping[_Names, str]) -> list[tuple[_Names, _Names]]:

@@ -69,9 +69,13 @@ class WatchedRestore(abc.ABC):
     def warn_of_unused(self) -> None:
         """Warns once of saved values that no object took."""
 
+    def saved_spec(self, key: str) -> str:
+        """Element type and shape of a saved value, as reports show them; empty if the checkpoint does not have it."""
+        return str(self.reader.spec(key)) if key in self.reader else ""
+
     def matched(self, key: str) -> Entry:
         """The entry of a report for a value that was assigned."""
-        spec = str(self.reader.spec(key)) if key in self.reader else ""
+        spec = self.saved_spec(key)
         if not isinstance(self.reader, CastingReader) or key not in self.reader.loss:
             return Entry(Outcome.MATCHED, key, spec, spec)
         loss = self.reader.loss[key]

@@ -214,7 +214,7 @@ class Restoration(MatchedRestore):
         try:
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
-            size = check(self.reader, match.takes, self._translated.translation)
+            size = check(self.reader, match.takes, self._translated.translation, self.graph)
             if size > QUICK:
                 pause.end()
             if match.deferred:
@@ -283,7 +283,7 @@ class Restoration(MatchedRestore):
             try:
                 if isinstance(self.reader, CastingReader):
                     cast(self.reader, match.takes, self._translated.translation)
-                check(self.reader, match.takes, self._translated.translation)
+                check(self.reader, match.takes, self._translated.translation, self.graph)
             except MismatchError as error:
                 misfits = error.report
             return self._report_before(misfits, match, root, attached)

@@ -278,10 +278,12 @@ class Translated:
     Attributes:
         translation: The translation.
         left_out: The keys of the saved values that it leaves out.
+        nones: The keys of those of them that stand for None.
     """
 
     translation: Translation = AS_SAVED
     left_out: Sequence[str] = ()
+    nones: frozenset[str] = frozenset()
 
 
 UNTRANSLATED: Final = Translated()

@@ -128,6 +128,8 @@ new_node: Final = partial(tuple.__new__, Node)
 """They make the same of a tuple with all attributes. The classes themselves are functions in Python, which take twice as long."""
 
 _EMPTY: Final[tuple[Any, ...]] = ()
+_NONE: Final = type(None).__name__
+"""The name of the type of None."""
 _BARE: Final = Node()
 """The one object for all empty nodes, so that many of them take little memory."""
 
@@ -186,6 +188,10 @@ class ObjectGraph:
         """Whether the writer saves values that TensorFlow skips, and whether it saves plain values."""
         skipped = any(value.skipped_by_tensorflow for node in self.nodes for value in node.values)
         return skipped, any(node.python for node in self.nodes)
+
+    def nones(self) -> frozenset[str]:
+        """The keys of the tensors that stand for None."""
+        return frozenset(value.key for node in self.nodes if node.python == _NONE for value in node.values)
 
     def nodes_with_values(self) -> list[bool]:
         """For each node, whether it has values, or a node that can be reached from it has.

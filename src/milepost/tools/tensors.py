@@ -16,18 +16,15 @@ from milepost.bundle.legacy import LegacyReader
 from milepost.bundle.reader import IndexedReader
 from milepost.checkpoint.short_names import key_of, name_of
 from milepost.collector import collection_paused
-from milepost.engine.load import read_object_graph
-from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MilepostError
+from milepost.engine.load import nones_of
+from milepost.errors import CorruptCheckpointError, KeyNotFoundError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, unescape
+from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.tensor import DType, TensorSpec
 from milepost.tools.names import typed
 
 _OF_CHECKPOINTS: Final = (OBJECT_GRAPH, METADATA)
-_NONE: Final = type(None).__name__
-"""The name of the type of None in the object graph."""
-SPEC_OF_NONE: Final = TensorSpec(DType.of("bool"), (0,))
-"""What is saved for None."""
 
 
 class Row(NamedTuple):
@@ -54,7 +51,7 @@ class Row(NamedTuple):
     @property
     def spec(self) -> str:
         """Element type and shape as text."""
-        return "None" if self.is_none else _spec(self.dtype, self.shape)
+        return SHOWN_NONE if self.is_none else _spec(self.dtype, self.shape)
 
     def to_dict(self) -> dict[str, Any]:
         """The row for JSON."""
@@ -187,18 +184,6 @@ def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row
     for place in places:
         rows[place] = rows[place]._replace(is_none=rows[place].key in nones)
     return rows
-
-
-def nones_of(reader: BundleReader) -> Collection[str]:
-    """The keys of the tensors that stand for None."""
-    if isinstance(reader, ForeignReader):  # which list no None
-        return ()
-    try:
-        graph = read_object_graph(reader)
-    except MilepostError:  # what is damaged is said where it is read
-        return ()
-    nodes = () if graph is None else graph.nodes
-    return {value.key for node in nodes if node.python == _NONE for value in node.values}
 
 
 def row_of(reader: BundleReader, key: str) -> Row:

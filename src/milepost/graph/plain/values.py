@@ -31,12 +31,16 @@ from milepost.errors import CorruptCheckpointError
 from milepost.graph.adapter import Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, scalar_like, taken_by_scalar
-from milepost.tensor import DType
+from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING
 
 _BOOL: Final = NUMBERS[bool]
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _NOTHING: Final = np.zeros(0, np.bool_)
+SPEC_OF_NONE: Final = TensorSpec(_BOOL, (0,))
+"""What is saved for None."""
+SHOWN_NONE: Final = "None"
+"""What is shown in the place of an element type and a shape."""
 _SCALARS: Final = frozenset(
     dtype
     for dtype in DType.all()

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from milepost.checkpoint.checkpoint import Checkpoint, view_of
+from milepost.checkpoint.checkpoint import view_of
 from milepost.checkpoint.reader import resolve
 from milepost.engine.load import open_any, preview
 from milepost.engine.offers import offered
@@ -14,16 +14,11 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.report import Outcome, Report
 from milepost.engine.translation import Translation
 from milepost.engine.unused_names import unused_names_collected
-from milepost.graph.keys import VARIABLE_VALUE, tensor_key
-from milepost.graph.plain.places import PlainLeaf
-from milepost.graph.traversal import walk
-from milepost.graph.trees.places import places_in_use
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_translation
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.names import ROOT, printed, translation_of
 from milepost.tools.remedies import in_options
-from milepost.tools.tensors import SPEC_OF_NONE, nones_of
 from milepost.tools.terminal import line, print_json, shown, warning
 
 _BAD = (
@@ -78,7 +73,6 @@ def run(options: argparse.Namespace) -> int:
                 warning(each)
     bad = [each for each in report if each.outcome in _BAD and not each.skipped_by_tensorflow]
     argument = offered(report.entries)
-    report = _with_none(report, path, checkpoint)
     if options.json:
         print_json(report.to_dict() | {"exact": not bad, "unused_names": unused, "offer": argument or None})
     else:
@@ -96,33 +90,6 @@ def _translation(options: argparse.Namespace, path: str) -> Translation:
         with open_any(LOCAL_STORAGE, path) as reader:
             keys = reader.keys()
     return translation_of(keys, options.rename, options.ignore, options.only, cast=options.cast, escaped=True)
-
-
-def _with_none(report: Report, path: str, checkpoint: Checkpoint) -> Report:
-    """The report, in which None is called so, and not by the empty tensor that the file has for it."""
-    empty = str(SPEC_OF_NONE)
-    if not any(empty in (entry.saved, entry.live) for entry in report):
-        return report
-    with open_any(LOCAL_STORAGE, path) as reader:
-        saved = nones_of(reader)
-    with places_in_use():
-        live = walk(*view_of(checkpoint), slots=False)
-        own = {
-            tensor_key(live.paths[number], VARIABLE_VALUE)
-            for number, each in enumerate(live.objects)
-            if type(each) is PlainLeaf and each.value is None
-        }
-    entries = []
-    for entry in report:
-        is_own = entry.key in own or (entry.outcome is Outcome.MATCHED and entry.key in saved)
-        entries.append(
-            dataclasses.replace(
-                entry,
-                saved="None" if entry.saved == empty and entry.key in saved else entry.saved,
-                live="None" if entry.live == empty and is_own else entry.live,
-            )
-        )
-    return dataclasses.replace(report, entries=tuple(entries))
 
 
 def _with_whole(report: Report, path: str) -> Report:

@@ -167,7 +167,10 @@ def test_names_cannot_send_commands_to_a_terminal(tmp_path):
         assert each.isprintable(), each
 
 
-@pytest.mark.parametrize("kind", [milepost.CheckpointReader, milepost.CheckpointView], ids=lambda kind: kind.__name__)
+WITH_TABLES = [CheckpointManager, milepost.CheckpointLoadStatus, milepost.CheckpointReader, milepost.CheckpointView]
+
+
+@pytest.mark.parametrize("kind", WITH_TABLES, ids=lambda kind: kind.__name__)
 def test_what_was_never_initialized_has_a_table(kind):
     assert kind.__name__ in kind.__new__(kind)._repr_html_()
 
@@ -185,6 +188,24 @@ def test_a_notebook_shows_tables(run):
     assert report.index("<td>missing") < report.index("<td>matched"), "what is to be looked at comes first"
 
 
+def test_a_notebook_shows_the_checkpoints_of_a_manager(run):
+    manager, _ = run
+    table = manager._repr_html_()
+    assert "keeps 2" in table
+    assert table.index("<td>ckpt-2</td>") < table.index("<td>ckpt-1</td>")
+
+
+def test_a_notebook_counts_what_a_restore_did_and_its_warning_stays(run):
+    manager, _ = run
+    checkpoint = Checkpoint(step=Variable(0))
+    status = checkpoint.restore(manager.latest_checkpoint)
+    table = status._repr_html_()
+    assert "<td>matched</td><td>3</td>" in table
+    assert "<td>deferred</td><td>1</td>" in table
+    with pytest.warns(milepost.UnrestoredWarning, match="never restored"):
+        del status, checkpoint
+
+
 def test_a_table_in_a_notebook_has_a_few_rows(tmp_path):
     path = Checkpoint(**{f"v{number}": Variable(0) for number in range(100)}).write(tmp_path / "ckpt")
     table = milepost.load_checkpoint(path)._repr_html_()
@@ -195,8 +216,10 @@ def test_a_table_in_a_notebook_has_a_few_rows(tmp_path):
 def test_names_are_no_markup_in_a_notebook(tmp_path):
     evil = "</td><script>alert(1)</script>\x1b\u202e"
     path = Checkpoint(**{evil: Variable(0)}).write(tmp_path / "ckpt")
-    report = Checkpoint().restore(path).expect_partial().report()
-    for each in (milepost.load_checkpoint(path), milepost.CheckpointView(path), report):
+    status = Checkpoint().restore(path).expect_partial()
+    manager = CheckpointManager(Checkpoint(), tmp_path / "<script>", 1, checkpoint_name="<script>")
+    manager.save()
+    for each in (milepost.load_checkpoint(path), milepost.CheckpointView(path), status.report(), manager):
         table = each._repr_html_()
         assert "<script" not in table
         assert "&lt;script&gt;" in table

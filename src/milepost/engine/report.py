@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import Final
 
 from milepost.errors import printable
 from milepost.graph.description import html_table, of_file
@@ -169,7 +170,7 @@ class Report:
                 entries = [entry for entry in entries if entry.note]
             if entries:
                 heading = (
-                    "matched, with a note" if outcome is Outcome.MATCHED else f"{outcome.value} ({_EXPLAINED[outcome]})"
+                    "matched, with a note" if outcome is Outcome.MATCHED else f"{outcome.value} ({EXPLAINED[outcome]})"
                 )
                 lines.append(f"{heading}:")
                 lines += [f"  {entry}" for entry in entries]
@@ -182,7 +183,8 @@ def sorted_report(prefix: str, entries: Iterable[Entry]) -> Report:
     return Report(prefix, tuple(sorted(entries, key=lambda entry: (order[entry.outcome], entry.key))))
 
 
-_EXPLAINED = {
+EXPLAINED: Final = {
+    Outcome.MATCHED: "saved values that live objects have taken",
     Outcome.DEFERRED: "saved values whose objects do not exist yet",
     Outcome.MISSING: "live values that the checkpoint does not have",
     Outcome.UNEXPECTED: "saved values that no live object takes",

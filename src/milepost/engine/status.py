@@ -11,11 +11,11 @@ from typing import Any, Final, Self
 from milepost.engine import unasked
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.offers import offered
-from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.report import EXPLAINED, Entry, Outcome, Report
 from milepost.engine.restore import Restoration
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import UnmatchedError
-from milepost.graph.description import counted, kind_of, of_file
+from milepost.graph.description import counted, html_table, kind_of, of_file
 from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
@@ -172,6 +172,17 @@ class _RestoredStatus(LoadStatus):
         except Exception:  # a live object or a closed file; report() raises the error
             facts = []
         return of_file(self, restoration.reader.prefix, *facts, "report() lists them")
+
+    def _repr_html_(self) -> str:
+        """A table that counts the saved values by outcome, which a notebook shows. As `__repr__`, it makes no report."""
+        restoration = self.__dict__.get("_restoration")
+        try:
+            counts = {} if restoration is None else restoration.outcomes()
+        except Exception:  # as in `__repr__`
+            counts = {}
+        shown = [each for each in Outcome if counts.get(each)]
+        rows = ([each.value, f"{counts[each]:,}", EXPLAINED[each]] for each in shown)
+        return html_table(repr(self), ["outcome", "values", ""], rows, len(shown))
 
     def report(self) -> Report:
         self._restoration.is_asked = True

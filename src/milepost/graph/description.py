@@ -6,6 +6,7 @@ They read no files, call no code of other objects, and raise no errors, because 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from itertools import islice
@@ -129,6 +130,20 @@ def counted(count: int, singular: str) -> str:
         ('1 tensor', '2 tensors')
     """
     return f"{count} {singular}{'' if count == 1 else 's'}"
+
+
+def moment(timestamp: float) -> str:
+    """A time in seconds since the epoch, as ISO 8601 writes it in UTC.
+
+    Example:
+        >>> moment(0.0)
+        '1970-01-01T00:00:00Z'
+    """
+    try:
+        time = datetime.datetime.fromtimestamp(timestamp, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]], count: int) -> str:

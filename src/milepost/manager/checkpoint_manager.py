@@ -40,7 +40,7 @@ from milepost.engine.state_file import PathLike
 from milepost.engine.status import LoadStatus
 from milepost.engine.together import first_decides, is_first
 from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError, UntrackableError
-from milepost.graph.description import counted, of_file, shortened, shown
+from milepost.graph.description import counted, html_table, moment, of_file, shortened, shown
 from milepost.graph.remedies import forgotten_init
 from milepost.manager.arguments import check_arguments, check_times
 from milepost.manager.by_step import ByStep
@@ -224,6 +224,13 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             restored = f"restored {shortened(os.path.basename(newest.restored))}, " if newest.restored else ""
             facts.append(f"{restored}skipped {len(newest.skipped)}")
         return of_file(self, self._state.directory, *facts)
+
+    def _repr_html_(self) -> str:
+        """A table of the checkpoints, the newest first, which a notebook shows."""
+        state: ManagedSeries | None = self.__dict__.get("_state")
+        managed = [] if state is None else list(reversed(state.listing.managed))
+        rows = ([os.path.basename(each.prefix), moment(each.timestamp)] for each in managed)
+        return html_table(repr(self), ["checkpoint", "saved"], rows, len(managed))
 
     @property
     def checkpoint(self) -> CheckpointT:

@@ -12,7 +12,7 @@ from milepost.engine.options import CheckpointOptions, takes_options
 from milepost.engine.report import Outcome
 from milepost.engine.status import InitializationOnlyStatus, LoadStatus, unmatched
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.graph.description import kind_of, of_file
+from milepost.graph.description import html_table, kind_of, of_file
 from milepost.graph.keys import escape
 from milepost.manager.by_step import ByStep
 from milepost.manager.checkpoint_manager import CheckpointManager, series_of
@@ -106,6 +106,14 @@ class TreeManager(ByStep):
     def __repr__(self) -> str:
         manager = self.__dict__.get("_manager")
         return of_file(self, None) if manager is None else repr(manager).replace(kind_of(manager), kind_of(self), 1)
+
+    def _repr_html_(self) -> str:
+        """A table of the checkpoints, the newest first, which a notebook shows."""
+        manager = self.__dict__.get("_manager")
+        if manager is None:
+            return html_table(repr(self), [], [], 0)
+        table: str = manager._repr_html_()
+        return table.replace(kind_of(manager), kind_of(self), 1)
 
     @property
     def directory(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Final
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -34,20 +33,6 @@ def age(seconds: float) -> str:
         if seconds >= least:
             return f"{int(seconds // unit)} {name}"
     return f"{max(0, int(seconds))} s"
-
-
-def moment(timestamp: float) -> str:
-    """A time in seconds since the epoch, as ISO 8601 writes it in UTC.
-
-    Example:
-        >>> moment(0.0)
-        '1970-01-01T00:00:00Z'
-    """
-    try:
-        time = datetime.datetime.fromtimestamp(timestamp, datetime.UTC)
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def number(value: float) -> str:

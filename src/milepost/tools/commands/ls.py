@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from milepost.errors import without_remedy
+from milepost.graph.description import moment
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
 from milepost.tools.fitting import Column
@@ -117,7 +118,7 @@ def _json(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> 
                 "path": place.path,
                 "step": place.step,
                 "bytes": facts.size,
-                "saved": None if saved is None else amounts.moment(saved),
+                "saved": None if saved is None else moment(saved),
                 "age_seconds": age_of(place, facts),
                 "tensors": facts.tensors,
                 "state": facts.state,

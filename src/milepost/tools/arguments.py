@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.conversion.output_file import check_free
+from milepost.tools.paths import typed_path
 from milepost.tools.terminal import shown
 
 SUCCESS: Final = 0
@@ -55,7 +56,7 @@ def add_command(
 
 def add_checkpoint(command: argparse.ArgumentParser, name: str = "checkpoint", text: str = FILES) -> None:
     """Adds the path of a checkpoint to the arguments of a command."""
-    command.add_argument(name, metavar=name.upper(), help=text)
+    command.add_argument(name, metavar=name.upper(), type=typed_path, help=text)
 
 
 def add_output(command: argparse.ArgumentParser, text: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from milepost.engine.directory import good_checkpoints
 from milepost.engine.series import split_number
@@ -14,6 +15,8 @@ from milepost.retention.by_metric import check_known
 from milepost.retention.rules import RetentionPolicy
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.inventory import Facts, Place, facts_of, inventory_of
+from milepost.tools.names import typed
+from milepost.tools.terminal import named
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ def planned(
         name: The name of the series, such as ``ckpt``; it may be left out if there is one.
         keep: How many of the newest to keep; None for one.
         policy: Which to keep beside them.
-        best: The rules in ``policy`` that name metrics.
+        best: Which to keep as the best by a metric. Its name, and that of the series, may be typed as they were printed.
 
     Raises:
         CheckpointNotFoundError: There are no numbered checkpoints.
@@ -61,9 +64,8 @@ def planned(
     newest_first = [place.path for place, _ in reversed(whole)]
     newest = next(good_checkpoints(LOCAL_STORAGE, newest_first, "checksums", bad.__setitem__), None)
     managed = [_managed(place, facts) for place, facts in whole if place.path not in bad]
-    for rule in best:
-        if isinstance(rule.by, str):
-            check_known(rule.by, managed, directory)
+    for rule in _meant(best, managed, directory):
+        policy = rule if policy is None else policy | rule
     plan = RetentionPolicy(keep, keep=policy).plan(managed, 0.0) if managed else RetentionPlan(())
     kept = {each.path: each.reasons for each in plan if each.kept or each.path == newest}
     return Pruning(
@@ -72,6 +74,18 @@ def planned(
         bad,
         {place.path: facts.size for place, facts in found},
     )
+
+
+def _meant(best: Sequence[Best], managed: Sequence[ManagedCheckpoint], directory: str) -> Iterator[Best]:
+    """The rules with the names of metrics that the user means. Errors are those of `planned`."""
+    names = [name for each in managed for name in each.metrics or ()]
+    for rule in best:
+        if not isinstance(rule.by, str):
+            yield rule
+            continue
+        by = typed(rule.by, names)
+        check_known(by, managed, directory)
+        yield replace(rule, by=by)
 
 
 def _managed(place: Place, facts: Facts) -> ManagedCheckpoint:
@@ -89,10 +103,10 @@ def _of_series(directory: str, name: str | None, places: Sequence[Place]) -> lis
         raise UnsupportedError(
             "this directory has several series of checkpoints",
             file=directory,
-            found=", ".join(sorted(series)),
-            remedy=f"pass the name of one, as in --name {sorted(series)[0]}",
+            found=", ".join(map(named, sorted(series))),
+            remedy=f"pass the name of one, as in --name {shlex.quote(named(min(series)))}",
         )
-    wanted = next(iter(series), None) if name is None else name
+    wanted = next(iter(series), None) if name is None else typed(name, series)
     if wanted not in series:
         raise CheckpointNotFoundError(
             "there are no numbered checkpoints of this name in the directory"
@@ -100,7 +114,7 @@ def _of_series(directory: str, name: str | None, places: Sequence[Place]) -> lis
             else "there are no numbered checkpoints",
             file=directory,
             expected=f"{name or 'ckpt'}-1.index or the like",
-            found=", ".join(sorted(series)) or "none",
+            found=", ".join(map(named, sorted(series))) or "none",
             remedy="only series of numbered checkpoints are pruned; delete others one by one",
         )
     return series[wanted]

@@ -12,6 +12,7 @@ from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
 from milepost.tools.fitting import Column
 from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of, not_searched_note
+from milepost.tools.paths import typed_path
 from milepost.tools.remedies import for_command
 from milepost.tools.terminal import metrics_text, note, print_json, shown, table
 
@@ -33,6 +34,7 @@ def add(commands: Any) -> None:
         "path",
         metavar="PATH",
         nargs="?",
+        type=typed_path,
         default=".",
         help="a directory, by default the current one; or one checkpoint, SavedModel or file, of which 'milepost show' lists the tensors",
     )

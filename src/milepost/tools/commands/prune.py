@@ -13,6 +13,7 @@ from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import SUCCESS, add_command, add_json, hours, positive
 from milepost.tools.fitting import Column
+from milepost.tools.paths import typed_path
 from milepost.tools.pruning import Pruning, planned
 from milepost.tools.terminal import line, note, print_json, shown, table
 
@@ -32,7 +33,7 @@ def add(commands: Any) -> None:
         "A checkpoint is kept if any rule keeps it. The newest whole checkpoint and pinned ones are always kept. Checkpoints that are not whole "
         "count for no rule, and are never deleted. Without --delete nothing changes.",
     )
-    command.add_argument("directory", metavar="DIRECTORY", help="the directory of the checkpoints")
+    command.add_argument("directory", metavar="DIRECTORY", type=typed_path, help="the directory of the checkpoints")
     command.add_argument(
         "--keep",
         type=positive,
@@ -72,7 +73,8 @@ def _best(text: str) -> Best:
 
 
 def _policy(options: argparse.Namespace) -> Policy | None:
-    policies: list[Policy] = list(options.best)
+    """What to keep beside the newest and the best."""
+    policies: list[Policy] = []
     if options.every_steps is not None:
         policies.append(EverySteps(options.every_steps))
     if options.every_hours is not None:
@@ -88,7 +90,7 @@ def _policy(options: argparse.Namespace) -> Policy | None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     policy = _policy(options)
-    if options.keep is None and policy is None:
+    if options.keep is None and policy is None and not options.best:
         options.usage_error("say which checkpoints to keep, for example --keep 3")
     directory = options.directory.rstrip(os.sep) or os.sep
     found = planned(directory, options.name, options.keep, policy, options.best)

@@ -8,6 +8,7 @@ from typing import Any
 
 from milepost.errors import MilepostError, without_remedy
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
+from milepost.tools.paths import typed_path
 from milepost.tools.repairing import Repair, Repairs
 from milepost.tools.terminal import line, note, print_json, shown
 
@@ -25,7 +26,7 @@ def add(commands: Any) -> None:
         "leave the state file, and their files stay. A state file that is made anew lists every whole numbered checkpoint of the directory, and a "
         "manager that goes on with the directory deletes those that its rules do not keep.",
     )
-    command.add_argument("directory", metavar="DIRECTORY", help="the directory of the checkpoints")
+    command.add_argument("directory", metavar="DIRECTORY", type=typed_path, help="the directory of the checkpoints")
     command.add_argument("-n", "--dry-run", action="store_true", help="say what would be done, and do nothing")
     command.add_argument(
         "--quick",

@@ -22,6 +22,7 @@ from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_j
 from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT
+from milepost.tools.paths import typed_path
 from milepost.tools.picture import picture_of
 from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of, pairs_for_page
 from milepost.tools.report.measurement import Pair
@@ -55,7 +56,7 @@ def add(commands: Any) -> None:
         "checkpoints the last one is shown as a whole, and each is compared with the one before it, and the last with the first. Those of one "
         "series are put in the order of their numbers, others stay in the order given.",
     )
-    command.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help=FILES)
+    command.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", type=typed_path, help=FILES)
     add_output(command, "the page to write; by default the output, which must not be a terminal")
     command.add_argument(
         "--all",

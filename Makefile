@@ -103,7 +103,7 @@ format: .venv-lint/.made  ## put the code into the format that lint asks for
 docs: .venv-docs/.made  ## HTML of all pages and of the reference, in build/html
 	.venv-docs/$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --conf-dir docs --doctree-dir .cache/docs . build/html
 
-bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benchmarks/results
+bench: .venv-bench/.made  ## the benchmarks, about an hour; results go to benchmarks/results and docs/benchmarks.md
 	.venv-bench/$(BIN)/python -m benchmarks.engine_overhead
 	.venv-bench/$(BIN)/python -m benchmarks.completeness
 	.venv-bench/$(BIN)/python -m benchmarks.stages
@@ -115,6 +115,7 @@ bench: .venv-bench/.made  ## the benchmarks, most of an hour; results go to benc
 	.venv-bench/$(BIN)/python -m benchmarks.incremental
 	.venv-bench/$(BIN)/python -m benchmarks.growth
 	.venv-bench/$(BIN)/python -m benchmarks.growth --draw
+	.venv-bench/$(BIN)/python -m benchmarks.publish
 
 peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes
 	.venv-bench/$(BIN)/python -m benchmarks.peers

@@ -179,7 +179,7 @@ class Milepost(Contender):
     def values(self) -> Iterator[tuple[str, Array]]:
         for group, variables in self.variables.items():
             for name, variable in variables.items():
-                yield f"{group}/{name}", variable.numpy()
+                yield f"{group}/{name}", np.asarray(variable)
 
     def save(self, directory: Path) -> None:
         self.checkpoint.write(directory / "ckpt", self.options)

@@ -21,7 +21,7 @@ NAMES = [
     for name in CONTENDERS
     if name not in {"torch, mmap", "h5py", "Orbax", "milepost, no fsync", "milepost, read once", "milepost, two files"}
 ]
-SIZES = [1_000, 20_000, 200_000]
+SIZES = [1_000, 20_000]
 LENGTH = 64
 OPERATIONS = ("save", "restore")
 LIMIT_S = 300.0

@@ -23,16 +23,15 @@ import argparse
 import gc
 import importlib
 import io
-import json
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks import runner
+from benchmarks import runner, tables
 from benchmarks.contenders import CONTENDERS, RAW, Array, Contender
 
 ONCE: Final = "milepost, read once"
@@ -46,13 +45,13 @@ BYTES: Final = (10**6, 10**7, 10**8, 10**9, 10**10)
 SMALL: Final = {"variables": 10_000, "bytes": 10**8}
 """All rounds are made up to these sizes."""
 OPERATIONS: Final = ("save", "restore")
-TOO_LONG_S: Final = 20.0
+TOO_LONG_S: Final = 40.0
 """A save or restore that would take longer is not run."""
 ENOUGH_S: Final = 15.0
 """Above the small sizes, a contender has another round only until its processes have taken so long."""
-LIMIT_S: Final = 150.0
+LIMIT_S: Final = 240.0
 FITTING: Final = 0.85
-"""Which part of the machine's memory a process and its files may take together."""
+"""Which part of the machine's memory a process may take, together with its files if they are to be there."""
 PICTURES: Final = Path(__file__).parents[1] / "docs" / "images"
 _LENGTH: Final = 16
 _LARGE: Final = 20
@@ -144,9 +143,10 @@ def obstacle(samples: Samples, growing: str, amount: int, name: str, operation: 
         sample["resident"] for sample in samples if sample["contender"] == name and "resident" in sample
     )  # with next to no state
     resident = least + (max(sample["resident"] for sample in smaller) - least) * ratio
-    needed = resident + max(sample["files"] for sample in smaller) * ratio
-    if needed > FITTING * runner.memory_of_machine():
-        return f"not run: would need about {needed / 1e9:.0f} GB of memory, with its files"
+    on_disk = growing == "bytes" and operation == "save"  # what is written to a disk need not stay in memory
+    files = 0 if on_disk else max(sample["files"] for sample in smaller) * ratio
+    if resident + files > FITTING * runner.memory_of_machine():
+        return f"not run: would need about {(resident + files) / 1e9:.0f} GB of memory{', with its files' if files else ''}"
     return None
 
 
@@ -174,7 +174,12 @@ def expected_s(samples: Samples, growing: str, amount: int, name: str) -> float:
     ]
     if same:
         return float(max(same))
-    smaller = [each for what in OPERATIONS for each in of_size_before(samples, growing, amount, name, what)]
+    smaller = [
+        each
+        for operation in OPERATIONS
+        if not obstacle(samples, growing, amount, name, operation)
+        for each in of_size_before(samples, growing, amount, name, operation)
+    ]
     if not smaller:
         return _FIRST_S
     started = min(sample["process"] for sample in smaller)
@@ -204,82 +209,95 @@ def one_process(samples: Samples, growing: str, amount: int, name: str, number: 
     return found
 
 
-def points(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    """What grows, and its sizes. Small sizes of both states come first."""
-    amounts = {"variables": sorted(options.variables), "bytes": sorted(options.bytes)}
-    for level in range(max(map(len, amounts.values()))):
-        yield from ((growing, found[level]) for growing, found in amounts.items() if level < len(found))
-
-
-def interrupted(options: argparse.Namespace, facts: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The facts and samples of the last run, if it can go on; otherwise those of a new one."""
-    file = runner.RESULTS / f"{options.name}.json"
-    if file.exists() and not options.anew:
-        earlier = json.loads(file.read_text())
-        machine = earlier["machine"]
-        same = all(machine.get(what) == value for what, value in facts.items() if what not in {"date", "load"})
-        if same and not machine["complete"]:
-            print(f"goes on with the run of {machine['date']}, of which there are {len(earlier['samples'])} samples")
-            return machine, earlier["samples"]
-    return {**facts, "complete": False}, []
-
-
 def measure(options: argparse.Namespace) -> None:
     """Makes all rounds that are missing, and writes the report after each process."""
-    facts, samples = interrupted(options, {**runner.machine(), "rounds": options.rounds})
+    report, facts = tables.Report(BENCHMARK, options), runner.machine()
+    same = {growing: report.runs[growing] for growing in report.wanted if goes_on(report, growing, facts)}
+    if options.anew or (len(same) == len(report.wanted) and all(run["complete"] for run in same.values())):
+        same = {}
+    for growing in report.wanted:
+        earlier = same.get(growing, {"machine": facts, "complete": False, "samples": []})
+        if earlier["samples"]:
+            print(
+                f"goes on with {growing}, of {earlier['machine']['date']}: there are {len(earlier['samples'])} samples"
+            )
+        if not earlier["complete"]:
+            _measure(growing, options, report, earlier)
+    print("\n" + report.text())
+    if not all(report.runs[growing]["complete"] for growing in report.wanted):
+        print("The minutes are over. What was measured is kept: the same command goes on with the rest.")
+
+
+def goes_on(report: tables.Report, growing: str, facts: Mapping[str, Any]) -> bool:
+    """Whether this run can go on with the one that measured a table."""
+    earlier = report.runs.get(growing)
+    if earlier is None or earlier["settings"] != report.settings:
+        return False
+    return all(earlier["machine"].get(what) == value for what, value in facts.items() if what not in {"date", "load"})
+
+
+def _measure(growing: str, options: argparse.Namespace, report: tables.Report, earlier: Mapping[str, Any]) -> None:
+    """Makes the missing rounds of one table, until the minutes are over."""
+    facts, samples = earlier["machine"], list(earlier["samples"])
     ends = time.monotonic() + options.minutes * _MINUTE_S
-    parents = {"variables": options.memory, "bytes": options.disk}
-    for growing, amount in points(options):
-        names = [name for name in NAMES[growing] if CONTENDERS[name].installed()]
+    amounts, parent = {"variables": (options.variables, options.memory), "bytes": (options.bytes, options.disk)}[
+        growing
+    ]
+    names = [name for name in NAMES[growing] if CONTENDERS[name].installed()]
+    for amount in sorted(amounts):
         for number, name in runner.interleaved(options.rounds, names):
             if not wanted(samples, growing, amount, name, number):
                 continue
             if time.monotonic() + expected_s(samples, growing, amount, name) > ends:
-                runner.report(options.name, text(samples, options), facts, samples)
-                print("The minutes are over. What was measured is kept: the same command goes on with the rest.")
+                report.put(growing, facts, samples, complete=False)
                 return
-            found = one_process(samples, growing, amount, name, number, parents[growing])
+            found = one_process(samples, growing, amount, name, number, parent)
             samples += map(dict, found)
             for sample in found:
                 print(*sample.values(), flush=True)
-            runner.write(options.name, text(samples, options), facts, samples)
-    runner.report(options.name, text(samples, options), {**facts, "complete": True}, samples)
+            report.put(growing, facts, samples, complete=False)
+    report.put(growing, facts, samples, complete=True)
 
 
-def text(samples: Samples, options: argparse.Namespace) -> str:
-    """The report."""
-    parts = [
-        "## Growth",
+def title(options: argparse.Namespace) -> str:
+    """The beginning of the report."""
+    return (
+        "## Growth\n\n"
         f"Median (least-most) of {options.rounds} rounds, each in a fresh process, which saves and then restores into variables that it "
         f"has made in between. Another number of rounds stands in the cell: above {_amount('variables', SMALL['variables'])} variables "
         f"and {_amount('bytes', SMALL['bytes'])} there are as many as fit into {ENOUGH_S:.0f} s. An operation is not run if it would take "
-        f"more than {TOO_LONG_S:.0f} s, or if the process and its files would need more than {FITTING:.0%} of the "
-        f"{runner.memory_of_machine() / 1e9:.0f} GB of memory, in proportion to the size before. A dash: not measured yet. milepost and "
+        f"more than {TOO_LONG_S:.0f} s, or if the process would need more than {FITTING:.0%} of the "
+        f"{runner.memory_of_machine() / 1e9:.0f} GB of memory, in proportion to the size before; files on tmpfs, and those that a restore "
+        "reads from the page cache, count too. A dash: not measured yet. milepost and "
         "tf.train.Checkpoint save and restore the graph of objects as well; the others have names and arrays only. milepost and "
-        "tf.train.Checkpoint verify checksums; the others verify none. milepost alone syncs its files by itself.",
-    ]
-    for growing, title, scale, digits in (
-        ("variables", f"Microseconds a variable of {_LENGTH} float32, on {runner.filesystem(options.memory)}", 1e6, 1),
-        (
-            "bytes",
-            f"Seconds a GB, in {_LARGE} variables, on {runner.filesystem(options.disk)}: a save until it is durable, a restore from "
-            "the page cache",
+        "tf.train.Checkpoint verify checksums; the others verify none. milepost alone syncs its files by itself."
+    )
+
+
+def text(growing: str, samples: Samples, options: argparse.Namespace) -> str:
+    """The tables of saves and restores by what grows."""
+    if growing == "variables":
+        heading, scale, digits = (
+            f"Microseconds a variable of {_LENGTH} float32, on {runner.filesystem(options.memory)}",
+            1e6,
+            1,
+        )
+    else:
+        place = f"{_LARGE} variables, on {runner.filesystem(options.disk)}"
+        heading, scale, digits = (
+            f"Seconds a GB, in {place}: a save until it is durable, a restore from the page cache",
             1e9,
             2,
-        ),
-    ):
-        amounts = sorted({sample["amount"] for sample in samples if sample["growing"] == growing})
-        parts.append(f"### {title}")
-        for operation in OPERATIONS:
-            rows = [
-                [
-                    name,
-                    *(_cell(samples, growing, amount, name, operation, scale, digits, options) for amount in amounts),
-                ]
-                for name in NAMES[growing]
-                if any((sample["growing"], sample["contender"]) == (growing, name) for sample in samples)
-            ]
-            parts.append(runner.table([operation, *(_amount(growing, amount) for amount in amounts)], rows))
+        )
+    amounts = sorted({sample["amount"] for sample in samples})
+    parts = [f"### {heading}"]
+    for operation in OPERATIONS:
+        rows = [
+            [name, *(_cell(samples, growing, amount, name, operation, scale, digits, options) for amount in amounts)]
+            for name in NAMES[growing]
+            if any(sample["contender"] == name for sample in samples)
+        ]
+        parts.append(runner.table([operation, *(_amount(growing, amount) for amount in amounts)], rows))
     return "\n\n".join(parts)
 
 
@@ -306,6 +324,8 @@ def _amount(growing: str, amount: int) -> str:
         return f"{amount:,}"
     return f"{amount / 10**9:g} GB" if amount >= 10**9 else f"{amount / 10**6:g} MB"
 
+
+BENCHMARK = tables.Benchmark(tuple(NAMES), title, text)
 
 INK, PAPER = "#010101", "#fefefe"
 """Colours that are others where a reader prefers dark pages."""
@@ -381,10 +401,12 @@ def _not_run(samples: Samples) -> list[str]:
 
 def main() -> None:
     """Measures and reports, draws, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, "growth", rounds=3)
+    parser = runner.arguments(__doc__, "growth", rounds=3, tables=BENCHMARK.tables)
     parser.add_argument("--variables", type=int, nargs="*", default=NUMBERS, help="numbers of variables")
     parser.add_argument("--bytes", type=int, nargs="*", default=BYTES, help="bytes of the second state")
-    parser.add_argument("--minutes", type=float, default=9.5, help="after which no more processes are started")
+    parser.add_argument(
+        "--minutes", type=float, default=9.5, help="after which no more processes of a table are started"
+    )
     parser.add_argument("--anew", action="store_true", help="forget a run that was interrupted")
     parser.add_argument("--draw", action="store_true", help="draw what was measured, and measure nothing")
     parser.add_argument("--pictures", type=Path, default=PICTURES, help="the directory to draw into")
@@ -392,7 +414,7 @@ def main() -> None:
     if not options.draw:
         measure(options)
         return
-    samples = json.loads((runner.RESULTS / f"{options.name}.json").read_text())["samples"]
+    samples = tables.samples_of(options.name)
     for growing in NAMES:
         (options.pictures / f"growth_{growing}.svg").write_text(draw(samples, growing))
 

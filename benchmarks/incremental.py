@@ -22,13 +22,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmarks import runner
+from benchmarks import runner, tables
 from benchmarks.contenders import Array, Contender, Milepost, Raw, Safetensors, State, Torch
 from benchmarks.throughput import shapes
 
 LIMIT_S = 600.0
 RANK = 8
 BASE = "base"
+SHARED = "ways"
+"""The table of ways to share a file."""
 _CHUNK = 8 << 20
 _FICLONE = 0x40049409
 """The request of Linux that makes a file share the extents of another one; see ``ioctl_ficlone(2)``."""
@@ -211,13 +213,16 @@ WAYS = {
 }
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rounds, in all places."""
-    places = runner.places(options)
+def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rounds of one table."""
+    return _measure_ways(options) if name == SHARED else _measure_saves(name, options)
+
+
+def _measure_saves(place: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     names = [name for name, kind in CONTENDERS.items() if kind.installed()]
     samples: list[dict[str, Any]] = []
-    for (number, name), (place, parent) in itertools.product(runner.interleaved(options.rounds, names), places.items()):
-        with runner.scratch(parent) as directory:
+    for number, name in runner.interleaved(options.rounds, names):
+        with runner.scratch(runner.places(options)[place]) as directory:
             task = {
                 "contender": name,
                 "directory": str(directory),
@@ -229,8 +234,13 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                 {"place": place, "round": number, "contender": name} | runner.ask(__spec__.name, task, LIMIT_S)
             )
             print(*samples[-1].values(), flush=True)
+    return samples
+
+
+def _measure_ways(options: argparse.Namespace) -> list[dict[str, Any]]:
+    samples: list[dict[str, Any]] = []
     size = 4 * sum(int(np.prod(shape)) for shape in shapes(options.width, options.layers).values())
-    for number, (place, parent) in itertools.product(range(options.rounds), places.items()):
+    for number, (place, parent) in itertools.product(range(options.rounds), runner.places(options).items()):
         with runner.scratch(parent) as directory:
             found = runner.ask(__spec__.name, {"ways": True, "directory": str(directory), "size": size}, LIMIT_S)
         for way, seconds in found.pop("seconds", {}).items():
@@ -240,57 +250,70 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     return samples
 
 
-def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
-    """The report."""
-    places = runner.places(options)
+def title(options: argparse.Namespace) -> str:
+    """The beginning of the report."""
     state = states(options.width, options.layers)
     sizes = {group: sum(array.nbytes for array in arrays.values()) for group, arrays in state.items()}
     total = sum(sizes.values())
-    parts = [
-        f"## {options.saves} saves of a LoRA run of {total / 1e9:.2f} GB, of which {(total - sizes[BASE]) / 1e6:.1f} MB train",
+    return (
+        f"## {options.saves} saves of a LoRA run of {total / 1e9:.2f} GB, of which {(total - sizes[BASE]) / 1e6:.1f} MB train\n\n"
         f"Median (least-most) of {options.rounds} rounds, in seconds. Each save has a path of its own. Later saves: the median of all "
         "but the first. A save is durable once its files and their directory are synced, by the contender itself or, where it does "
-        "not, by the benchmark. Disk: what all saves take together, in states. x raw is the ratio of medians.",
+        "not, by the benchmark. Disk: what all saves take together, in states. x raw is the ratio of medians."
+    )
+
+
+def text(name: str, samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    """One table."""
+    return _text_of_ways(samples, options) if name == SHARED else _text_of_saves(name, samples, options)
+
+
+def _text_of_saves(place: str, samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    rows = []
+    for name in dict.fromkeys(sample["contender"] for sample in samples):
+        cells = [name, CONTENDERS[name].checks, CONTENDERS[name].syncs]
+        for quantity in ("first", "seconds", "durable"):
+            values = runner.series(samples, quantity, place=place, contender=name)
+            raw = runner.series(samples, quantity, place=place, contender=RAW)
+            cells += [values.cell(1, 3), values.ratio(raw)]
+        rows.append([*cells, runner.series(samples, "disk", place=place, contender=name).cell(1, 2)])
+    header = [
+        "",
+        "checksums",
+        "fsync",
+        "first save, durable s",
+        "x raw",
+        "later saves s",
+        "x raw",
+        "durable s",
+        "x raw",
+        "disk",
     ]
-    for place, parent in places.items():
-        rows = []
-        for name in dict.fromkeys(sample["contender"] for sample in samples if "contender" in sample):
-            cells = [name, CONTENDERS[name].checks, CONTENDERS[name].syncs]
-            for quantity in ("first", "seconds", "durable"):
-                values = runner.series(samples, quantity, place=place, contender=name)
-                raw = runner.series(samples, quantity, place=place, contender=RAW)
-                cells += [values.cell(1, 3), values.ratio(raw)]
-            rows.append([*cells, runner.series(samples, "disk", place=place, contender=name).cell(1, 2)])
-        header = [
-            "",
-            "checksums",
-            "fsync",
-            "first save, durable s",
-            "x raw",
-            "later saves s",
-            "x raw",
-            "durable s",
-            "x raw",
-            "disk",
-        ]
-        parts.append(f"### {'In memory' if place == 'memory' else 'On disk'} ({runner.filesystem(parent)})")
-        parts.append(runner.table(header, rows))
-    parts.append(f"## Ways to have a file of {sizes[BASE] / 1e9:.2f} GB a second time, durably")
-    ways = [
+    kind = runner.filesystem(runner.places(options)[place])
+    return f"### {'In memory' if place == 'memory' else 'On disk'} ({kind})\n\n{runner.table(header, rows)}"
+
+
+def _text_of_ways(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    places = runner.places(options)
+    size = 4 * sum(int(np.prod(shape)) for shape in shapes(options.width, options.layers).values())
+    rows = [
         [way, *(runner.series(samples, "way_seconds", place=place, way=way).cell(1, 4) for place in places)]
         for way in WAYS
     ]
-    parts.append(runner.table(["", *(f"{runner.filesystem(parent)} s" for parent in places.values())], ways))
-    return "\n\n".join(parts)
+    header = ["", *(f"{runner.filesystem(parent)} s" for parent in places.values())]
+    return f"## Ways to have a file of {size / 1e9:.2f} GB a second time, durably\n\n{runner.table(header, rows)}"
+
+
+BENCHMARK = tables.Benchmark((*runner.PLACES, SHARED), title, text, settings=("width", "layers", "saves"))
 
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, "incremental", rounds=3)
+    parser = runner.arguments(__doc__, "incremental", rounds=3, tables=BENCHMARK.tables)
     parser.add_argument("--width", type=int, default=768, help="of the model")
     parser.add_argument("--layers", type=int, default=12, help="of the model")
     parser.add_argument("--saves", type=int, default=20)
-    runner.run(parser, child, measure, text)
+    tables.run(BENCHMARK, parser, child, measure)
 
 
 if __name__ == "__main__":

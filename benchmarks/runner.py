@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -47,6 +47,8 @@ PACKAGES = (
     "awscrt",
     "protobuf",
 )
+MEASURED: Final = "Measured on"
+"""How the line begins that says what a report was measured on."""
 _RESULT = "result: "
 
 
@@ -153,13 +155,14 @@ def interleaved(rounds: int, names: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield number, name
 
 
-def arguments(text: str | None, name: str, rounds: int) -> argparse.ArgumentParser:
+def arguments(text: str | None, name: str, rounds: int, tables: Sequence[str] = ()) -> argparse.ArgumentParser:
     """The arguments that all benchmarks take.
 
     Args:
         text: What the benchmark says of itself.
         name: The name of its files in `RESULTS`, where nothing else is asked for.
         rounds: How many rounds there are, where nothing else is asked for.
+        tables: The names of its tables, if it has several, of which any can be measured by itself.
     """
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds)
@@ -167,6 +170,9 @@ def arguments(text: str | None, name: str, rounds: int) -> argparse.ArgumentPars
     parser.add_argument("--disk", type=Path, default=Path(".cache/benchmarks"), help="a directory on a disk")
     parser.add_argument("--name", default=name, help="of the files in benchmarks/results")
     parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
+    if tables:
+        only = "measure only this table, and keep what was measured of the others; may be given more than once"
+        parser.add_argument("--table", action="append", choices=tables, help=only)
     return parser
 
 
@@ -190,7 +196,9 @@ def run(
     measure: Callable[[argparse.Namespace], list[dict[str, Any]]],
     text: Callable[[Sequence[Mapping[str, Any]], argparse.Namespace], str],
 ) -> None:
-    """A whole benchmark: measures and reports, or, in a process that `ask` started, does one task.
+    """A whole benchmark whose tables are measured together; `benchmarks.tables` has those whose tables may be measured one by one.
+
+    In a process that `ask` started, does one task instead.
 
     Args:
         parser: From `arguments`, with those of the benchmark.
@@ -204,9 +212,13 @@ def run(
     report(options.name, text(samples, options), facts, samples)
 
 
+PLACES: Final = ("memory", "disk")
+"""The tables of the benchmarks that measure in both."""
+
+
 def places(options: argparse.Namespace) -> dict[str, Path]:
-    """The directories of the benchmarks that measure in memory and on a disk."""
-    return {"memory": options.memory, "disk": options.disk}
+    """Their directories."""
+    return {place: getattr(options, place) for place in PLACES}
 
 
 @contextlib.contextmanager
@@ -297,18 +309,18 @@ def machine() -> dict[str, Any]:
 
 
 def report(name: str, text: str, facts: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> None:
-    """Prints a report, and writes it as `write` does."""
-    print("\n" + write(name, text, facts, samples))
-
-
-def write(name: str, text: str, facts: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> str:
-    """Writes a report, and all samples, into `RESULTS`. Returns the report with what it was measured on."""
-    packages = ", ".join(f"{package} {version}" for package, version in facts["packages"].items())
-    text += (
-        f"\n\nMeasured on {facts['date']}: {facts['cores']} cores ({facts['cpu']}), Linux {facts['kernel']}, "
-        f"Python {facts['python']}, {packages}; sources at {facts['commit']}. Load of the machine before the first round: {facts['load']:.1f}.\n"
-    )
+    """Prints a report with what it was measured on, and writes it, and all samples, into `RESULTS`."""
+    text = f"{text}\n\n{measured_on(facts)}\n"
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text)
     (RESULTS / f"{name}.json").write_text(json.dumps({"machine": facts, "samples": samples}, indent=1) + "\n")
-    return text
+    print("\n" + text)
+
+
+def measured_on(facts: Mapping[str, Any]) -> str:
+    """What `machine` has found, as a line of a report."""
+    packages = ", ".join(f"{package} {version}" for package, version in facts["packages"].items())
+    return (
+        f"{MEASURED} {facts['date']}: {facts['cores']} cores ({facts['cpu']}), Linux {facts['kernel']}, "
+        f"Python {facts['python']}, {packages}; sources at {facts['commit']}. Load of the machine before the first round: {facts['load']:.1f}."
+    )

@@ -8,7 +8,6 @@ arrays, and all values are compared afterwards. Of each round the slower process
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import socket
 import threading
@@ -18,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmarks import runner
+from benchmarks import runner, tables
 
 SIZE = 2
 COLUMNS = 3072
@@ -304,12 +303,11 @@ def ask_all(task: Mapping[str, Any]) -> dict[str, Any]:
     return failed or {what: max(answer[what] for answer in answers) for what in answers[0]}
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rounds, in all places."""
+def measure(place: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rounds, in one place."""
     samples: list[dict[str, Any]] = []
-    rounds = runner.interleaved(options.rounds, options.only or list(CONTENDERS))
-    for (number, name), (place, parent) in itertools.product(rounds, runner.places(options).items()):
-        with runner.scratch(parent) as above:
+    for number, name in runner.interleaved(options.rounds, options.only or list(CONTENDERS)):
+        with runner.scratch(runner.places(options)[place]) as above:
             directory = above / "state"
             directory.mkdir()
             task = {
@@ -323,42 +321,47 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     return samples
 
 
-def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
-    """The report."""
-    parts = [
-        f"## A state of {options.megabytes / 1e3:.2f} GB of two processes",
+def title(options: argparse.Namespace) -> str:
+    """The beginning of the report."""
+    return (
+        f"## A state of {options.megabytes / 1e3:.2f} GB of two processes\n\n"
         f"{TENSORS} tensors of float32, each divided by rows over two processes of this machine. Median (least-most) of {options.rounds} "
         "rounds, in seconds; x raw is the ratio of medians to two processes that each write the same bytes into a file, sync it, and read "
         "it back, with nothing around. In each round, two fresh processes save and then restore; the slower one counts. Extra memory is "
         "the peak of resident memory above what was resident before, in parts of a process. For JAX, a restore makes new arrays, which "
-        "count; otherwise it ends in tensors that already existed. DCP stores no checksums, and does not sync the directory.",
-    ]
-    for place, parent in runner.places(options).items():
-        header = ["", "checksums", "fsync", "save s", "x raw", "save until durable s", "x raw"]
-        header += ["restore, cold s" if place == "disk" else "restore s", "x raw", "save extra", "restore extra"]
-        rows = []
-        for name in dict.fromkeys(sample["contender"] for sample in samples):
-            cells = [name, CONTENDERS[name].checks, CONTENDERS[name].syncs]
-            for quantity in ("save", "durable", "restore"):
-                values = runner.series(samples, quantity, place=place, contender=name)
-                raw = runner.series(samples, quantity, place=place, contender=RAW)
-                cells += [values.cell(1, 2), values.ratio(raw)]
-            for quantity in ("save extra", "restore extra"):
-                cells.append(runner.series(samples, quantity, place=place, contender=name).cell(1, 2))
-            rows.append(cells)
-        parts.append(f"### {'On disk' if place == 'disk' else 'In memory'} ({runner.filesystem(parent)})")
-        parts.append(runner.table(header, rows))
-    return "\n\n".join(parts)
+        "count; otherwise it ends in tensors that already existed. DCP stores no checksums, and does not sync the directory."
+    )
+
+
+def text(place: str, samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    """The table of one place."""
+    header = ["", "checksums", "fsync", "save s", "x raw", "save until durable s", "x raw"]
+    header += ["restore, cold s" if place == "disk" else "restore s", "x raw", "save extra", "restore extra"]
+    rows = []
+    for name in dict.fromkeys(sample["contender"] for sample in samples):
+        cells = [name, CONTENDERS[name].checks, CONTENDERS[name].syncs]
+        for quantity in ("save", "durable", "restore"):
+            values = runner.series(samples, quantity, place=place, contender=name)
+            raw = runner.series(samples, quantity, place=place, contender=RAW)
+            cells += [values.cell(1, 2), values.ratio(raw)]
+        for quantity in ("save extra", "restore extra"):
+            cells.append(runner.series(samples, quantity, place=place, contender=name).cell(1, 2))
+        rows.append(cells)
+    kind = runner.filesystem(runner.places(options)[place])
+    return f"### {'On disk' if place == 'disk' else 'In memory'} ({kind})\n\n{runner.table(header, rows)}"
+
+
+BENCHMARK = tables.Benchmark(runner.PLACES, title, text, settings=("megabytes",))
 
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, "several", rounds=3)
+    parser = runner.arguments(__doc__, "several", rounds=3, tables=BENCHMARK.tables)
     parser.add_argument("--megabytes", type=float, default=750, help="of the state of both processes together")
     parser.add_argument(
         "--only", action="append", choices=list(CONTENDERS), help="a contender; may be given more than once"
     )
-    runner.run(parser, child, measure, text)
+    tables.run(BENCHMARK, parser, child, measure)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,18 @@ cached. Restoring ends with the values in the memory that the model uses, and al
 from __future__ import annotations
 
 import argparse
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import runner
+from benchmarks import runner, tables
 from benchmarks.contenders import CONTENDERS, RAW, Array
 
 NAMES = [name for name in CONTENDERS if name != "TensorFlow's SaveV2, RestoreV2"]
 LIMIT_S = 300.0
+_SEED = 1
 
 
 def shapes(width: int, layers: int) -> dict[str, tuple[int, ...]]:
@@ -40,20 +40,36 @@ def shapes(width: int, layers: int) -> dict[str, tuple[int, ...]]:
     return found | {"norm_scale": (width,), "norm_shift": (width,)}
 
 
-def expected(task: Mapping[str, Any]) -> Iterator[tuple[str, str, Array]]:
-    """Group, name and value of each tensor, the same in every process."""
-    random = np.random.Generator(np.random.SFC64(1))
+def tensors(task: Mapping[str, Any]) -> Iterator[tuple[str, str, Array]]:
+    """Group and name of each tensor, and memory for it that nothing has touched yet."""
     for group in ("parameters", "first_moment", "second_moment"):
         for name, shape in shapes(task["width"], task["layers"]).items():
-            yield group, name, random.random(shape, np.float32)
+            yield group, name, np.empty(shape, np.float32)
+
+
+def check(task: Mapping[str, Any], live: Mapping[str, Array]) -> None:
+    """Compares what was restored with the values that were saved."""
+    random = np.random.Generator(np.random.SFC64(_SEED))
+    memory = np.empty(max(array.size for array in live.values()), np.float32)
+    for group, name, _ in tensors(task):
+        found = live[f"{group}/{name}"]
+        value = memory[: found.size].reshape(found.shape)
+        random.random(out=value, dtype=np.float32)
+        if not np.array_equal(found, value):
+            raise AssertionError(f"{group}/{name} was not restored")
 
 
 def child(task: Mapping[str, Any]) -> None:
     """Does one operation of one contender."""
     directory, operation = Path(task["directory"]), task["operation"]
     state: dict[str, dict[str, Array]] = {}
-    for group, name, value in expected(task):
-        state.setdefault(group, {})[name] = value if operation == "save" else np.full_like(value, 7)
+    random = np.random.Generator(np.random.SFC64(_SEED))
+    for group, name, array in tensors(task):
+        state.setdefault(group, {})[name] = array
+        if operation == "save":
+            random.random(out=array, dtype=np.float32)
+        else:
+            array.fill(7)
     size = sum(array.nbytes for arrays in state.values() for array in arrays.values())
 
     contender = CONTENDERS[task["contender"]]()
@@ -80,21 +96,16 @@ def child(task: Mapping[str, Any]) -> None:
         timing = runner.timed(lambda: kept.append(contender.load(directory)), 2 * size)
     else:
         timing = runner.timed(lambda: contender.restore(directory), 2 * size)
-        live = dict(contender.values())
-        for group, name, value in expected(task):
-            if not np.array_equal(live[f"{group}/{name}"], value):
-                raise AssertionError(f"{group}/{name} was not restored")
+        check(task, dict(contender.values()))
     runner.answer({"seconds": timing.seconds, "extra": timing.extra / size})
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rounds, in all places."""
+def measure(place: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rounds, in one place."""
     names = [name for name in options.only or NAMES if CONTENDERS[name].installed()]
     samples: list[dict[str, Any]] = []
-    for (number, name), (place, parent) in itertools.product(
-        runner.interleaved(options.rounds, names), runner.places(options).items()
-    ):
-        with runner.scratch(parent) as directory:
+    for number, name in runner.interleaved(options.rounds, names):
+        with runner.scratch(runner.places(options)[place]) as directory:
             for operation in ["save", "restore", *["load"] * CONTENDERS[name].loads]:
                 task = {
                     "contender": name,
@@ -132,41 +143,46 @@ def rows(samples: Sequence[Mapping[str, Any]], place: str, columns: Sequence[tup
     return found
 
 
-def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
-    """The report."""
+def title(options: argparse.Namespace) -> str:
+    """The beginning of the report."""
     sizes = [4 * int(np.prod(shape)) for shape in shapes(options.width, options.layers).values()]
-    parts = [
-        f"## A state of {3 * sum(sizes) / 1e9:.2f} GB in {3 * len(sizes)} tensors",
+    return (
+        f"## A state of {3 * sum(sizes) / 1e9:.2f} GB in {3 * len(sizes)} tensors\n\n"
         f"Median (least-most) of {options.rounds} rounds, in seconds; x raw is the ratio of medians to the same "
         "bytes written into one file, or read from it, with nothing around. "
         "Extra memory is the peak of resident memory above what was resident before, in states; pages of a file that is "
-        "mapped count. All restores but those into new arrays end in memory that already existed.",
-    ]
+        "mapped count. All restores but those into new arrays end in memory that already existed."
+    )
+
+
+def text(place: str, samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    """The table of one place."""
+    kind = runner.filesystem(runner.places(options)[place])
     marks = ["", "checksums", "fsync"]
-    for place, parent in runner.places(options).items():
-        kind = runner.filesystem(parent)
-        if place == "memory":
-            header = [*marks, "save s", "x raw", "restore s", "x raw", "save extra", "restore extra"]
-            columns = [("save", "seconds"), ("restore", "seconds"), ("save", "extra"), ("restore", "extra")]
-            parts.append(f"### In memory ({kind})")
-        else:
-            header = [*marks, "save s", "x raw", "save until durable s", "x raw", "restore, cold s", "x raw"]
-            columns = [("save", "seconds"), ("save", "durable"), ("restore", "seconds")]
-            parts.append(
-                f"### On disk ({kind})\n\nA save is durable once its files and their directory are synced, by the "
-                "contender itself or, where it does not, by the benchmark. Cold means that nothing is cached."
-            )
-        parts.append(runner.table(header, rows(samples, place, columns)))
-    return "\n\n".join(parts)
+    if place == "memory":
+        header = [*marks, "save s", "x raw", "restore s", "x raw", "save extra", "restore extra"]
+        columns = [("save", "seconds"), ("restore", "seconds"), ("save", "extra"), ("restore", "extra")]
+        heading = f"### In memory ({kind})"
+    else:
+        header = [*marks, "save s", "x raw", "save until durable s", "x raw", "restore, cold s", "x raw"]
+        columns = [("save", "seconds"), ("save", "durable"), ("restore", "seconds")]
+        heading = (
+            f"### On disk ({kind})\n\nA save is durable once its files and their directory are synced, by the "
+            "contender itself or, where it does not, by the benchmark. Cold means that nothing is cached."
+        )
+    return f"{heading}\n\n{runner.table(header, rows(samples, place, columns))}"
+
+
+BENCHMARK = tables.Benchmark(runner.PLACES, title, text, settings=("width", "layers"))
 
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, "throughput", rounds=3)
+    parser = runner.arguments(__doc__, "throughput", rounds=3, tables=BENCHMARK.tables)
     parser.add_argument("--width", type=int, default=768, help="of the model")
     parser.add_argument("--layers", type=int, default=12, help="of the model")
     parser.add_argument("--only", action="append", choices=NAMES, help="a contender; may be given more than once")
-    runner.run(parser, child, measure, text)
+    tables.run(BENCHMARK, parser, child, measure)
 
 
 if __name__ == "__main__":

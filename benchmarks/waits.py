@@ -13,20 +13,23 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import runner
+from benchmarks import runner, tables
 
 KEYS = 100_000
 VARIABLES = 20_000
 LATE = 2_000
 STALLED = (12, (4096, 4096))
 """How many float32 arrays an asynchronous save has, and of what shape: 805 MB."""
+CHAIN = 5_000
+STALL = "stall"
 LIMIT_S = 300.0
 
 Measured = Iterator[tuple[str, float]]
@@ -156,6 +159,69 @@ def _late_tensorflow(directory: Path) -> Measured:
     yield "late variable", seconds(lambda: attach(live, variables)) / LATE
 
 
+def _chain(module: type[Any], value: Callable[[], Any], length: int) -> Any:
+    """The first of modules that each hold the next one and a value."""
+    first = last = module()
+    for left in reversed(range(length)):
+        last.value = value()
+        if left:
+            last.next = module()
+            last = last.next
+    return first
+
+
+def _last_of_chain(first: Any) -> Any:
+    last = first
+    for _ in range(CHAIN - 1):
+        last = last.next
+    return last
+
+
+def _chain_in_checkpoints(make: Callable[[float, int], Any], directory: Path) -> Measured:
+    path, saved, live = str(directory / "ckpt"), make(1.0, CHAIN), make(0.0, CHAIN)
+    make(1.0, 2).read(make(1.0, 2).write(str(directory / "warm-up")))
+    yield "save", seconds(lambda: saved.write(path)) / CHAIN
+    yield "restore", seconds(lambda: live.read(path)) / CHAIN
+    assert _last_of_chain(live.m).value.numpy()[0] == 1
+
+
+def _chain_milepost(directory: Path) -> Measured:
+    import milepost
+
+    class Model(milepost.Module):
+        pass
+
+    def made(number: float, length: int) -> Any:
+        first = _chain(Model, lambda: milepost.Variable(np.full(4, number, np.float32)), length)
+        return milepost.Checkpoint(m=first)
+
+    yield from _chain_in_checkpoints(made, directory)
+
+
+def _chain_tensorflow(directory: Path) -> Measured:
+    import tensorflow as tf
+
+    def made(number: float, length: int) -> Any:
+        return tf.train.Checkpoint(m=_chain(tf.Module, lambda: tf.Variable([number] * 4), length))
+
+    yield from _chain_in_checkpoints(made, directory)
+
+
+def _chain_torch(directory: Path) -> Measured:
+    import torch
+
+    def made(number: float) -> Any:
+        return _chain(torch.nn.Module, lambda: torch.nn.Parameter(torch.full((4,), number)), CHAIN)
+
+    sys.setrecursionlimit(100 * CHAIN)  # state_dict() calls itself for each module
+    path, saved, live = directory / "model.pt", made(1.0), made(0.0)
+    torch.save({"warm": torch.zeros(4)}, directory / "warm-up")
+    torch.load(directory / "warm-up")
+    yield "save", seconds(lambda: torch.save(saved.state_dict(), path)) / CHAIN
+    yield "restore", seconds(lambda: live.load_state_dict(torch.load(path))) / CHAIN
+    assert _last_of_chain(live).value[0] == 1
+
+
 def _numbers(directory: Path) -> Measured:
     import milepost
 
@@ -245,89 +311,119 @@ def _stall_orbax(directory: Path) -> Measured:
         )
 
 
-ROWS: dict[str, dict[str, tuple[str, Callable[[Path], Measured]]]] = {
-    "Start of a process, after NumPy (ms)": {
-        "milepost": ("milepost", _import("milepost", then=_first_checkpoint)),
-        "safetensors": ("safetensors", _import("safetensors.numpy")),
-        "h5py": ("h5py", _import("h5py")),
-        "torch": ("torch", _import("torch")),
-        "torch.distributed.checkpoint": ("torch", _import("torch.distributed.checkpoint")),
-        "Orbax": ("orbax", _import("orbax.checkpoint")),
-        "TensorFlow": ("tensorflow", _import("tensorflow")),
-    },
-    f"List of {KEYS:,} tensors (ms)": {
-        "milepost": ("milepost", _list_milepost),
-        "TensorFlow": ("tensorflow", _list_tensorflow),
-        "safetensors": ("safetensors", _list_safetensors),
-    },
-    f"Assertion, {VARIABLES:,} variables (us each)": {
-        "milepost": ("milepost", _assert_milepost),
-        "TensorFlow": ("tensorflow", _assert_tensorflow),
-    },
-    "Variable that is attached after the restore (us each)": {
-        "milepost": ("milepost", _late_milepost),
-        "TensorFlow": ("tensorflow", _late_tensorflow),
-    },
-    f"List of {KEYS:,} Python numbers (us each)": {"milepost": ("milepost", _numbers)},
-    "Stall of an asynchronous save of 805 MB (ms)": {
-        "a copy, and nothing else": ("numpy", _stall_copy),
-        "milepost, NumPy": ("milepost", _stall_milepost("numpy")),
-        "milepost, PyTorch": ("torch", _stall_milepost("torch")),
-        "milepost, JAX": ("jax", _stall_milepost("jax")),
-        "torch.distributed.checkpoint": ("torch", _stall_dcp),
-        "Orbax": ("orbax", _stall_orbax),
-        "TensorFlow": ("tensorflow", _stall_tensorflow),
-    },
+class Table(NamedTuple):
+    """What is measured of each contender.
+
+    Attributes:
+        heading: With the unit.
+        contenders: By name, each with the package that it needs.
+    """
+
+    heading: str
+    contenders: dict[str, tuple[str, Callable[[Path], Measured]]]
+
+
+TABLES: dict[str, Table] = {
+    "start": Table(
+        "Start of a process, after NumPy (ms)",
+        {
+            "milepost": ("milepost", _import("milepost", then=_first_checkpoint)),
+            "safetensors": ("safetensors", _import("safetensors.numpy")),
+            "h5py": ("h5py", _import("h5py")),
+            "torch": ("torch", _import("torch")),
+            "torch.distributed.checkpoint": ("torch", _import("torch.distributed.checkpoint")),
+            "Orbax": ("orbax", _import("orbax.checkpoint")),
+            "TensorFlow": ("tensorflow", _import("tensorflow")),
+        },
+    ),
+    "list": Table(
+        f"List of {KEYS:,} tensors (ms)",
+        {
+            "milepost": ("milepost", _list_milepost),
+            "TensorFlow": ("tensorflow", _list_tensorflow),
+            "safetensors": ("safetensors", _list_safetensors),
+        },
+    ),
+    "assertion": Table(
+        f"Assertion, {VARIABLES:,} variables (us each)",
+        {"milepost": ("milepost", _assert_milepost), "TensorFlow": ("tensorflow", _assert_tensorflow)},
+    ),
+    "late": Table(
+        "Variable that is attached after the restore (us each)",
+        {"milepost": ("milepost", _late_milepost), "TensorFlow": ("tensorflow", _late_tensorflow)},
+    ),
+    "chain": Table(
+        f"Chain of {CHAIN:,} modules, each below the last, with a variable each (us each)",
+        {
+            "milepost": ("milepost", _chain_milepost),
+            "TensorFlow": ("tensorflow", _chain_tensorflow),
+            "torch": ("torch", _chain_torch),
+        },
+    ),
+    "numbers": Table(f"List of {KEYS:,} Python numbers (us each)", {"milepost": ("milepost", _numbers)}),
+    STALL: Table(
+        "Stall of an asynchronous save of 805 MB (ms)",
+        {
+            "a copy, and nothing else": ("numpy", _stall_copy),
+            "milepost, NumPy": ("milepost", _stall_milepost("numpy")),
+            "milepost, PyTorch": ("torch", _stall_milepost("torch")),
+            "milepost, JAX": ("jax", _stall_milepost("jax")),
+            "torch.distributed.checkpoint": ("torch", _stall_dcp),
+            "Orbax": ("orbax", _stall_orbax),
+            "TensorFlow": ("tensorflow", _stall_tensorflow),
+        },
+    ),
 }
-"""For each table its contenders, each with the package that it needs."""
 
 
 def child(task: Mapping[str, Any]) -> None:
     """Measures one contender."""
-    _, measure = ROWS[task["table"]][task["contender"]]
-    if "Stall" in task["table"]:
+    _, measure = TABLES[task["table"]].contenders[task["contender"]]
+    if task["table"] == STALL:
         runner.touch_memory(4 << 30)
     runner.answer(dict(measure(Path(task["directory"]))))
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rounds of all tables."""
+def measure(table: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rounds of one table."""
     samples: list[dict[str, Any]] = []
-    for table, contenders in ROWS.items():
-        names = [name for name, (needs, _) in contenders.items() if importlib.util.find_spec(needs)]
-        for number, name in runner.interleaved(options.rounds, names):
-            with runner.scratch(options.disk if "Stall" in table else options.memory) as directory:
-                task = {"table": table, "contender": name, "directory": str(directory)}
-                sample = {"table": table, "contender": name, "round": number}
-                samples.append(sample | runner.ask(__spec__.name, task, LIMIT_S))
-                print(*samples[-1].values(), flush=True)
+    names = [name for name, (needs, _) in TABLES[table].contenders.items() if importlib.util.find_spec(needs)]
+    for number, name in runner.interleaved(options.rounds, names):
+        with runner.scratch(options.disk if table == STALL else options.memory) as directory:
+            task = {"table": table, "contender": name, "directory": str(directory)}
+            samples.append({"contender": name, "round": number} | runner.ask(__spec__.name, task, LIMIT_S))
+            print(table, *samples[-1].values(), flush=True)
     return samples
 
 
-def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
-    """The report."""
-    parts = [
-        "## Waits",
+def title(options: argparse.Namespace) -> str:
+    """The beginning of the report."""
+    return (
+        "## Waits\n\n"
         f"Median (least-most) of {options.rounds} rounds, each in a fresh process. The files of the stalls are on "
-        f"{runner.filesystem(options.disk)}, all others on {runner.filesystem(options.memory)}.",
+        f"{runner.filesystem(options.disk)}, all others on {runner.filesystem(options.memory)}."
+    )
+
+
+def text(table: str, samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
+    """One table."""
+    heading = TABLES[table].heading
+    known = {"contender", "round", "failure"}
+    columns = list(dict.fromkeys(name for sample in samples for name in sample if name not in known))
+    scale = 1e6 if "(us" in heading else 1e3
+    rows = [
+        [name, *(runner.series(samples, column, contender=name).cell(scale, 1) for column in columns)]
+        for name in dict.fromkeys(sample["contender"] for sample in samples)
     ]
-    for table in ROWS:
-        of_table = [sample for sample in samples if sample["table"] == table]
-        known = {"table", "contender", "round", "failure"}
-        columns = list(dict.fromkeys(name for sample in of_table for name in sample if name not in known))
-        scale = 1e6 if "(us" in table else 1e3
-        rows = [
-            [name, *(runner.series(of_table, column, contender=name).cell(scale, 1) for column in columns)]
-            for name in dict.fromkeys(sample["contender"] for sample in of_table)
-        ]
-        parts += [f"### {table}", runner.table(["", *columns], rows)]
-    return "\n\n".join(parts)
+    return f"### {heading}\n\n{runner.table(['', *columns], rows)}"
+
+
+BENCHMARK = tables.Benchmark(tuple(TABLES), title, text)
 
 
 def main() -> None:
     """Measures and reports, or, started by itself, does one task."""
-    parser = runner.arguments(__doc__, "waits", rounds=3)
-    runner.run(parser, child, measure, text)
+    tables.run(BENCHMARK, runner.arguments(__doc__, "waits", rounds=3, tables=BENCHMARK.tables), child, measure)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import publish
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text()
@@ -71,12 +73,23 @@ def test_engine_overhead_is_the_benchmarks(text, count):
 
 
 def test_the_page_of_results_is_what_the_benchmarks_wrote():
-    elsewhere = {"durability.md"}  # see test_durability_page.py
-    written = [file for file in sorted((ROOT / "benchmarks" / "results").glob("*.md")) if file.name not in elsewhere]
+    written = publish.reports()
     if not written:
         pytest.skip("a source distribution has the page of results, and not the files that it is made of")
-    for file in written:
-        assert file.read_text().strip() in PAGE
+    assert publish.published(PAGE, written) == PAGE
+
+
+def test_a_report_is_published_in_the_place_of_the_old_one_and_remarks_stay():
+    other = "## B\n\nMeasured on Monday"
+    old = "## A\n\n1\n\nMeasured on Monday\n\n### Part\n\n2\n\nMeasured on Tuesday"
+    new = "## A\n\n3\n\nMeasured on Friday"
+    page = f"# Page\n\n{{}}\n\nA remark.\n\n{other}\n"
+    assert publish.published(page.format(old), [new, other]) == page.format(new)
+
+
+def test_a_report_that_the_page_lacks_is_published_at_its_end():
+    report = "## A\n\nMeasured on Monday"
+    assert publish.published("# Page\n", [report]) == f"# Page\n\n{report}\n"
 
 
 def test_the_readme_is_short():

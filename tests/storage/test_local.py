@@ -333,7 +333,9 @@ def test_a_directory_that_cannot_be_written_is_what_the_remedy_is_about(tmp_path
     assert "permissions of the file" in caught.value.remedy
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EFBIG, errno.EROFS])
+@pytest.mark.parametrize(
+    "code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EFBIG, errno.EROFS, errno.ENOMEM]
+)
 @needs_vectored_calls
 def test_faults_that_a_disk_can_have_get_a_remedy(tmp_path, monkeypatch, code):
     file = STORAGE.create(str(tmp_path / "f"))

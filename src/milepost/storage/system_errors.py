@@ -11,6 +11,7 @@ from milepost.storage.operating_system import system
 from milepost.storage.paths import ImpossiblePathError
 
 _REMEDIES = {
+    errno.ENOMEM: "free memory on this machine, and try again",
     errno.ENOSPC: "free space on the device, or save elsewhere; the previous checkpoint is untouched",
     errno.EDQUOT: "raise the quota, or save elsewhere; the previous checkpoint is untouched",
     errno.EROFS: "save to a directory that can be written",

@@ -301,6 +301,36 @@ class TestEndOfTheProcess:
 
         load_checkpoint(str(tmp_path)).verify()
 
+    @pytest.mark.parametrize("first", ["import milepost", "import atexit"], ids=["after milepost", "before milepost"])
+    @pytest.mark.parametrize("place", ["run", "file/run"], ids=["saved", "failed"])
+    def test_a_save_that_begins_while_the_process_ends_is_finished_or_told(self, tmp_path, first, place):
+        """Functions that the program registered before it imported milepost are called when milepost's own has been called."""
+        code = (
+            f"{first}\n"
+            "import atexit, sys\n"
+            "def last():\n"
+            "    try:\n"
+            "        checkpoint.save(sys.argv[1] + '/ckpt', options)\n"
+            "    except milepost.StorageError as error:\n"
+            "        print(error.problem, file=sys.stderr)\n"
+            "atexit.register(last)\n"
+            "import milepost, time\n"
+            "class Slow(milepost.storage.LocalStorage):\n"
+            "    def make_directory(self, path):\n"
+            "        time.sleep(0.3)\n"
+            "        super().make_directory(path)\n"
+            "checkpoint = milepost.Checkpoint(v=milepost.Variable(1.0))\n"
+            "options = milepost.CheckpointOptions(enable_async=True, storage=Slow())\n"
+        )
+        (tmp_path / "file").write_bytes(b"")
+        status, printed, told = run(code, str(tmp_path / place))
+        assert (status, printed) == (0, "")
+        assert (
+            (tmp_path / "run" / "ckpt-1.index").exists()
+            or "cannot make a directory" in told
+            or "start its thread" in told
+        )
+
 
 def test_a_writer_that_goes_tells_its_failure():
     """Also before the process ends."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from milepost.errors import AfterCommitError, StorageError, warn
 from milepost.forks import ForkableLock
 
 
 class BackgroundWriter:
-    """Runs one job at a time on a thread. The interpreter waits for the thread before it ends.
+    """Runs one job at a time on a thread. The process waits for the thread before it ends.
+
+    The interpreter waits for threads before it calls the functions that `atexit` has registered. If one of these submits a job, milepost
+    waits for it, or runs it on the calling thread if milepost's own function has been called already.
 
     A forked child has none of its parent's jobs: no save is in progress in it, and none has failed.
 
@@ -64,8 +69,12 @@ class BackgroundWriter:
         self.wait()
         before = self._job
         is_nested = threading.current_thread() in self._threads
+        if _ends_in[0] == os.getpid():
+            work()
+            return
         self._job = _Job(work, self._failed, before if is_nested else None)
         self._threads.add(self._job.thread)
+        _submitted.add(self._job)
         try:
             self._job.start()
         except BaseException:
@@ -102,8 +111,9 @@ class _Job:
         self.process = os.getpid()
         self.thread = threading.Thread(target=self._run, name="milepost-save", daemon=False)
         self.error: BaseException | None = None
+        self.untold = failed
+        """The jobs of the same writer that failed, and whose error has not been raised yet."""
         self._work: Callable[[], object] | None = work
-        self._failed = failed
         self._before = before
         """The job that submitted this one. It may still be running."""
         self._lock = threading.Lock()
@@ -138,7 +148,7 @@ class _Job:
     def raise_error(self) -> None:
         """Raises the error of the job, in the first call only."""
         try:
-            self._failed.remove(self)
+            self.untold.remove(self)
         except ValueError:
             return
         error, self.error = self.error, None
@@ -157,12 +167,32 @@ class _Job:
         except BaseException as error:
             # The next call raises it again; if there is none, it is printed.
             self.error = error
-            self._failed.append(self)
+            self.untold.append(self)
+
+
+_submitted: Final[weakref.WeakSet[_Job]] = weakref.WeakSet()
+"""The jobs of this process and its parents, of which some have ended."""
+_ends_in: Final[list[int | None]] = [None]
+"""The process that is about to end, and waits for no more jobs."""
+
+
+def _wait_at_exit() -> None:
+    """Waits for the jobs that were submitted while the process ends, and prints their errors."""
+    while running := [job for job in list(_submitted) if job.process == os.getpid() and job.thread.is_alive()]:
+        for job in running:
+            job.thread.join()
+    _ends_in[0] = os.getpid()
+    for job in list(_submitted):
+        _tell(job.untold)
+
+
+atexit.register(_wait_at_exit)
 
 
 def _tell(failed: list[_Job]) -> None:
     """Prints the errors that no call has raised, when the writer is gone or the process ends."""
-    for job in failed:
+    while failed:
+        job = failed.pop(0)
         if job.process == os.getpid():
             outcome = "" if isinstance(job.error, AfterCommitError) else ", and nothing was saved"
             warn(f"an asynchronous save failed{outcome}: {job.error}")

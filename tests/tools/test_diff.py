@@ -186,3 +186,52 @@ def test_names_that_are_one_path_are_all_compared(tmp_path, capsys):
     path = Checkpoint(a={"b": Variable(np.ones(1, np.float32))}).write(tmp_path / "b")
     counts = json_of(capsys, "diff", tmp_path / "a.pt", path, status=1)["counts"]
     assert (counts["unchanged"], counts["removed"]) == (1, 1)
+
+
+@pytest.fixture
+def with_none(tmp_path):
+    """Two files of PyTorch that differ only in what no array can hold, and the first one as a checkpoint."""
+    torch = pytest.importorskip("torch")
+    first = {"same": None, "gone": None, "net": {"list": [], "kept": {}}, "w": torch.ones(2)}
+    second = {"same": None, "net": {"list": (), "kept": {}, "new": None}, "w": torch.ones(2)}
+    paths = [str(tmp_path / name) for name in ("a.pt", "b.pt", "ckpt")]
+    torch.save(first, paths[0])
+    torch.save(second, paths[1])
+    milepost.convert(paths[0], paths[2])
+    return paths
+
+
+def test_none_and_empty_containers_of_files_are_compared(with_none, capsys):
+    a, b, _ = with_none
+    out = output_of(capsys, "diff", a, b, status=1).out
+    assert "only in A: gone = None\n" in out
+    assert "only in B: net/new = None\n" in out
+    assert "changed: net/list = [] -> ()\n" in out
+    assert json_of(capsys, "diff", a, b, status=1)["not_arrays"] == {
+        "removed": ["gone"],
+        "added": ["net/new"],
+        "changed": ["net/list"],
+    }
+    assert json_of(capsys, "diff", a, a)["counts"]["unchanged"] == 1
+
+
+def test_none_and_empty_containers_of_a_file_and_a_checkpoint_are_compared(with_none, capsys):
+    a, b, checkpoint = with_none
+    for pair in ((a, checkpoint), (checkpoint, a)):
+        assert not any(json_of(capsys, "diff", *pair)["not_arrays"].values())
+    found = json_of(capsys, "diff", checkpoint, b, status=1)
+    assert [each["key"].partition("/.A")[0] for each in found["changes"]] == ["gone"]
+    assert found["not_arrays"] == {"removed": [], "added": ["net/new"], "changed": ["net/list"]}
+
+
+def test_a_rename_gives_none_another_name(with_none, capsys):
+    a, b, _ = with_none
+    found = json_of(capsys, "diff", a, b, "--rename", "gone=net/new", status=1)
+    assert found["not_arrays"] == {"removed": [], "added": [], "changed": ["net/list"]}
+    assert not found["unused_names"]
+
+
+def test_objects_that_are_not_read_are_not_compared_in_silence(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save({"made": ..., "w": torch.ones(1)}, tmp_path / "a.pt")
+    assert "not compared" in output_of(capsys, "diff", tmp_path / "a.pt", tmp_path / "a.pt").err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -118,14 +118,15 @@ class ForeignReader:
         return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
 
     @property
-    def not_arrays(self) -> list[str]:
-        """The keys of what no array can hold, and what is no object of a class: None, and empty lists and dicts."""
+    def not_arrays(self) -> dict[str, str]:
+        """What no array can hold, and what is no object of a class, by key: ``None``, and the empty ``[]``, ``()`` and ``{}``."""
         known = self._stored.keys() | self._plain.keys() | self._objects.keys()
-        return sorted(
-            item.key
+        found = {
+            item.key: _shown(item.value)
             for item in walked(self.root)
             if item.has_value and item.key not in known and (item.is_leaf or not item.value)
-        )
+        }
+        return dict(sorted(found.items()))
 
     def rename(self, rename: Rename) -> list[str]:
         """Gives values other names in the tree. Their keys stay.
@@ -394,3 +395,12 @@ def as_value(value: Any) -> Array | None:
         array[()] = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
         return array
     return np.asarray(value)
+
+
+def _shown(value: Any) -> str:
+    """What no array can hold, in a few letters."""
+    if isinstance(value, Mapping):
+        return "{}"
+    if isinstance(value, (list, tuple)):
+        return "()" if isinstance(value, tuple) else "[]"
+    return "None" if value is None else type(value).__name__

@@ -6,7 +6,7 @@ Everything is in columns, one number for each pair of tensors, since checkpoints
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -20,8 +20,10 @@ from milepost.engine.translation import AS_SAVED, Translation
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
+from milepost.graph.plain.values import SHOWN_NONE
 from milepost.tools.blocks import Room, blocks_of
 from milepost.tools.differences import Differences
+from milepost.tools.not_arrays import NotArrays, not_arrays_of
 from milepost.tools.small_tensors import SmallTensors, compare_small
 from milepost.tools.statistics import Difference, is_numeric
 from milepost.tools.tensors import Row, Tensors
@@ -83,12 +85,14 @@ class Comparison:
         has_other_type: Which have two element types.
         differences: How much the values of each pair differ, if they were compared and are numbers.
         is_changed: Which pairs have other values, as far as they were compared.
+        not_arrays: How they differ in what no array can hold.
     """
 
     def __init__(self, first: BundleReader, second: BundleReader, translation: Translation = AS_SAVED) -> None:
         self.readers = first, second
         is_mixed = isinstance(first, ForeignReader) != isinstance(second, ForeignReader)
         self.sides = Tensors(first), Tensors(second)
+        held, others = (not_arrays_of(reader, with_graph=is_mixed) for reader in self.readers)
         if not translation.renames and not is_mixed and self.sides[0].keys == self.sides[1].keys:
             names = self.sides[0].keys
             graph = bisect_left(names, OBJECT_GRAPH)
@@ -99,7 +103,8 @@ class Comparison:
         else:
             keys = self.sides[0].keys
             if translation.renames:
-                keys = _renamed(keys, first, translation)
+                renamed = _renamed([*keys, *held], first, translation)
+                keys, held = renamed[: len(keys)], dict(zip(renamed[len(keys) :], held.values(), strict=True))
             as_path = is_mixed or translation.renames  # a new name may be typed with either separator
             before = _places_by_name(keys, first, as_path=as_path)
             after = _places_by_name(self.sides[1].keys, second, as_path=as_path)
@@ -108,12 +113,44 @@ class Comparison:
             self.added = np.setdiff1d(np.array([*after.values()], np.int64), new)
         self.pairs = old[new >= 0], new[new >= 0]
         self.removed = np.sort(old[new < 0])
+        if is_mixed:
+            held, others = self._by_path(held, others, keys)
+        self.not_arrays = NotArrays.of(held, others)
         self.has_other_shape = self._is_other(lambda side: [spec.shape for spec in side.specs])
         self.has_other_type = self._is_other(
             lambda side: [None if number == side.none else spec.dtype for number, spec in enumerate(side.specs)]
         )
         self.differences = Differences(len(self.pairs[0]))
         self.is_changed = np.zeros(len(self.pairs[0]), bool)
+
+    def _by_path(
+        self, held: Mapping[str, str], others: Mapping[str, str], keys: Sequence[str]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """What no array can hold of a checkpoint and a file of another library, by path.
+
+        A checkpoint has a tensor for None. If only it has one of this name, and the file has something else there, such as None, the tensor is
+        taken from what is removed or added.
+
+        Args:
+            held: That of the first.
+            others: That of the second.
+            keys: The keys of the first, with other names if it has got some.
+        """
+        escapes = [not isinstance(reader, ForeignReader) for reader in self.readers]
+        found = [
+            {_path_of(key, escapes=escaped): what for key, what in each.items()}
+            for each, escaped in zip((held, others), escapes, strict=True)
+        ]
+        alone = [self.removed, self.added]
+        for number, side in enumerate(self.sides):
+            names = side.keys if number else keys
+            nones = alone[number][side.spec[alone[number]] == side.none] if side.none >= 0 else ()
+            paths = {place: _path_of(names[place], escapes=escapes[number]) for place in nones}
+            moved = [place for place, path in paths.items() if path in found[1 - number]]
+            found[number] |= {paths[place]: SHOWN_NONE for place in moved}
+            alone[number] = np.setdiff1d(alone[number], moved)
+        self.removed, self.added = alone
+        return found[0], found[1]
 
     def _is_other(self, fields: Callable[[Tensors], Sequence[Any]]) -> Any:
         """Which pairs differ in a field that each of the specs of a side has."""

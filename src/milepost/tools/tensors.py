@@ -114,7 +114,7 @@ class Tensors:
         self.none = -1
         if SPEC_OF_NONE in self._numbers:
             self._tell_none(nones_of(reader))
-        self.texts = ["None" if number == self.none else str(spec) for number, spec in enumerate(self.specs)]
+        self.texts = [SHOWN_NONE if number == self.none else str(spec) for number, spec in enumerate(self.specs)]
 
     def _tell_none(self, keys: Collection[str]) -> None:
         """Gives the tensors that stand for None a number of their own in `specs`."""

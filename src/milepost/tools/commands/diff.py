@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
+from milepost.engine.foreign_restore import WHOLE
 from milepost.engine.unused_names import unused_names_collected
+from milepost.foreign import ForeignReader
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
 from milepost.tools.comparison import KINDS, Comparison, Kind, Places
 from milepost.tools.fitting import Column
 from milepost.tools.named import open_named
 from milepost.tools.names import ROOT, nameless, translation_of
+from milepost.tools.not_arrays import NotArrays
 from milepost.tools.tensors import Tensors
-from milepost.tools.terminal import all_named, line, print_json, progress, table_of_columns, warning
+from milepost.tools.terminal import all_named, line, named, note, print_json, progress, shown, table_of_columns, warning
 
+_MOST_LISTED: Final = 5
 _SIGNS: Final[dict[Kind, str]] = {"removed": "-", "added": "+", "reshaped": "!", "retyped": "!", "changed": "~"}
 
 
@@ -73,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         by_kind = comparison.by_kind()
         counts = {kind: len(by_kind[kind]) for kind in KINDS}
         same = len(comparison.pairs[0]) - sum(counts[kind] for kind in ("reshaped", "retyped", "changed"))
+        others = comparison.not_arrays
         if options.json:
             print_json(
                 {
@@ -82,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
                     "counts": {**counts, "unchanged": same},
                     "unused_names": list(unused),
                     "changes": [change.to_dict() for change in comparison.changes()],
+                    "not_arrays": others.to_dict(),
                 }
             )
         else:
@@ -89,7 +96,9 @@ def run(options: argparse.Namespace) -> int:
             compared = "of the same name, shape and type" if options.names_only else "the same"
             parts = [f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind]]
             line(", ".join([*parts, f"{same:,} {compared}"]))
-    return DIFFERS if any(counts.values()) or unused else SUCCESS
+            _print_others(others)
+        _note_objects(comparison.readers)
+    return DIFFERS if any(counts.values()) or others.differ or unused else SUCCESS
 
 
 def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> None:
@@ -122,6 +131,32 @@ def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> No
         names[place] = nameless(comparison.readers[0])
     columns.append((Column("KEY", style="cyan", folds=True), names))
     table_of_columns([column for column, _ in columns], [cells for _, cells in columns])
+
+
+def _print_others(others: NotArrays) -> None:
+    changed = {name: f"{old} -> {new}" for name, (old, new) in others.changed.items()}
+    for where, found in (("only in A", others.removed), ("only in B", others.added), ("changed", changed)):
+        if found:
+            line(
+                f"what no array can hold, {where}: {_listed([f'{_called(key)} = {what}' for key, what in found.items()])}"
+            )
+
+
+def _note_objects(readers: Sequence[BundleReader]) -> None:
+    found = {key: kind for each in readers if isinstance(each, ForeignReader) for key, kind in each.objects.items()}
+    if found:
+        note(
+            f"not compared, since only code of the file could make it: {_listed([f'{_called(key)} ({shown(kind)})' for key, kind in found.items()])}"
+        )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f", and {len(texts) - _MOST_LISTED:,} more" if len(texts) > _MOST_LISTED else ""
+    return f"{', '.join(texts[:_MOST_LISTED])}{more}"
+
+
+def _called(key: str) -> str:
+    return named(key) if key else WHOLE
 
 
 def _texts_of_pairs(first: Tensors, second: Tensors, old: Places, new: Places) -> list[str]:

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace, *, is_part: bool) -> None:
     objects = reader.objects if isinstance(reader, ForeignReader) else {}
-    not_arrays = reader.not_arrays if isinstance(reader, ForeignReader) else []
+    not_arrays = [*reader.not_arrays] if isinstance(reader, ForeignReader) else []
     saved_with = None
     try:
         saved_with = None if isinstance(reader, ForeignReader) else read_metadata(reader)

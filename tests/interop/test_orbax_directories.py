@@ -200,6 +200,16 @@ class TestManagers:
         with pytest.raises(CheckpointNotFoundError, match=r"run/9', '.*run/10'"):
             milepost.jax.restore(steps, {"w": jnp.zeros(2)})
 
+    def test_items_beside_each_other_are_not_called_steps(self, tmp_path):
+        saved(tmp_path / "params", {"w": jnp.ones(2)})
+        with pytest.raises(CheckpointNotFoundError, match=r"holds 1 item of Orbax(.|\n)*remedy: pass '.*params'$"):
+            milepost.list_variables(tmp_path)
+        saved(tmp_path / "others", {"w": jnp.ones(2)})
+        with pytest.raises(
+            CheckpointNotFoundError, match=r"holds 2 items of Orbax(.|\n)*pass one of '.*others', '.*params'$"
+        ):
+            milepost.list_variables(tmp_path)
+
     def test_items_of_a_step_go_by_their_names(self, tmp_path):
         with ocp.CheckpointManager(tmp_path) as manager:
             items = {"state": ocp.args.StandardSave({"w": jnp.ones(2)}), "meta": ocp.args.JsonSave({"epoch": 3})}

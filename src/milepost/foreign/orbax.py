@@ -36,12 +36,14 @@ from milepost.foreign.orbax_layout import (
     directories_in,
     has_file,
     is_item,
+    is_of_step,
     is_step,
     read_json,
     steps_in,
     unfinished_error,
 )
 from milepost.foreign.stored import Stored
+from milepost.graph.description import counted
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
@@ -84,11 +86,13 @@ class OrbaxDirectory:
             elif is_step(path):
                 self.tree = self._open_step(path)
             else:
-                listed = ", ".join(map(repr, steps_in(path)[-_MOST_LISTED:]))
+                inside = steps_in(path)
+                what = "step" if all(map(is_of_step, inside)) else "item"
+                listed = ", ".join(map(repr, inside[-_MOST_LISTED:]))
                 raise CheckpointNotFoundError(
-                    "this directory holds steps of Orbax",
-                    expected="the directory of one step",
-                    remedy=f"pass one of {listed}",
+                    f"this directory holds {counted(len(inside), what)} of Orbax, and is none itself",
+                    expected=f"the directory of {'the' if len(inside) == 1 else 'one'} {what}",
+                    remedy=f"pass {listed}" if len(inside) == 1 else f"pass one of {listed}",
                 )
         except MilepostError as error:
             raise error.with_context(file=path) from None

@@ -57,6 +57,11 @@ def is_step(path: str) -> bool:
     return bool(items) and (has_file(path, STEP) or DEFAULT in items or is_numbered)
 
 
+def is_of_step(path: str) -> bool:
+    """Whether a directory is all that was saved in one step: what a manager saved, or an item with a number in its name."""
+    return is_step(path) or os.path.basename(path).rpartition("_")[2].isdigit()
+
+
 def steps_in(path: str) -> list[str]:
     """The paths of the steps in a manager's directory, in the order of their numbers. None in any other directory."""
     return [] if is_item(path) or is_step(path) else [os.path.join(path, name) for name in _steps(path)]

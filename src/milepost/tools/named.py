@@ -45,7 +45,7 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
                 if _holds_any(path, storage):
                     known = (
                         f"{error.remedy}; "
-                        if (error.remedy or "").startswith(("pass one of", "pass a directory"))
+                        if (error.remedy or "").startswith(("pass one of", "pass a directory", "pass '"))
                         else ""
                     )
                     error.remedy = (

@@ -42,7 +42,7 @@ def test_none_is_called_so(prefix):
     assert specs == {"same": ("None", "None"), "gone": ("None", ""), "new": ("", "None"), "empty": ("bool[0]", "")}
     with pytest.raises(MismatchError, match="found: None in the checkpoint"):
         Checkpoint(same=Variable(1.0)).read(path)
-    assert "<td>None</td>" in milepost.load_checkpoint(path)._repr_html_()
+    assert ">None</td>" in milepost.load_checkpoint(path)._repr_html_()
 
 
 def test_the_report_follows_what_happens_later(prefix):

@@ -24,6 +24,7 @@ _MOST_ELEMENTS: Final = 100
 MOST_ROWS: Final = 30
 """Rows of a table in a notebook."""
 _LONGEST_CELL: Final = 200
+_LEFT: Final = 'style="text-align:left"'
 
 
 def shortened(text: str, most: int = _LONGEST) -> str:
@@ -157,12 +158,13 @@ def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str
 
     Example:
         >>> html_table("<b>", ["key"], [["v<script>"]], 1)
-        '<div><p>&lt;b&gt;</p><table><thead><tr><th>key</th></tr></thead><tbody><tr><td>v&lt;script&gt;</td></tr></tbody></table></div>'
+        '<div><p>&lt;b&gt;</p><table><thead><tr><th style="text-align:left">key</th></tr></thead><tbody><tr><td style="text-align:left">v&lt;script&gt;</td></tr></tbody></table></div>'
     """
 
     def line(tag: str, cells: Sequence[str]) -> str:
         texts = (escape(shortened(cell, _LONGEST_CELL)) for cell in cells)
-        return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
+        # notebooks put text at the right end of a cell otherwise
+        return f"<tr>{''.join(f'<{tag} {_LEFT}>{text}</{tag}>' for text in texts)}</tr>"
 
     body = "".join(line("td", row) for row in islice(rows, MOST_ROWS))
     more = f"<p>and {count - MOST_ROWS:,} more</p>" if count > MOST_ROWS else ""

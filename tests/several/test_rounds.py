@@ -12,14 +12,26 @@ from milepost.engine.together.rounds import Message, Rounds, Session
 from milepost.errors import CoordinationError, MismatchError, StorageError
 
 
-def together(work, directory, size=3, timeout=5.0):
-    """What ``work(rounds)`` returns or raises for each of several processes, and after how many seconds."""
+def together(work, directory, size=3, timeout=5.0, sessions=None, late=()):
+    """What ``work(rounds)`` returns or raises for each of several processes, and after how many seconds.
+
+    Args:
+        work: What each does in one operation.
+        directory: Of the messages.
+        size: How many processes.
+        timeout: Their time limit, in seconds.
+        sessions: Those of the processes; new ones if they are not given.
+        late: The processes that come half a second after the others.
+    """
     results = [None] * size
+    sessions = sessions or sessions_in(directory, size)
 
     def run(rank):
-        rounds = Rounds(Session(FileCoordinator(directory, rank, size)), "test", timeout)
+        time.sleep(0.5 * (rank in late))
+        rounds = Rounds(sessions[rank], "test", timeout)
         begun = time.monotonic()
         try:
+            rounds.meet()
             results[rank] = work(rounds), time.monotonic() - begun
         except Exception as error:
             rounds.fail(error)
@@ -31,6 +43,10 @@ def together(work, directory, size=3, timeout=5.0):
     for thread in threads:
         thread.join()
     return results
+
+
+def sessions_in(directory, size=3):
+    return [Session(FileCoordinator(directory, rank, size)) for rank in range(size)]
 
 
 def exchanged(rounds):
@@ -129,6 +145,43 @@ def test_different_operations_do_not_mix(tmp_path):
 
     results = [result for result, _ in together(work, tmp_path)]
     assert all("the processes do different things" in str(each) for each in results)
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_messages_of_a_run_that_was_killed_are_not_heard(tmp_path, late):
+    """A killed run leaves its last messages, and `torchrun` gives the next run the same store."""
+    for run in ("old", "new"):
+        results = together(
+            lambda rounds, run=run: rounds.exchange(
+                Message({"run": run}), lambda reports: Message({"runs": [each.facts["run"] for each in reports]})
+            ),
+            tmp_path,
+            late=[late],
+        )
+        assert [result.facts["runs"] for result, _ in results] == [[run] * 3] * 3
+
+
+def test_who_was_too_late_to_meet_the_others_hears_it_and_takes_part_in_the_next_operation(tmp_path):
+    sessions = sessions_in(tmp_path, 2)
+    seen = {0: [], 1: []}
+
+    def run(rank, seconds):
+        time.sleep(seconds)
+        for _ in range(2):
+            rounds = Rounds(sessions[rank], "test", 2)
+            try:
+                rounds.meet()
+                seen[rank].append(exchanged(rounds).facts["all"])
+            except CoordinationError as error:
+                seen[rank].append(error.problem)
+
+    threads = [threading.Thread(target=run, args=(rank, 2.5 * rank)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    absent = "process 1 of 2 did not answer, and this process gave up"
+    assert seen == {0: [absent, [0, 1]], 1: [absent, [0, 1]]}
 
 
 def test_messages_of_earlier_operations_are_removed(tmp_path):

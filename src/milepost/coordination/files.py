@@ -25,8 +25,8 @@ class FileCoordinator:
 
     Args:
         directory: A directory that all processes see and that this run alone uses. It is made if it does not exist.
-            Messages of an earlier run would be mistaken for those of this run, so give each run its own directory, for
-            example by its job number.
+            Two runs at the same time would mistake each other's messages for their own, so give each run its own directory,
+            for example by its job number.
         rank: The number of this process, from 0.
         size: How many processes there are.
 

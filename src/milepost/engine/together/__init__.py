@@ -2,6 +2,7 @@
 
 ====================  ==============================================================================================
 `find`                whether this process is alone, and how it reaches the others
+`meeting`             how the processes of one run tell their messages from those of earlier runs
 `rounds`              how the processes exchange messages, and how a failure of one process becomes a failure of all
 `plan`                what each process writes, and what all must agree on; `shares`, how it is divided
 `replicas`            whether processes that hold the same parts of a tensor hold the same elements

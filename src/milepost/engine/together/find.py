@@ -26,9 +26,14 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
 
     Raises:
         AdapterError: The adapter of an imported framework cannot be imported.
+        CoordinationError: This is the first operation, and a process has not come.
     """
     coordinator = _coordinator(options)
-    return None if coordinator is None else Rounds(session_of(coordinator), what, options.process_timeout)
+    if coordinator is None:
+        return None
+    rounds = Rounds(session_of(coordinator), what, options.process_timeout)
+    rounds.meet()
+    return rounds
 
 
 def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], DecisionT]) -> DecisionT:

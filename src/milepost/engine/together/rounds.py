@@ -4,11 +4,12 @@
 
     operation := {round}
     round     := report of each process except 0, decision of process 0
-    topic     := NUMBER "/" STEP             of a report or decision: the numbers of the operation and of the round in it
-    progress  := NUMBER "/progress"          the topic of a message that is posted again for as long as its process makes progress
+    topic     := RUN "/" NUMBER "/" STEP     of a report or decision: the numbers of the operation and of the round in it
+    progress  := RUN "/" NUMBER "/progress"  the topic of a message that is posted again for as long as its process makes progress
     message   := length:u32 facts data       little-endian; ``facts`` is JSON of this length, ``data`` is the rest
 
-Operations are numbered in the order in which a program begins them. In a round every process reports, process 0 decides, and all
+``RUN`` tells the messages of this run from those of earlier ones (`milepost.engine.together.meeting`). Operations are numbered in the
+order in which a program begins them. In a round every process reports, process 0 decides, and all
 processes get the decision. A process that fails reports its error. Process 0 then decides that the operation has failed, and all
 processes raise an error. No process waits forever. A process counts as lost if it has reported nothing and shown no progress for the
 time limit. Then the operation has failed.
@@ -22,11 +23,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.coordination import Coordinator
+from milepost.engine.together.meeting import Meeting
 from milepost.engine.together.problems import error_of, facts_of
-from milepost.errors import CoordinationError
+from milepost.errors import CoordinationError, MilepostError
 
 _LENGTH: Final = 4
 _FAILED: Final = "failed"
@@ -67,9 +70,12 @@ class Session:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
+        self.meeting = Meeting(coordinator)
         self._lock = threading.Lock()
         self._number = 0
         self._posted: dict[int, list[str]] = {}
+        self._not_met: dict[int, bytes] = {}
+        """By operation that failed because the processes had not met, what the others are to hear of it."""
         self._operations: weakref.WeakSet[Rounds] = weakref.WeakSet()
 
     def begin(self, operation: Rounds) -> int:
@@ -84,6 +90,15 @@ class Session:
         with self._lock:
             running = [each.number for each in self._operations if not each.is_over and each is not besides]
         return min([*running, besides.number])
+
+    def has_not_met(self, number: int, message: bytes) -> None:
+        """Records an operation that has failed because the processes had not met."""
+        self._not_met[number] = message
+
+    def take_not_met(self) -> list[tuple[int, bytes]]:
+        """These operations, each with the message for the others, which can be posted now."""
+        taken, self._not_met = list(self._not_met.items()), {}
+        return taken
 
     def posted(self, number: int, topic: str) -> None:
         """Records a topic of an operation, which `clear_before` removes."""
@@ -143,6 +158,31 @@ class Rounds:
         """The report of another process that failed. All processes get it."""
         self._beats = 0
         self._beats_seen: dict[int, bytes | None] = {}
+
+    def meet(self) -> None:
+        """Waits until all processes of this run have come. Called before the first round; only the first operation waits.
+
+        Raises:
+            CoordinationError: A process has not come.
+        """
+        session = self._session
+        if session.meeting.run:
+            return
+        try:
+            try:
+                session.meeting.hold(self.number, self._timeout, self._lost, partial(session.posted, self.number))
+            except MilepostError:
+                raise
+            except Exception as error:
+                raise self._disconnected(error) from error
+            for number, message in session.take_not_met():
+                self._coordinator.post(f"{session.meeting.run}{number}/0", message)
+                session.posted(number, f"{session.meeting.run}{number}/0")
+        except BaseException as error:
+            self._ended = True
+            if self.leads:
+                session.has_not_met(self.number, self._failure(error).encode())
+            raise
 
     def agree(self) -> None:
         """Waits until all processes have called this. Errors are those of `exchange`."""
@@ -257,9 +297,8 @@ class Rounds:
         if self._ended:
             return
         self._ended = True
-        facts = self._reported or {_FAILED: facts_of(error), "who": self._who(self.rank), "what": self._what}
         with suppress(Exception):  # a process that this message does not reach counts this one as lost
-            self._post(self._topic(), Message(facts))
+            self._post(self._topic(), self._failure(error))
 
     @contextmanager
     def working(self, progress: Callable[[], object]) -> Iterator[None]:
@@ -286,8 +325,12 @@ class Rounds:
             done.set()
             thread.join()
 
+    def _failure(self, error: BaseException) -> Message:
+        """What the other processes are told if this one has failed."""
+        return Message(self._reported or {_FAILED: facts_of(error), "who": self._who(self.rank), "what": self._what})
+
     def _topic(self) -> str:
-        return f"{self.number}/{self._step}"
+        return f"{self._session.meeting.run}{self.number}/{self._step}"
 
     def _who(self, rank: int) -> str:
         return f"process {rank} of {self.size}"
@@ -300,7 +343,7 @@ class Rounds:
         self._session.posted(self.number, topic)
 
     def _beat(self) -> None:
-        topic = f"{self.number}/progress"
+        topic = f"{self._session.meeting.run}{self.number}/progress"
         self._beats += 1
         with suppress(Exception):  # a process that this message does not reach counts this one as lost
             self._coordinator.post(topic, str(self._beats).encode())
@@ -344,7 +387,7 @@ class Rounds:
 
     def _has_moved(self, rank: int) -> bool:
         """Whether a process has shown progress since the last call for it."""
-        now = self._look(f"{self.number}/progress", rank, 0)
+        now = self._look(f"{self._session.meeting.run}{self.number}/progress", rank, 0)
         before = self._beats_seen.get(rank)
         self._beats_seen[rank] = now
         return now != before

@@ -83,6 +83,24 @@ class Saving(nn.Module):
         attempt("save in forward", lambda: written("inside", model=inside))
         return value @ self.weight.T
 
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+def recomputed(seed):
+    model = net(seed)
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, nn.Linear))
+    fully_shard(model[0], mesh=mesh, reshard_after_forward=False)
+    return fully_shard(model, mesh=mesh)
+
+one, two = recomputed(1), recomputed(2)
+for model_of, name in ((one, "save"), (two, "restore")):
+    optimizer_of = momentum(model_of)
+    train(model_of, optimizer_of)
+    with torch.no_grad():
+        model_of(torch.ones(2, 3))
+    action = written if name == "save" else read
+    attempt(f"{name} recomputed", lambda: action("recomputed", model=model_of, optimizer=optimizer_of))
+    results[f"{name} recomputed goes on"] = [train(model_of, optimizer_of) for _ in range(2)]
+
 inside = fully_shard(Saving(), mesh=mesh, reshard_after_forward=False)
 inside(torch.ones(2, 3)).sum().backward()
 attempt("alone", lambda: Checkpoint(model=model).write(at(f"alone{rank}"), options=CheckpointOptions(process_local=True)))
@@ -278,6 +296,15 @@ def test_a_save_of_gathered_parameters_holds_the_shards_values(two, directory, n
         if key.startswith("model/"):
             assert (found.get_tensor(key) == expected.get_tensor(key)).all(), key
     assert same([each["values"] for each in two]) is True
+
+
+def test_modules_in_activation_wrappers_are_saved_and_restored_under_their_own_names(two, directory):
+    found = same([[each["save recomputed"], each["restore recomputed"]] for each in two])
+    assert found == [True, True]
+    for each in two:
+        assert each["save recomputed goes on"] == each["restore recomputed goes on"]
+    shapes = milepost.load_checkpoint(f"{directory}/recomputed").get_variable_to_shape_map()
+    assert "model/0/weight/.ATTRIBUTES/VARIABLE_VALUE" in shapes
 
 
 def test_a_save_in_a_forward_pass_is_refused(two):

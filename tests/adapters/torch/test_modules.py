@@ -209,7 +209,14 @@ def test_modules_that_are_registered_elsewhere_may_be_in_a_list(tmp_path, recwar
     assert not [each for each in recwarn if issubclass(each.category, milepost.UntrackedWarning)]
 
 
-@pytest.mark.parametrize("wrap", [nn.DataParallel, lambda net: torch.compile(net, backend="eager")])
+def checkpointed(net):
+    """A model whose activations are computed again in the backward pass: of the whole, and of its parts."""
+    wrapper = pytest.importorskip("torch.distributed.algorithms._checkpoint.checkpoint_wrapper")
+    wrapper.apply_activation_checkpointing(net)
+    return wrapper.checkpoint_wrapper(net)
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, lambda net: torch.compile(net, backend="eager"), checkpointed])
 def test_a_wrapped_module_and_its_plain_twin_fit_each_other(tmp_path, wrap):
     net = Net()
     plain = milepost.Checkpoint(net=net).write(tmp_path / "p")

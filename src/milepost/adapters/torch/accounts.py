@@ -25,8 +25,11 @@ _WRAPPERS: Final = {
     "torch.nn.parallel.data_parallel.DataParallel": "module",
     "torch.nn.parallel.distributed.DistributedDataParallel": "module",
     "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper": "_checkpoint_wrapped_module",
 }
 """Classes, by name because some of their modules take long to import, each with the attribute that holds the module inside."""
+_NOT_IN_NAMES: Final = frozenset({"_checkpoint_wrapped_module"})
+"""Those of these attributes that the class leaves out of the names in its ``state_dict``."""
 
 
 class _Registered(NamedTuple):
@@ -43,9 +46,16 @@ class _Registered(NamedTuple):
 
 def unwrapped(module: Any) -> Any:
     """The module inside all wrappers."""
+    *_, inside = layers(module)
+    return inside
+
+
+def layers(module: Any) -> Iterator[Any]:
+    """A module, the module inside it if it is a wrapper, and so on: from the outermost wrapper to what is in all of them."""
+    yield module
     while (attribute := _wrapped_attribute(type(module))) is not None:
         module = module._modules[attribute]
-    return module
+        yield module
 
 
 def persistent_buffers(module: Any) -> Iterator[tuple[str, Any]]:
@@ -201,7 +211,8 @@ def _modules(module: Any, prefix: str, steps: tuple[str, ...]) -> Iterator[tuple
     wrapped = _wrapped_attribute(type(module))
     for name, child in module._modules.items():
         if child is not None:
-            yield from _modules(child, f"{prefix}{name}.", steps if name == wrapped else (*steps, name))
+            inner_prefix = prefix if name == wrapped and name in _NOT_IN_NAMES else f"{prefix}{name}."
+            yield from _modules(child, inner_prefix, steps if name == wrapped else (*steps, name))
 
 
 def _registered(module: Any, prefix: str, steps: tuple[str, ...]) -> Iterator[tuple[str, _Registered]]:

@@ -1,7 +1,8 @@
 """PyTorch modules: the entries of their ``state_dict``, under the same names, and trackable objects in attributes.
 
 `accounts` handles entries that are not registered. Wrappers of modules (``DataParallel``, ``DistributedDataParallel``,
-``torch.compile``) have the edges of the module that they wrap, so that a file fits a module with and without them.
+``torch.compile``, ``checkpoint_wrapper``) have the edges of the module that they wrap, so that a file fits a module with and without
+them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from milepost.adapters.torch.accounts import (
     STATE_DICT,
     accounted,
     has_extra_state,
+    layers,
     load_again,
     overrides_loading,
     overrides_saving,
@@ -62,7 +64,8 @@ class ModuleAdapter(Adapter):
         if sharded is not None:
             yield STATE_DICT, Unsaved(sharded)
             return
-        put_shards_back(module)
+        for each in layers(obj):
+            put_shards_back(each)
         # Asked first, because the code that saves may change what is registered.
         own = overrides_saving(module) and own_state(module)
         yield from registered(module)

@@ -141,6 +141,15 @@ def test_what_no_array_can_hold_is_named(tmp_path):
     assert named.endswith(": list")
 
 
+def test_none_in_a_checkpoint_is_named_and_no_array(tmp_path):
+    path = milepost.save(tmp_path / "state", {"w": np.ones(2), "best": None, "empty": np.zeros(0, bool)})
+    done = milepost.convert(path, tmp_path / "a.npz")
+    assert done.not_carried_over == ["the object graph", "what no array can hold, such as None: best"]
+    assert sorted(milepost.load(tmp_path / "a.npz")) == ["empty", "w"]
+    milepost.convert(path, tmp_path / "again")
+    assert milepost.load(tmp_path / "again")["best"] is None
+
+
 def test_a_checkpoint_has_what_no_array_can_hold(tmp_path):
     torch = pytest.importorskip("torch")
     torch.save({"w": torch.ones(2)} | NOT_ARRAYS, tmp_path / "a.pt")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Final, Literal
 
 from milepost.bundle import BundleReader, index_path
@@ -17,7 +18,7 @@ from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, floating, planned
 from milepost.engine.arguments import wrong
 from milepost.engine.foreign_restore import WHOLE
-from milepost.engine.load import open_any
+from milepost.engine.load import nones_of, open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnsupportedError
@@ -219,6 +220,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             lambda tensor: (
                 writer.problem(tensor) if tensor.name else "it has no name; rename={'': 'weight'} gives it this one"
             ),
+            nones=cache(partial(nones_of, reader)),
             nests=writer.nests,
             dots=wanted.dots,
             dtype=wanted.dtype,
@@ -279,13 +281,14 @@ def _checked_format(form: Any, target: str) -> str:
 
 def _not_carried_over(reader: BundleReader, export: Export, to: str) -> list[str]:
     """What a source has beside values and the new file does not."""
+    found = []
     if not isinstance(reader, ForeignReader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
-        return [what for key, what in beside if key in reader]
-    if not export.not_arrays or to == "checkpoint":
-        return []
-    more = ", ..." if len(export.not_arrays) > _MOST_LISTED else ""
-    return [f"what no array can hold, such as None: {', '.join(export.not_arrays[:_MOST_LISTED])}{more}"]
+        found += [what for key, what in beside if key in reader]
+    if export.not_arrays and to != "checkpoint":
+        more = ", ..." if len(export.not_arrays) > _MOST_LISTED else ""
+        found.append(f"what no array can hold, such as None: {', '.join(export.not_arrays[:_MOST_LISTED])}{more}")
+    return found
 
 
 def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:

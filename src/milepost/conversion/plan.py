@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from milepost.conversion.names import Naming
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.graph.plain.values import SPEC_OF_NONE
 from milepost.tensor import DType, TensorSpec
 
 
@@ -75,7 +76,7 @@ class Export:
         tensors: Those to write.
         left_out: Those that stay behind because the format cannot hold them, with the reason, by key.
         unwanted: The keys of those that the user leaves out.
-        not_arrays: The keys of what a file of another library has that no array can hold, such as None and empty lists.
+        not_arrays: The keys of what no array can hold: None, and empty lists and dicts of a file of another library.
     """
 
     tensors: list[Exported] = field(default_factory=list)
@@ -90,6 +91,7 @@ def planned(
     accepts: Callable[[DType], bool],
     problem: Callable[[Exported], str | None] = lambda tensor: None,
     *,
+    nones: Callable[[], Collection[str]] = tuple,
     nests: bool = False,
     dots: bool = False,
     dtype: DType | None = None,
@@ -101,6 +103,7 @@ def planned(
         names: New names, and what to leave out.
         accepts: Whether the format has an element type.
         problem: Why the format cannot hold a tensor, or None if it can.
+        nones: Returns the keys of the tensors of a checkpoint that stand for None, if the format has nothing for it. It is called if there may be some.
         nests: Whether no tensor can be below another one.
         dots: Whether names are separated by dots.
         dtype: The element type that floating-point numbers get; by default their own.
@@ -124,6 +127,9 @@ def planned(
         name = names(name_of(key))
         if name is None:
             export.unwanted.append(key)
+            continue
+        if saved == SPEC_OF_NONE and key in nones():
+            export.not_arrays.append(name_of(key))
             continue
         if dots:
             name = name.replace("/", ".")

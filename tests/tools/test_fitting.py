@@ -20,7 +20,7 @@ ROWS = [
 
 def lines_of(columns, rows, width):
     found = fitted(columns, rows, width)
-    return ["".join(text for text, _ in pieces).rstrip() for pieces in found.lines], found.left_out
+    return ["".join(text for text, _ in pieces) for pieces in found.lines], found.left_out
 
 
 def numbers_in(text):

@@ -260,7 +260,7 @@ def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
                 if used + width_of(each) > width:
                     yield below
                     below, used = [(start, "")], len(start)
-                below += [(each, style), (" " * GAP, "")]
+                below += [(" " * GAP if used > len(start) else "", ""), (each, style)]
                 used += width_of(each) + GAP
         if used > len(start):
             yield below

@@ -228,6 +228,7 @@ wrapped(torch.randn(4, 3, generator=torch.Generator().manual_seed(rank))).sum().
 wrapped.zero_grad()
 results["mean"] = norm[1].running_mean.tolist()
 attempt("wrapped", lambda: written("wrapped", net=wrapped))
+attempt("wrapped and compiled", lambda: written("compiled", net=torch.compile(wrapped, backend="eager")))
 attempt("inner", lambda: written("inner", net=norm))
 attempt("inner of process 0", lambda: Checkpoint(net=norm).write(at("inner"), options=opts(first_process=["net/1"])) == at("inner"))
 wrapped.broadcast_buffers = False
@@ -417,6 +418,7 @@ def test_state_of_parameters_that_have_changed_before_they_were_spread_is_left_o
 
 def test_buffers_that_are_broadcast_are_those_of_process_0(two, directory):
     assert [each["wrapped"] for each in two] == [True, True]
+    assert [each["wrapped and compiled"] for each in two] == [True, True]
     assert two[0]["mean"] != two[1]["mean"]
     assert milepost.load_variable(directory / "wrapped", "net/1/running_mean").tolist() == pytest.approx(two[0]["mean"])
     assert [each["wrapped restored"] for each in two] == [True, True]

@@ -26,9 +26,11 @@ _WRAPPERS: Final = {
     "torch.nn.parallel.distributed.DistributedDataParallel": "module",
     "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
     "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper": "_checkpoint_wrapped_module",
+    "lightning.fabric.wrappers._FabricModule": "_forward_module",
+    "lightning_fabric.wrappers._FabricModule": "_forward_module",
 }
 """Classes, by name because some of their modules take long to import, each with the attribute that holds the module inside."""
-_NOT_IN_NAMES: Final = frozenset({"_checkpoint_wrapped_module"})
+_NOT_IN_NAMES: Final = frozenset({"_checkpoint_wrapped_module", "_forward_module"})
 """Those of these attributes that the class leaves out of the names in its ``state_dict``."""
 
 

@@ -1,7 +1,7 @@
 """PyTorch modules: the entries of their ``state_dict``, under the same names, and trackable objects in attributes.
 
 `accounts` handles entries that are not registered. Wrappers of modules (``DataParallel``, ``DistributedDataParallel``,
-``torch.compile``, ``checkpoint_wrapper``) have the edges of the module that they wrap, so that a file fits a module with and without
+``torch.compile``, ``checkpoint_wrapper``, Fabric's) have the edges of the module that they wrap, so that a file fits a module with and without
 them.
 """
 
@@ -76,7 +76,7 @@ class ModuleAdapter(Adapter):
         yield from _attributes(module)
 
     def of_first_process(self, obj: Any) -> Collection[Any]:
-        return broadcast_buffers(obj)
+        return [buffer for each in layers(obj) for buffer in broadcast_buffers(each)]
 
     def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         if STATE_DICT in saved:

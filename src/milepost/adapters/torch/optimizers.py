@@ -52,7 +52,11 @@ _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _PLAIN: Final = torch.optim.Optimizer
 _CHANGING: Final = torch.optim.LBFGS
 """The class whose state may be a number after one step and a tensor after the next."""
-_WRAPPERS: Final = {"accelerate.optimizer.AcceleratedOptimizer": "optimizer"}
+_WRAPPERS: Final = {
+    "accelerate.optimizer.AcceleratedOptimizer": "optimizer",
+    "lightning.fabric.wrappers._FabricOptimizer": "_optimizer",
+    "lightning_fabric.wrappers._FabricOptimizer": "_optimizer",
+}
 """Classes, by name, that wrap an optimizer and have no state of their own, each with the attribute that holds the optimizer."""
 _SAVING: Final = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
 _LOADING: Final = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")

@@ -105,6 +105,23 @@ def test_an_error_of_no_class_of_milepost_becomes_one(tmp_path):
     assert "process 1 of 3 failed: ZeroDivisionError: division by zero" in str(results[0])
 
 
+def test_the_first_learns_which_process_was_interrupted_after_its_report(tmp_path):
+    def work(rounds):
+        if rounds.leads:
+            rounds.collect()
+            raise rounds.failed_since()
+        rounds.report(Message({}))
+        if rounds.rank == 1:
+            time.sleep(0.3)
+            rounds.fail(KeyboardInterrupt())
+            return None
+        return rounds.hear()
+
+    results = [result for result, _ in together(work, tmp_path)]
+    expected = "process 1 of 3 failed: it was interrupted"
+    assert [results[0].problem, results[1], results[2].problem] == [expected, None, expected]
+
+
 @pytest.mark.parametrize("absent", [0, 1])
 def test_who_does_not_come_is_named_after_the_time_limit(tmp_path, absent):
     results = together(lambda rounds: None if rounds.rank == absent else exchanged(rounds), tmp_path, timeout=0.5)

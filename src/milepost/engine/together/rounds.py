@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.coordination import Coordinator
+from milepost.coordination.polling import poll
 from milepost.engine.together.meeting import Meeting
 from milepost.engine.together.problems import error_of, facts_of
 from milepost.errors import CoordinationError, MilepostError
@@ -36,6 +37,10 @@ _FAILED: Final = "failed"
 _BEATS: Final = 4
 """How often progress is posted within a time limit."""
 _MOST_NAMED: Final = 8
+_SOON: Final = 2.0
+"""Seconds in which a process that has given up a save says why."""
+_SHORTEST, _LONGEST = 0.01, 0.1
+"""Seconds between two looks for that: few at first, then more."""
 
 
 class Message(NamedTuple):
@@ -275,6 +280,27 @@ class Rounds:
                     "one process alone, pass CheckpointOptions(process_local=True)",
                 )
         return reports
+
+    def failed_since(self) -> MilepostError | None:
+        """The error of a process that has failed after its report, such as one that was interrupted. Process 0 calls this.
+
+        Returns:
+            The error, which all processes then get; None if no other process says that it failed, or all say that another one is lost.
+        """
+
+        def look() -> tuple[int, dict[str, Any]] | None:
+            for rank in range(1, self.size):
+                message = self._look(self._topic(), rank, 0)
+                facts = {} if message is None else Message.decode(message).facts
+                if _FAILED in facts and facts[_FAILED]["kind"] != CoordinationError.__name__:
+                    return rank, facts
+            return None
+
+        found = poll(look, min(self._timeout, _SOON), _SHORTEST, _LONGEST)
+        if found is None:
+            return None
+        rank, self._reported = found
+        return error_of(self._reported[_FAILED], self._who(rank))
 
     def tell(self, decision: Message) -> None:
         """Tells all processes the decision. Process 0 calls this."""

@@ -84,7 +84,7 @@ def save_as_first(
     files = [summary.facts["files"] for summary in summaries]
     others = [(node, SavedValue(*value)) for summary in summaries[1:] for node, value in summary.facts["own"]]
     storage.make_directory(os.path.dirname(prefix))
-    with _unless_given_up(prefix), BundleCommit(storage, prefix, sum(files) + 1) as commit:
+    with _unless_given_up(rounds, prefix), BundleCommit(storage, prefix, sum(files) + 1) as commit:
         shards = len(commit.data)
         rounds.tell(Message({"token": commit.claim.token, "shards": shards, "files": _runs(files)}))
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
@@ -168,11 +168,14 @@ def save_as_other(
 
 
 @contextmanager
-def _unless_given_up(prefix: str) -> Iterator[None]:
-    """Turns the error for a file of the save that no longer exists into one that says why: the other processes have removed it."""
+def _unless_given_up(rounds: Rounds, prefix: str) -> Iterator[None]:
+    """Turns the error for a file of the save that no longer exists into one that says why: another process has removed it."""
     try:
         yield
     except CheckpointNotFoundError as error:
+        failed = rounds.failed_since()
+        if failed is not None:
+            raise failed from error
         raise CoordinationError(
             "the other processes have given up this save, because this one, process 0, did not answer in time; nothing was saved",
             file=prefix,

@@ -1,11 +1,15 @@
 """The serialized object graph."""
 
+import gc
+import tracemalloc
+
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost import CorruptCheckpointError
-from milepost.graph import object_graph
+from milepost.graph import decoding
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 
 
@@ -33,7 +37,7 @@ def test_the_bytes_are_those_of_protobuf(graph):
 
 
 def by_protobuf(graph):
-    message = object_graph._MESSAGES["TrackableObjectGraph"]()
+    message = decoding.MESSAGES["TrackableObjectGraph"]()
     for node, has_values in zip(graph.nodes, graph.nodes_with_values(), strict=True):
         saved = message.nodes.add()
         for name, child in node.children:
@@ -68,6 +72,66 @@ LEAVES = st.builds(
 @given(st.lists(LEAVES | st.just(Node()), min_size=1, max_size=60))
 def test_nodes_that_are_alike_are_decoded_like_all_others(nodes):
     assert ObjectGraph.deserialize(by_protobuf(ObjectGraph(tuple(nodes)))).nodes == tuple(nodes)
+
+
+def nodes_one_by_one(data):
+    """The nodes as the general parser reads each."""
+    graph = decoding.MESSAGES["TrackableObjectGraph"].FromString(data)
+    return tuple(decoding._decoded(node.SerializeToString()) for node in graph.nodes)
+
+
+@given(graphs(), st.data())
+def test_damage_is_read_as_the_general_parser_reads_it(graph, data):
+    """A byte of a graph is changed. If that leaves a graph, all forms of its fields have the same meaning."""
+    changed = bytearray(graph.serialize())
+    changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        expected = nodes_one_by_one(bytes(changed))
+    except (DecodeError, CorruptCheckpointError):
+        with pytest.raises(CorruptCheckpointError):
+            ObjectGraph.deserialize(bytes(changed))
+        return
+    references = {edge.node for node in expected for edge in node.children}
+    references |= {number for node in expected for slot in node.slots for number in (slot.variable, slot.slot)}
+    if expected and references <= set(range(len(expected))):
+        assert ObjectGraph.deserialize(bytes(changed)).nodes == expected
+    else:
+        with pytest.raises(CorruptCheckpointError):
+            ObjectGraph.deserialize(bytes(changed))
+
+
+def numbers(count):
+    """The graph of a list of numbers."""
+    leaves = [Node((), (SavedValue("VALUE", "", f"n/{number}/.ATTRIBUTES/VALUE"),)) for number in range(count)]
+    members = tuple(Edge(str(number), number + 1) for number in range(count))
+    return ObjectGraph((Node(members, python="list"), *leaves))
+
+
+def test_a_graph_of_many_values_takes_little_more_memory_than_its_bytes():
+    graph = numbers(40_000)
+    data = graph.serialize()
+    gc.collect()
+    tracemalloc.start()
+    decoded = ObjectGraph.deserialize(data)
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoded == graph
+    assert kept < 1.6 * len(data)
+    assert most < 3.5 * len(data)
+
+
+def test_nodes_and_edges_of_a_file_are_sequences_like_tuples():
+    graph = numbers(20)
+    nodes, edges = ObjectGraph.deserialize(graph.serialize()).nodes, graph.nodes[0].children
+    assert (nodes[-1], nodes[1:3]) == (graph.nodes[-1], graph.nodes[1:3])
+    assert (nodes[0].children[-1], nodes[0].children[1:3], edges[5] in nodes[0].children) == (
+        edges[-1],
+        edges[1:3],
+        True,
+    )
+    assert (repr(nodes), hash(nodes)) == (repr(graph.nodes), hash(graph.nodes))
+    with pytest.raises(IndexError):
+        nodes[21]
 
 
 def test_a_key_that_is_no_text_is_damage_also_where_other_nodes_are_alike():
@@ -124,7 +188,7 @@ def test_a_reference_to_a_node_that_is_not_there_is_damage(node):
 
 
 def _serialize_unchecked(node):
-    graph = object_graph._MESSAGES["TrackableObjectGraph"]()
+    graph = decoding.MESSAGES["TrackableObjectGraph"]()
     saved = graph.nodes.add()
     for name, child in node.children:
         saved.children.add(node_id=child, local_name=name)

@@ -16,17 +16,17 @@ from milepost.bundle import Boxes, BundleReader
 from milepost.engine.identity import Bindings
 from milepost.graph.adapter import adapter_of, adapter_of_type, values_of
 from milepost.graph.keys import unescape
-from milepost.graph.object_graph import Node, SavedValue
+from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.traversal import live_children
 from milepost.tensor import ShardedArray, TensorSlice
 
 
-def follow_converted(reader: BundleReader, nodes: Sequence[Node], bound: Bindings) -> list[int]:
+def follow_converted(reader: BundleReader, graph: ObjectGraph, bound: Bindings) -> list[int]:
     """Binds converted objects instead of the objects that they were made of.
 
     Args:
         reader: The open checkpoint.
-        nodes: Its object graph.
+        graph: Its object graph.
         bound: Which live object matches which node; it is changed.
 
     Returns:
@@ -36,19 +36,18 @@ def follow_converted(reader: BundleReader, nodes: Sequence[Node], bound: Binding
         StorageError: The files can no longer be read.
     """
     others = []
-    for node, obj in bound.living():
-        if not nodes[node].children:
-            continue
-        adapter = adapter_of_type(type(obj))
+    for number, node in graph.inner:
+        obj = bound[number]
+        adapter = adapter_of_type(type(obj)) if obj is not None else None
         if adapter is None or "converted" not in adapter.overrides:
             continue
         names = adapter.converted(obj)
         children: Mapping[str, Any] = dict(live_children(adapter, obj)) if names else {}
-        for name, child in nodes[node].children:
+        for name, child in node.children:
             present = children.get(name) if name in names else None
             if present is None or child not in bound or bound[child] is present:
                 continue
-            if _holds(present, nodes[child].values, reader):
+            if _holds(present, graph.nodes[child].values, reader):
                 bound[child] = present
             else:
                 others.append(child)

@@ -56,6 +56,7 @@ class Growth:
 
     Args:
         nodes: The saved nodes.
+        types: The name of the type of each.
         arrays: The arrays among them.
         is_late: Whether the restored object was made after the restore, so that the program builds it again.
 
@@ -64,9 +65,12 @@ class Growth:
         cuts: The lists to cut, and how many members remain.
     """
 
-    def __init__(self, nodes: Sequence[Node], arrays: SavedArrays, *, is_late: bool = False) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], types: Sequence[str], arrays: SavedArrays, *, is_late: bool = False
+    ) -> None:
         self._is_late = is_late
         self._nodes = nodes
+        self._types = types
         self._arrays = arrays
         self.changes: list[_Change] = []
         self.cuts: list[tuple[ListWrapper, int]] = []
@@ -86,7 +90,7 @@ class Growth:
         Returns:
             ``live``, or the object that replaces it. None if there is neither.
         """
-        python = self._nodes[node].python
+        python = self._types[node]
         is_none = type(live) is PlainLeaf and live.value is None
         is_array = node in self._arrays
         if is_array and live is not None and not is_none:
@@ -173,7 +177,7 @@ class Growth:
             return False
         if type(holder) is ListWrapper:
             # The program appends to a list that also has other objects, so the positions must stay as they were saved.
-            is_value = self._nodes[parent].python == "list"
+            is_value = self._types[parent] == "list"
             return is_value and name == str(self._length(holder)) and not (is_deferred and holder)
         if isinstance(holder, dict):
             return name not in holder and not (is_deferred and (holder or not self._are_in_lists(node)))
@@ -183,9 +187,9 @@ class Growth:
         """Whether all arrays that are reached from a saved dict or list are in lists."""
         dicts, seen = [node], {node}
         for number in dicts:
-            if self._nodes[number].python == "list":
+            if self._types[number] == "list":
                 continue
-            if self._nodes[number].python not in _CONTAINERS:
+            if self._types[number] not in _CONTAINERS:
                 return False
             below = {edge.node for edge in self._nodes[number].children if self._arrays.below(edge.node)} - seen
             seen |= below
@@ -199,7 +203,7 @@ class Growth:
         """Whether a live value is a container of the saved kind, or a plain value where one was saved."""
         pairs = [(live, node)]
         for present, number in pairs:  # any number of levels, since there is no recursion
-            python = self._nodes[number].python
+            python = self._types[number]
             if python in PLAIN_TYPES or type(present) in PLAIN:
                 if not (python in PLAIN_TYPES and (type(present) in PLAIN or not _is_plain(present))):
                     return False
@@ -234,7 +238,7 @@ class Growth:
 
         A container of arrays that never change has its members from the beginning, because it cannot get them later.
         """
-        python = self._nodes[node].python
+        python = self._types[node]
         if node in self._arrays:
             array = self._arrays.new(node)
             return _ABSENT if array is None else array

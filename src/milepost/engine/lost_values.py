@@ -44,7 +44,9 @@ def refuse_lost_values(
     Raises:
         MismatchError: The live root has the optimizer, which cannot continue with these values.
     """
-    owners = [n for n, node in enumerate(graph.nodes) for name, _ in node.children if name == _TRAINED]
+    # a list or dict of values is no optimizer, and may have very many edges
+    objects = [(number, node) for number, node in graph.inner if not node.python]
+    owners = [number for number, node in objects for name, _ in node.children if name == _TRAINED]
     for lost in _lost(graph, owners) if owners else ():
         if _is_live(graph, lost.optimizer, root, attached):
             raise MismatchError(
@@ -64,7 +66,7 @@ def refuse_lost_values(
 def _lost(graph: ObjectGraph, owners: Sequence[int]) -> Iterator[_Lost]:
     nodes = graph.nodes
     parents: dict[int, int] = {}
-    for node in nodes:
+    for _, node in graph.inner:
         for edge in node.children:
             parents[edge.node] = parents.get(edge.node, 0) + 1
     for owner in owners:

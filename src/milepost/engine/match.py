@@ -31,7 +31,7 @@ from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type, 
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import taken_by_scalar
-from milepost.graph.object_graph import SavedValue
+from milepost.graph.object_graph import Node, SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import NumberTaker, taken_value
 from milepost.graph.traversal import KnownTypes, live_children
@@ -126,18 +126,19 @@ class Matcher:
         graph = own.graph
         self._reader = reader
         self._nodes: Final = graph.nodes
+        self._types: Final = graph.types
         self._uid = uid
         self._bound = bound
         self._stored_keys: dict[str, list[str]] | None = None
-        self._with_values = graph.nodes_with_values()
-        self._arrays = SavedArrays(graph.nodes, self.specs)
+        self._with_values = bytes(graph.nodes_with_values())
+        self._arrays = SavedArrays(graph, self._types, self.specs)
         self._skip_slots = skip_slots
         self._member = member
         self._kept = own.kept
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
         self._of_each_process = own.numbers
-        for owner, node in enumerate(graph.nodes):
+        for owner, node in graph.inner:
             for variable, name, slot in node.slots:
                 self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
                 self.slot_nodes.add(slot)
@@ -154,7 +155,7 @@ class Matcher:
             MilepostError: The children or values of a live object cannot be read, or an optimizer cannot make a slot
                 variable.
         """
-        growth = Growth(self._nodes, self._arrays, is_late=node != 0)
+        growth = Growth(self._nodes, self._types, self._arrays, is_late=node != 0)
         match = Match(growth, node != 0, any_restore_since(self._uid), {node: obj})
         try:
             self._match_below(match, node, obj, attached)
@@ -170,7 +171,8 @@ class Matcher:
     ) -> None:
         queue = deque([(node, obj)])
         known: KnownTypes = {}
-        nodes, bindings, growth, arrays = self._nodes, match.bindings, match.growth, self._arrays.adapters
+        nodes, types, bindings, growth = self._nodes, self._types, match.bindings, match.growth
+        arrays = self._arrays.adapters
         bound = self._bound.__getitem__ if len(self._bound) else bindings.get
         unmatched: deque[tuple[Adapter, Sequence[str], Deferred]] = deque()
         while queue or unmatched:
@@ -181,12 +183,13 @@ class Matcher:
             adapter = known.get(type(obj)) or adapter_of_type(type(obj))
             assert adapter is not None, "only trackable objects are bound"
             saved = nodes[node]
-            self._match_values(match, node, saved.values, obj, adapter)
-            if adapter.leaf and not saved.children:
+            self._match_values(match, node, saved, obj, adapter)
+            edges = tuple(saved.children)
+            if adapter.leaf and not edges:
                 continue
             is_list = isinstance(obj, ListWrapper)
             remaining = match.growth.cut(obj, saved) if is_list else 0
-            if not saved.children and not holds_state(obj):
+            if not edges and not holds_state(obj):
                 match.may_lack |= next(live_children(adapter, obj), None) is not None
                 continue
             live = dict(live_children(adapter, obj, known))
@@ -196,11 +199,11 @@ class Matcher:
             if attached:
                 live.update(pair for pair in attached if type(pair[1]) is not Unsaveable)
                 attached = ()
-            names = [name for name, _ in saved.children]
+            names = [name for name, _ in edges]
             aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
             unwanted = frozenset(adapter.unwanted(obj, names) if "unwanted" in adapter.overrides else ())
             found = {SAVE_COUNTER} if node == 0 else set()
-            for saved_name, child_node in saved.children:
+            for saved_name, child_node in edges:
                 name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
                 found.add(name)
                 child = live.get(name)
@@ -212,9 +215,7 @@ class Matcher:
                     growth.shared(obj, node, name, child, child_node, other)
                     continue
                 # a container gains nothing where it has an array for a saved array
-                if type(child) is PlainLeaf or (
-                    nodes[child_node].python and (child is None or child_node not in arrays)
-                ):
+                if type(child) is PlainLeaf or (types[child_node] and (child is None or child_node not in arrays)):
                     child = growth.child(obj, node, name, child, child_node)
                 if child is not None:
                     bindings[child_node] = child
@@ -260,8 +261,8 @@ class Matcher:
             match._deferred_edges.add(key)
             match.deferred.append(deferred)
 
-    def _match_values(self, match: Match, node: int, saved: Sequence[SavedValue], obj: Any, adapter: Adapter) -> None:
-        python = self._nodes[node].python
+    def _match_values(self, match: Match, node: int, saved_node: Node, obj: Any, adapter: Adapter) -> None:
+        saved, python = saved_node.values, saved_node.python
         values: Sequence[Value]
         if type(obj) is PlainLeaf:
             obj.saved_as = python if python in PLAIN_TYPES else ""
@@ -414,4 +415,4 @@ class Matcher:
             match.deferred.append(Deferred(owner, (id(variable), name), node, variable))
             return
         match.bindings[node] = slot
-        self._match_values(match, node, self._nodes[node].values, slot, slot_adapter)
+        self._match_values(match, node, self._nodes[node], slot, slot_adapter)

@@ -107,7 +107,7 @@ class MatchedRestore(WatchedRestore):
         return self.graph.nones() | self._translated.nones
 
     def _follow_converted(self) -> list[int]:
-        return follow_converted(self.reader, self.graph.nodes, self._bound)
+        return follow_converted(self.reader, self.graph, self._bound)
 
     def matched_nothing(self) -> bool:
         """Whether no live object except the root was matched."""
@@ -252,11 +252,7 @@ class MatchedRestore(WatchedRestore):
 
     def _follow_exchanges(self) -> None:
         """Binds the present objects instead of those that were replaced since the restore, such as buffers."""
-        holders = [
-            (saved, self._bound[number])
-            for number, saved in enumerate(self.graph.nodes)
-            if saved.children or saved.slots
-        ]
+        holders = [(saved, self._bound[number]) for number, saved in self.graph.inner]
         for saved, obj in holders:
             if obj is None:
                 continue
@@ -283,12 +279,9 @@ class MatchedRestore(WatchedRestore):
     ) -> Iterator[tuple[int, str, Any, Outcome]]:
         """Node, key, live object and outcome of each saved value."""
         objects = dict(living)
-        to_account = [
-            number
-            for number, node in enumerate(self.graph.nodes)
-            if node.values and (with_matched or number in self._unused or number not in objects)
-        ]
-        for number in to_account:
+        for number in range(len(self.graph.nodes)):
+            if not (with_matched or number in self._unused or number not in objects):
+                continue
             if self._skip_slots and self._is_skipped(number):
                 continue
             obj, unused = objects.get(number), self._unused.get(number, _NONE)
@@ -324,7 +317,7 @@ class MatchedRestore(WatchedRestore):
             elif outcome is Outcome.UNEXPECTED and number in self._bound:
                 note = "its object no longer exists"
             entries.append(Entry(outcome, key, self.saved_spec(key), note=note))
-        for number, node in enumerate(self.graph.nodes):
+        for number, node in self.graph.inner:
             if node.saver and not (self._skip_slots and self._is_skipped(number)):
                 note = f"written by the custom saver {node.saver!r}, which milepost does not know"
                 entries.append(Entry(Outcome.UNEXPECTED, self._describe(number), note=note))
@@ -389,7 +382,7 @@ class MatchedRestore(WatchedRestore):
 
     def _later_members(self, live: LiveGraph, bound: Collection[int]) -> Subtrees:
         """Paths of members that the program has added to lists of values since the restore."""
-        lists = {id(self._bound[number]) for number, node in enumerate(self.graph.nodes) if node.python == "list"}
+        lists = {id(self._bound[number]) for number, name in enumerate(self.graph.types) if name == "list"}
         return Subtrees(
             live.paths[edge.node]
             for number, obj in enumerate(live.objects if lists else ())

@@ -7,7 +7,7 @@ from typing import Any
 
 from milepost.graph.adapter import Adapter, adapter_of_array_type
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.object_graph import Node
+from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.tensor import TensorSpec
 
@@ -16,22 +16,25 @@ class SavedArrays:
     """The saved arrays of types whose framework is imported.
 
     Args:
-        nodes: The saved nodes.
+        graph: The object graph.
+        types: The name of the type of each of its nodes.
         specs: Returns element type and shape of each value of a node, by local name.
 
     Attributes:
         adapters: The adapters of the arrays, by node.
     """
 
-    def __init__(self, nodes: Sequence[Node], specs: Callable[[int], Mapping[str, TensorSpec]]) -> None:
-        names = {node.python for node in nodes if "." in node.python and node.python not in PLAIN_TYPES}
+    def __init__(
+        self, graph: ObjectGraph, types: Sequence[str], specs: Callable[[int], Mapping[str, TensorSpec]]
+    ) -> None:
+        names = {name for name in set(types) - PLAIN_TYPES if "." in name}
         adapters = {name: adapter_of_array_type(name) for name in names}
-        self._nodes = nodes
+        self._graph = graph
         self._specs = specs
         self.adapters: dict[int, Adapter] = {}
         if adapters:
             known = {name: adapter for name, adapter in adapters.items() if adapter is not None}
-            self.adapters = {number: known[node.python] for number, node in enumerate(nodes) if node.python in known}
+            self.adapters = {number: known[name] for number, name in enumerate(types) if name in known}
         self._holders: dict[bool, set[int]] = {}
 
     def __contains__(self, node: object) -> bool:
@@ -62,7 +65,7 @@ class SavedArrays:
 
     def _with_holders(self, functional: bool) -> set[int]:
         parents: dict[int, list[int]] = {}
-        for number, node in enumerate(self._nodes):
+        for number, node in self._graph.inner:
             for edge in node.children:
                 parents.setdefault(edge.node, []).append(number)
         reached = [number for number, adapter in self.adapters.items() if adapter.functional or not functional]

@@ -54,13 +54,8 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
     nodes: list[Node] | None = None
     without: list[str] = []
     kept_own: dict[int, frozenset[str]] = {}
-    own_values = {
-        number
-        for number, node in enumerate(graph.nodes)
-        for value in node.values
-        if value.skipped_by_tensorflow and OwnName.parse(value.name) is not None
-    }
-    for number in sorted(own_values):
+    own_values = graph.holding(lambda value: value.skipped_by_tensorflow and OwnName.parse(value.name) is not None)
+    for number in own_values:
         node = graph.nodes[number]
         kept = []
         for value in node.values:
@@ -81,7 +76,7 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
             f"{', '.join(dict.fromkeys(without))}; seed it, or restore with as many processes as have saved",
             UnrestoredWarning,
         )
-    return OwnGraph(graph if nodes is None else ObjectGraph(tuple(nodes)), kept_own, own_values)
+    return OwnGraph(graph if nodes is None else ObjectGraph(tuple(nodes)), kept_own, set(own_values))
 
 
 def refuse_another_number(saved: Sequence[SavedValue], rank: int, size: int) -> None:

@@ -1,0 +1,238 @@
+"""The nodes of an object graph: as plain data, and in columns.
+
+There may be millions of nodes, most of which have one value and nothing else. As objects of Python they take ten times as much memory as in
+the file. So the nodes of a file stay in its bytes (`Nodes`), and so do their edges (`Edges`). A `Node` or an `Edge` is made when it is
+asked for.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import eq
+from typing import Any, Final, NamedTuple, TypeVar, overload
+
+_Fact = TypeVar("_Fact")
+
+
+class Edge(NamedTuple):
+    """A named edge to a child node."""
+
+    name: str
+    node: int
+
+
+class SavedValue(NamedTuple):
+    """One tensor of a node.
+
+    Attributes:
+        name: Its local name.
+        full_name: The name of the variable itself, if it has one.
+        key: Its key in the files.
+        skipped_by_tensorflow: Whether it is in the field that TensorFlow skips.
+    """
+
+    name: str
+    full_name: str
+    key: str
+    skipped_by_tensorflow: bool = False
+
+
+class SlotReference(NamedTuple):
+    """A slot variable in the list of its optimizer: the ids of the variable and of the slot, and the name of the slot."""
+
+    variable: int
+    name: str
+    slot: int
+
+
+class Node(NamedTuple):
+    """One saved object.
+
+    Attributes:
+        children: Its named edges, in the object's own order.
+        values: Its tensors.
+        slots: Its slot variables, if it is an optimizer.
+        saver: The name of the custom saver that wrote it, or None. milepost supports no custom savers.
+        python: The name of its type, if it is a plain value, an array that a restore can make, a list, dict or tuple of only
+            these, or a `Checkpoint`.
+    """
+
+    children: Sequence[Edge] = ()
+    values: tuple[SavedValue, ...] = ()
+    slots: tuple[SlotReference, ...] = ()
+    saver: str = ""
+    python: str = ""
+
+
+new_edge: Final = partial(tuple.__new__, Edge)
+new_value: Final = partial(tuple.__new__, SavedValue)
+new_node: Final = partial(tuple.__new__, Node)
+"""They make the same of a tuple with all attributes. The classes themselves are functions in Python, which take twice as long."""
+
+_EMPTY: Final[tuple[Any, ...]] = ()
+
+
+class _Column(Sequence[Any]):
+    """A sequence that is equal to a tuple with the same members."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Column | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class EdgeColumns(NamedTuple):
+    """The edges of many nodes.
+
+    Attributes:
+        data: The bytes that have their names.
+        starts: Where each name begins.
+        ends: Where it ends.
+        targets: The node that each edge leads to.
+    """
+
+    data: bytes
+    starts: array[int]
+    ends: array[int]
+    targets: array[int]
+
+
+class Edges(_Column, Sequence[Edge]):
+    """The edges of one node in columns.
+
+    Args:
+        columns: The edges of all nodes.
+        first: The first edge of this one.
+        stop: The end of the last.
+    """
+
+    __slots__ = ("_columns", "_first", "_stop")
+
+    def __init__(self, columns: EdgeColumns, first: int, stop: int) -> None:
+        self._columns = columns
+        self._first = first
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop - self._first
+
+    def __iter__(self) -> Iterator[Edge]:
+        data, *columns = self._columns
+        some = slice(self._first, self._stop)
+        rows = zip(*(column[some] for column in columns), strict=True)
+        return (new_edge((data[start:end].decode(), target)) for start, end, target in rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Edge: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Edge, ...]: ...
+    def __getitem__(self, index: int | slice) -> Edge | tuple[Edge, ...]:
+        data, starts, ends, targets = self._columns
+        place = range(self._first, self._stop)[index]
+        if isinstance(place, range):
+            return tuple([Edge(data[starts[each] : ends[each]].decode(), targets[each]) for each in place])
+        return Edge(data[starts[place] : ends[place]].decode(), targets[place])
+
+
+class Kind(NamedTuple):
+    """Nodes without children that differ in nothing but the key of their one value, all keys having so many bytes.
+
+    Attributes:
+        node: One of them. If they have no value, all are this one.
+        before: The bytes of a node before the key.
+        size: The bytes of the key.
+    """
+
+    node: Node
+    before: int = 0
+    size: int = 0
+
+
+class Nodes(_Column, Sequence[Node]):
+    """The nodes of a serialized graph.
+
+    Args:
+        data: The graph.
+        kinds: The kinds of nodes that occur often.
+        kind: The kind of each node, as a position in ``kinds``. It is -1 for a node of another kind.
+        starts: Where each node begins.
+        others: As the attribute.
+
+    Attributes:
+        others: The nodes of other kinds, by number and in the order of the numbers.
+    """
+
+    __slots__ = ("_data", "_kind", "_kinds", "_starts", "others")
+
+    def __init__(
+        self, data: bytes, kinds: Sequence[Kind], kind: array[int], starts: array[int], others: Mapping[int, Node]
+    ) -> None:
+        self._data = data
+        self._kinds = kinds
+        self._kind = kind
+        self._starts = starts
+        self.others = others
+
+    def __len__(self) -> int:
+        return len(self._kind)
+
+    def __iter__(self) -> Iterator[Node]:
+        return map(self.__getitem__, range(len(self)))
+
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Node, ...]: ...
+    def __getitem__(self, index: int | slice) -> Node | tuple[Node, ...]:
+        if isinstance(index, slice):
+            return tuple([self[number] for number in range(len(self))[index]])
+        kind = self._kind[index]
+        if kind < 0:
+            return self.others[index if index >= 0 else index + len(self)]
+        node, before, size = self._kinds[kind]
+        if not size:
+            return node
+        start = self._starts[index] + before
+        _, ((name, full_name, _, skipped),), _, _, python = node
+        key = self._data[start : start + size].decode()
+        return new_node((_EMPTY, (new_value((name, full_name, key, skipped)),), _EMPTY, "", python))
+
+    def of_each(self, function: Callable[[Node], Any]) -> list[Any]:
+        """`of_each` for these nodes. The function is called once for all nodes of a kind."""
+        by_kind = [*(function(kind.node) for kind in self._kinds), None]  # the last is for -1
+        found = [by_kind[kind] for kind in self._kind]
+        for number, node in self.others.items():
+            found[number] = function(node)
+        return found
+
+
+def of_each(nodes: Sequence[Node], function: Callable[[Node], _Fact]) -> list[_Fact]:
+    """What a function returns for each node.
+
+    Args:
+        nodes: The nodes.
+        function: A function that does not look at the keys of values. So if nodes differ only in these, it is called for one of them.
+    """
+    return nodes.of_each(function) if isinstance(nodes, Nodes) else [function(node) for node in nodes]
+
+
+def others(nodes: Sequence[Node]) -> Iterable[tuple[int, Node]]:
+    """All nodes but those that are of a kind, each after its number."""
+    return nodes.others.items() if isinstance(nodes, Nodes) else enumerate(nodes)
+
+
+def targets(children: Sequence[Edge]) -> Sequence[int]:
+    """The nodes that some edges lead to."""
+    if isinstance(children, Edges):
+        return children._columns.targets[children._first : children._stop]
+    return [edge.node for edge in children]

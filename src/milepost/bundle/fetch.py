@@ -133,7 +133,7 @@ class Fetch:
         for earlier in (self._entries, self._kept, self._groups, self._spans, self._others):
             earlier.clear()
         self._count = counter()
-        near: defaultdict[ReadableFile, list[tuple[int, int]]] = defaultdict(list)
+        near: defaultdict[ReadableFile, list[int]] = defaultdict(list)
         spans: list[tuple[Span, Entry]] = []
         others: list[int] = []
         extent = self._reader.extent
@@ -150,7 +150,7 @@ class Fetch:
             if destination is not None:
                 _check_destination(key, destination, entry.dtype.numpy, entry.shape)
             if entry.size <= _SMALL:
-                near[file].append((entry.offset, ticket))
+                near[file].append(ticket)
             elif destination is None:
                 fresh = self._kept[ticket] = new_array(entry.dtype, entry.shape)
                 spans.append((Span(key, file, entry.offset, entry.size, bytes_of(fresh)), entry))
@@ -159,7 +159,7 @@ class Fetch:
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        groups = [group for file, places in near.items() for group in self._grouped(file, places)]
+        groups = [group for file, tickets in near.items() for group in self._grouped(file, tickets)]
         near.clear()
         for_each(self._verify_group, groups, threads=THREADS if _is_worth_threads(groups) else 1)
         self._groups = [] if self._once else [group for group in groups if group.has_destinations]
@@ -202,19 +202,20 @@ class Fetch:
             self._reader.read_into(self._keys[ticket], delivered[ticket], self._boxes.get(ticket))
         return delivered
 
-    def _grouped(self, file: ReadableFile, places: list[tuple[int, int]]) -> list[_Group]:
+    def _grouped(self, file: ReadableFile, tickets: list[int]) -> list[_Group]:
         """Groups small neighbouring tensors of a file, and reserves memory for groups that are kept.
 
         Args:
             file: The file.
-            places: The first byte and the ticket of each tensor.
+            tickets: The tensors.
         """
         groups: list[_Group] = []
         entries = self._entries
         last: _Group | None = None
-        places.sort()
-        for start, ticket in places:
-            stop = start + entries[ticket].size
+        tickets.sort(key=lambda ticket: entries[ticket].offset)
+        for ticket in tickets:
+            _, _, _, start, size, _, _ = entries[ticket]
+            stop = start + size
             if last is None or start > last.stop + _GAP or start - last.start >= _JOINED:
                 last = _Group(file, start, stop, [ticket])
                 groups.append(last)

@@ -251,12 +251,12 @@ class Index:
             keys, columns = self.columns()
             if len(columns.others) == len(keys):
                 return
+            self._columns = self._rows = None  # they take as much memory again
+            self.forget_blocks()
             found = dict(zip(keys, columns.entries(), strict=True))
             for place in columns.others:
                 del found[keys[place]]
             self.decoded = found | self.decoded
-            self._columns = self._rows = None  # they take as much memory again
-            self.forget_blocks()
 
     def _row_of(self, key: str) -> bytes:
         row = self._row(_encode_key(key))

@@ -117,8 +117,7 @@ def deliver(
         growth.apply(undo)
     with stage():
         successors = assigned.deliver(undo) if assigned is not None else {}
-        highest = {obj if obj.parent is None else obj.parent for obj in holders if isinstance(obj, Place)}
-        former = {root: root.value for root in {place.root for place in highest}}
+        former = _trees(holders)
         trees = rebuild(holders, successors) if former else []
         if filled:
             _keep_destinations(filled, undo)
@@ -145,6 +144,20 @@ def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
             array[...] = np.ndarray(array.shape, array.dtype, old)
 
     undo.add(put_back)
+
+
+def _trees(holders: Sequence[Any]) -> dict[Place, Any]:
+    """The places of the whole trees that objects are part of, each with its present tree."""
+    trees: dict[Place, Any] = {}
+    parents: set[Place] = set()
+    for obj in holders:
+        if isinstance(obj, Place):
+            if obj.parent is None:
+                trees[obj] = obj.value
+            else:
+                parents.add(obj.parent)
+    trees.update((root, root.value) for root in {place.root for place in parents})
+    return trees
 
 
 def _put_back(trees: Sequence[Place], former: Mapping[Place, Any]) -> None:

@@ -95,6 +95,11 @@ class Match:
     _deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
     _stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
 
+    def forget_search(self) -> None:
+        """Forgets what only the search needed, which takes as much memory as what it has found."""
+        for each in (self._taken, self._before, self._deferred_edges, self._stand_ins):
+            each.clear()
+
     def undo(self) -> None:
         """Removes the slot variables that were made for the match."""
         for take_back in reversed(self.made_slots):
@@ -164,6 +169,7 @@ class Matcher:
         except BaseException as error:
             match.undo()
             raise_explained(error, self._reader.prefix, complete=True)
+        match.forget_search()
         return match
 
     def _match_below(  # noqa: PLR0915 - the inner loop of each restore, in which calls would cost time

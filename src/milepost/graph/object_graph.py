@@ -54,6 +54,7 @@ from milepost.graph.nodes import of_each, others, targets
 _NONE: Final = type(None).__name__
 """The name of the type of None."""
 
+
 @dataclass(frozen=True)
 class ObjectGraph:
     """A whole saved object graph. The id of a node is its position.

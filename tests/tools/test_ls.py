@@ -206,7 +206,7 @@ def test_directories_below_are_looked_into(tmp_path, capsys):
     assert [row["latest"] for row in listed["checkpoints"]] == [True, True]
     assert listed["not_searched"] == [str(tmp_path / "runs" / "a")]
     told = output_of(capsys, "ls", tmp_path).err
-    assert told == f"not looked into: 1 directory further down {tmp_path / 'runs' / 'a'}\n"
+    assert told == f"not looked into: 1 directory further down, {tmp_path / 'runs' / 'a'}\n"
     assert [row["path"] for row in json_of(capsys, "ls", tmp_path / "runs")["checkpoints"]] == deeper
 
 

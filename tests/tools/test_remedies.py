@@ -32,6 +32,11 @@ def test_arguments_become_options(remedy, said):
     assert for_command(MilepostError("problem", remedy=remedy)).remedy == said
 
 
+def test_prune_offers_no_other_directory_to_save_to():
+    error = MilepostError("cannot create", remedy="let this user write to the directory, or save to another one")
+    assert for_command(error, "prune").remedy == "let this user write to the directory"
+
+
 def test_an_error_without_a_remedy_stays():
     assert str(for_command(MilepostError("problem"))) == "problem"
 

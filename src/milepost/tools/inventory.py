@@ -187,7 +187,7 @@ def not_searched_note(inventory: Inventory) -> str:
     count = len(inventory.not_searched)
     if not count:
         return ""
-    what = "1 directory further down" if count == 1 else f"{count:,} directories further down, such as"
+    what = "1 directory further down," if count == 1 else f"{count:,} directories further down, such as"
     return f"not looked into: {what} {_listed(inventory.not_searched)}"
 
 

@@ -18,6 +18,7 @@ _LITERAL: Final = r"(\{[^{}]*\}|\[[^\[\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)
 _OPTIONS: Final = {"rename": "--rename", "ignore": "--ignore", "only": "--only", "format": "--to", "dtype": "--as"}
 _SWITCHES: Final = {"overwrite=True": "--overwrite", "cast=True": "--cast"}
 _SKIPPED: Final = "; milepost.latest_checkpoint() skips damaged ones"
+_ELSEWHERE: Final = ", or save to another one"
 _NONE_WHOLE: Final = "copy intact checkpoints back: none in this directory is whole, so there is none to list; or delete the file, and training starts anew"
 
 
@@ -91,6 +92,8 @@ def for_command(error: MilepostError, command: str = "") -> MilepostError:
     elif error.remedy is not None:
         if command == "verify":
             error.remedy = error.remedy.replace(_SKIPPED, "")
+        elif command in ("prune", "repair"):
+            error.remedy = error.remedy.replace(_ELSEWHERE, "")
         error.remedy = in_options(error.remedy)
     if command == "convert" and isinstance(error.found, str):  # why each value cannot be written
         error.found = in_options(error.found)

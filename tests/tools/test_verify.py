@@ -29,6 +29,14 @@ def test_damage_is_found(paths, capsys):
     assert data in message
 
 
+def test_a_part_of_a_checkpoint_is_not_called_damaged(paths, capsys):
+    for command in ("verify", "ls"):
+        assert main([command, f"{paths[0]}.data-00000-of-00001"]) == 3
+        found = capsys.readouterr()
+        assert f"remedy: pass {paths[0]!r}" in found.err
+        assert "damaged" not in found.out + found.err
+
+
 def test_all_checkpoints_of_a_directory(paths, capsys):
     assert main(["verify", os.path.dirname(paths[0])]) == 0
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == paths[::-1]

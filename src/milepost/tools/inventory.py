@@ -253,7 +253,8 @@ def _alone(storage: Storage, path: str) -> Place:
             is_listed,
             state is not None and not is_listed,
         )
-    if not (os.path.exists(prefix) or v1_shards(storage, prefix)):
+    is_part = parse_data_path(prefix) is not None or prefix.endswith(_GRAPH)
+    if is_part or not (os.path.exists(prefix) or v1_shards(storage, prefix)):
         open_any(storage, prefix).close()  # raises an error that says what there is
     return Place(prefix)
 

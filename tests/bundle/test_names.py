@@ -1,7 +1,10 @@
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import milepost
 from milepost.bundle import data_path, find_prefixes, index_path, open_bundle, parse_data_path
 from milepost.bundle.names import locate
 from milepost.errors import CheckpointNotFoundError
@@ -117,6 +120,14 @@ class TestMistakes:
         with pytest.raises(CheckpointNotFoundError, match="what would be its directory is a file") as caught:
             open_bundle(storage, f"{directory}/train.pt/ckpt-1")
         assert f"if '{directory}/train.pt' is the checkpoint, pass it alone" in caught.value.remedy
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX'")
+    def test_a_pipe_is_no_misspelt_name(self, tmp_path):
+        """The path that was given is not offered again."""
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(CheckpointNotFoundError, match="neither a file nor a directory") as caught:
+            milepost.load_checkpoint(tmp_path / "pipe")
+        assert "pass that file" in caught.value.remedy
 
     def test_a_directory_where_the_index_should_be(self, storage, directory):
         """The path that was given is not offered again."""

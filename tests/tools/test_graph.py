@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+import milepost
 from milepost import Checkpoint, Variable
 from milepost.tools.cli import main
 from tests.tools.commands import json_of, output_of
@@ -63,3 +64,11 @@ def test_a_file_of_another_library_has_no_graph(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "have no object graph" in error
     assert f"milepost show {path}" in error
+
+
+def test_a_path_that_is_not_there_offers_a_few_names(tmp_path, capsys):
+    path = milepost.save(tmp_path / "state", {"w" * 1000: 1} | {f"layer{number}": number for number in range(100)})
+    for wanted, offered in (("lyaer7/w", "layer7"), ("other", "...")):
+        error = output_of(capsys, "graph", path, "--root", wanted, status=3).err
+        assert f"{offered}" in error
+        assert len(error) < 500

@@ -216,6 +216,13 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
             found="a directory" if storage.is_directory(index_path(prefix)) else "neither a file nor a directory",
             remedy="pass another path, or copy the checkpoint there again",
         )
+    if name in storage.list(directory) and not (storage.is_file(prefix) or storage.is_directory(prefix)):
+        return CheckpointNotFoundError(
+            "this is neither a file nor a directory",
+            file=prefix,
+            found="a device, a pipe or a link to what is not there",
+            remedy="write what comes from a pipe to a file, and pass that file",
+        )
     others = find_prefixes(storage, directory)
     numbered = [other for other in others if re.fullmatch(re.escape(prefix) + "-[0-9]+", other)]
     if numbered:

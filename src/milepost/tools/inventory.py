@@ -254,7 +254,7 @@ def _alone(storage: Storage, path: str) -> Place:
             state is not None and not is_listed,
         )
     is_part = parse_data_path(prefix) is not None or prefix.endswith(_GRAPH)
-    if is_part or not (os.path.exists(prefix) or v1_shards(storage, prefix)):
+    if is_part or not (os.path.isfile(prefix) or os.path.isdir(prefix) or v1_shards(storage, prefix)):
         open_any(storage, prefix).close()  # raises an error that says what there is
     return Place(prefix)
 

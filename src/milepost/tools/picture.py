@@ -10,6 +10,7 @@ object with many children the first ones are drawn, and one node for the rest.
 
 from __future__ import annotations
 
+import difflib
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Final
 
 from milepost.checkpoint import CheckpointReader
 from milepost.errors import KeyNotFoundError, printable
+from milepost.graph.description import shortened
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
@@ -35,6 +37,7 @@ _SHARE: Final = 8
 _FEWEST_CHILDREN: Final = 3
 _MOST_NAMES: Final = 3
 """Names on one edge to a folded node; of more, the first and the last."""
+_MOST_OFFERED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,12 @@ def find_node(graph: ObjectGraph, path: str) -> int:
                 if place not in seen:
                     seen.add(place)
                     places.add(place)
-    children = ", ".join(edge.name for edge in graph.nodes[0].children)
-    raise KeyNotFoundError(
-        "the checkpoint has no object at this path", key=path, remedy=f"start the path with one of: {children}"
-    )
+    names = [edge.name for edge in graph.nodes[0].children]
+    near = difflib.get_close_matches(path.partition("/")[0], names, _MOST_OFFERED)
+    offered = list(dict.fromkeys([*near, *names]))[:_MOST_OFFERED]
+    more = ", ..." if len(names) > _MOST_OFFERED else ""
+    remedy = f"start the path with one of: {', '.join(map(shortened, offered))}{more}"
+    raise KeyNotFoundError("the checkpoint has no object at this path", key=path, remedy=remedy)
 
 
 class _Tree:

@@ -63,6 +63,8 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
     adapter = adapter_of_type(type(value))
     kind = type(value).__name__
     omission = adapter.omission(value) if adapter is not None else None
+    if omission is not None and omission.parts and all(id(part) in known for part in omission.parts):
+        return
     if is_state and (omission is None or omission.doubtful):
         if isinstance(value, _STATELESS) or is_empty_tree(value):
             return

@@ -19,11 +19,13 @@ class Omission(NamedTuple):
         reason: Why, as a part of a sentence.
         remedy: What to do. Empty for the general remedy (`milepost.graph.remedies`).
         doubtful: Whether it may be left out on purpose, so that a save warns and does not fail.
+        parts: What would be left out, if other objects may hold it too. Nothing is left out if the checkpoint has all of it.
     """
 
     reason: str
     remedy: str = ""
     doubtful: bool = False
+    parts: tuple[Any, ...] = ()
 
 
 class Accounted(NamedTuple):

@@ -212,7 +212,8 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
             if "unfinished" in adapter.overrides and not adapter.leaf:
                 unfinished = adapter.unfinished(obj)
                 if unfinished is not None:
-                    graph.omissions.append(Omitted(paths[number], type(obj).__name__, *unfinished))
+                    kind, (reason, remedy, doubtful, _) = type(obj).__name__, unfinished
+                    graph.omissions.append(Omitted(paths[number], kind, reason, remedy, doubtful))
         edges.append(list(map(new_edge, zip(names, targets, strict=True))) if names else _NO_EDGES)
         number += 1
     graph.first_slot = len(objects)

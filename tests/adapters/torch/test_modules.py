@@ -209,6 +209,15 @@ def test_modules_that_are_registered_elsewhere_may_be_in_a_list(tmp_path, recwar
     assert not [each for each in recwarn if issubclass(each.category, milepost.UntrackedWarning)]
 
 
+def test_a_module_in_a_list_is_not_complained_of_if_another_object_of_the_checkpoint_holds_it(tmp_path):
+    strict = milepost.CheckpointOptions(strict=True)
+    net, average = Net(), Net()
+    average.followed = [net]
+    milepost.Checkpoint(average=average, net=net).write(tmp_path / "both", strict)
+    with pytest.raises(milepost.UntrackableError, match="average/followed"):
+        milepost.Checkpoint(average=average).write(tmp_path / "one", strict)
+
+
 def checkpointed(net):
     """A model whose activations are computed again in the backward pass: of the whole, and of its parts."""
     wrapper = pytest.importorskip("torch.distributed.algorithms._checkpoint.checkpoint_wrapper")

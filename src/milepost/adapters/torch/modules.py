@@ -168,16 +168,17 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
         if name.startswith("_") or name in _OWN or type(value) in _PLAIN or isinstance(value, _SETTINGS):
             continue
         if isinstance(value, (list, tuple, dict)):
-            held = _unregistered(module, value)
-            if held is not None:
+            found = _unregistered(module, value)
+            if found:
                 yield (
                     name,
                     Unsaved(
                         Omission(
                             f"PyTorch does not save the members of a {type(value).__name__} in an attribute, and this one holds "
-                            f"a {type(held).__name__} that is registered nowhere",
+                            f"a {type(found[0]).__name__} that is registered nowhere",
                             "use ModuleList, ModuleDict, ParameterList or ParameterDict",
                             doubtful=True,
+                            parts=tuple(part for each in found for part in _state_of(each)),
                         )
                     ),
                 )
@@ -185,14 +186,22 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _unregistered(module: Any, container: Any) -> Any:
-    """A module or parameter in a plain container that is not registered anywhere in a module, or None."""
+def _unregistered(module: Any, container: Any) -> list[Any]:
+    """The modules and parameters in a plain container that are not registered anywhere in a module."""
     members = container.values() if isinstance(container, dict) else container
     found = [each for each in members if isinstance(each, (torch.nn.Module, torch.nn.Parameter))]
     if not found:
-        return None
+        return []
     known = {id(each) for each in (*module.modules(), *module.parameters())}
-    return next((each for each in found if id(each) not in known), None)
+    return [each for each in found if id(each) not in known]
+
+
+def _state_of(member: Any) -> tuple[Any, ...]:
+    """The tensors of a module; the module itself if it has none, and a parameter by itself."""
+    if not isinstance(member, torch.nn.Module):
+        return (member,)
+    state = (*member.parameters(), *(each for inner in member.modules() for _, each in persistent_buffers(inner)))
+    return tuple(each for each in state if each is not None) or (member,)
 
 
 register(ModuleAdapter())

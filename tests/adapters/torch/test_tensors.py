@@ -199,6 +199,37 @@ def test_a_meta_tensor_cannot_be_saved(tmp_path):
         saved(tmp_path, w=torch.zeros(3, device="meta"))
 
 
+class _Scaled(torch.nn.Module):
+    """Has a tensor in its extra state."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(3)
+
+    def get_extra_state(self):
+        return {"scale": self.scale}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: torch.ones(2, 3), lambda: torch.ones(2, 3).t(), lambda: torch.ones(2).bfloat16()]
+)
+def test_a_tensor_whose_memory_was_freed_is_neither_saved_nor_restored(tmp_path, make):
+    path = saved(tmp_path, tensor=make())
+    tensor = make()
+    tensor.untyped_storage().resize_(0)
+    for attempt in (saved, restored):
+        with pytest.raises(milepost.UnsupportedError, match="memory of this tensor was freed") as caught:
+            attempt(tmp_path if attempt is saved else path, tensor=tensor)
+        assert caught.value.key == "tensor"
+
+
+def test_extra_state_with_a_tensor_whose_memory_was_freed_is_not_saved(tmp_path):
+    module = _Scaled()
+    module.scale.untyped_storage().resize_(0)
+    with pytest.raises(milepost.UnsupportedError, match="memory of this tensor was freed"):
+        saved(tmp_path, module=module)
+
+
 def test_another_shape_changes_nothing(tmp_path):
     path = saved(tmp_path, a=torch.ones(2), b=torch.ones(3))
     a, b = torch.zeros(2), torch.zeros(4)

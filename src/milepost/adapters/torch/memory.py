@@ -24,6 +24,8 @@ from milepost.tensor import DType
 _UINT8: Final = DType.of("uint8")
 _BUILT_IN: Final = 1
 """``numpy.dtype.isbuiltin`` of NumPy's own types, which PyTorch converts."""
+_WITH_STORAGE: Final = frozenset({"cpu", "cuda"})
+"""Types of devices on which the size of a tensor's memory can be asked for."""
 
 
 class Stored(NamedTuple):
@@ -55,6 +57,7 @@ def stored_as(dtype: torch.dtype) -> Stored:
 
 def as_array(tensor: torch.Tensor) -> Array:
     """The value of a tensor. The array shares the tensor's memory if that is on the CPU and NumPy has its layout."""
+    must_have_memory(tensor)
     return _array_of(tensor.detach().resolve_conj().resolve_neg().cpu())
 
 
@@ -83,6 +86,21 @@ def memory(tensor: torch.Tensor) -> Array | None:
     ):
         return None
     return _array_of(tensor.detach())
+
+
+def must_have_memory(tensor: torch.Tensor) -> None:
+    """Refuses a tensor whose memory was freed, as it is by ``untyped_storage().resize_(0)``. To read or write it would end the process.
+
+    Raises:
+        UnsupportedError: The tensor has elements and no memory.
+    """
+    if tensor.device.type in _WITH_STORAGE and tensor.numel() and not tensor.untyped_storage().nbytes():
+        raise UnsupportedError(
+            "the memory of this tensor was freed",
+            expected=f"memory for {tensor.dtype} of shape {tuple(tensor.shape)}",
+            found="a storage of 0 bytes",
+            remedy="save and restore while the tensor has its memory, before untyped_storage().resize_(0) or after it is resized again",
+        )
 
 
 def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:

@@ -18,6 +18,7 @@ from milepost.adapters.torch.memory import (
     as_tensor,
     changed,
     memory,
+    must_have_memory,
     stored_as,
     torch_dtype,
     write,
@@ -111,6 +112,7 @@ def _value(prefix: str, tensor: torch.Tensor) -> Value:
     name, shape = prefix or stored.name, (*tensor.shape, *stored.trailing)
     if tensor.is_meta:
         return Value(name, stored.dtype, shape, lambda: no_value(tensor))
+    must_have_memory(tensor)
     destination = None if kept.get(tensor) else memory(tensor)
     if destination is not None:
         return Value(name, stored.dtype, shape, destination, destination)

@@ -313,6 +313,28 @@ class TestMetrics:
         assert [model.train_on_batch(*data, return_dict=True) for _ in range(2)] == expected
         status.assert_consumed()
 
+    @pytest.mark.parametrize("first", ["train", "predict"])
+    def test_means_of_the_losses_of_outputs_that_come_after_a_reset_are_not_counted(self, tmp_path, first):
+        def compiled(seed):
+            keras.utils.set_random_seed(seed)
+            inputs = keras.Input((3,))
+            model = keras.Model(inputs, {name: keras.layers.Dense(1, name=name)(inputs) for name in "ab"})
+            model.compile("sgd", {"a": "mse", "b": "mae"})
+            return model
+
+        x, y = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8.0)[:, None]
+        model = compiled(1)
+        model.train_on_batch(x, {"a": y, "b": y})
+        path = milepost.Checkpoint(model=model).write(tmp_path / "c")
+        expected = [model.train_on_batch(x, {"a": y, "b": y}) for _ in range(2)]
+        model = compiled(2)
+        status = milepost.Checkpoint(model=model).read(path)
+        if first == "predict":
+            model.predict_on_batch(x)
+        assert [model.train_on_batch(x, {"a": y, "b": y}) for _ in range(2)] == expected
+        status.assert_consumed()
+        assert "reset_metrics" not in vars(model)
+
     def test_values_that_no_reset_came_before_are_counted(self, tmp_path):
         metric = keras.metrics.R2Score()
         metric.update_state(np.ones((2, 1)), np.zeros((2, 1)))

@@ -5,7 +5,8 @@ While values are deferred for children of an object, some of its methods are wra
 first, traced call of a model. A restore that fails there stays deferred, and raises its error in the real call.
 
 On TensorFlow, Keras resets compiled metrics before it makes their variables in the first step. An object that was reset before
-``build`` is reset again after it. Otherwise its result would include the restored counts.
+``build`` is reset again after it. Otherwise its result would include the restored counts. The means of the losses of several
+outputs are made in the same step. They belong to an object that is not reset itself, so the model's own method is watched.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from milepost.graph.by_identity import ByIdentity
 _AFTER: Final = ("build", "_build")
 _BEFORE: Final = ("call", "apply", "update_state")
 _RESET: Final = "reset_state"
+_RESET_METRICS: Final = "reset_metrics"
+_LOSSES: Final = "_compile_loss"
+"""The attribute of a model that holds its losses, and makes their means in its own ``build``."""
 
 
 class _Wrapped(NamedTuple):
@@ -35,10 +39,12 @@ class _Wrapped(NamedTuple):
     Attributes:
         before: What its own dict held under the names of these methods.
         models: Models that hold the object, and whose layers with weights are known only after it is built.
+        resets: Has a member if the object was reset before ``build``.
     """
 
     before: dict[str, Any]
     models: list[weakref.ref[Any]]
+    resets: list[str]
 
 
 _wrapped: Final[ByIdentity[_Wrapped]] = ByIdentity()
@@ -66,14 +72,20 @@ def hook(obj: Any, model: Any = None) -> None:
         return
     before: dict[str, Any] = {}
     resets: list[str] = []
-    for name in (*_AFTER, *_BEFORE, _RESET):
+    for name in (*_AFTER, *_BEFORE, _RESET, _RESET_METRICS):
         method = getattr(obj, name, None)
         if callable(method):
             before[name] = vars(obj).get(name, _MISSING)
             # Set in the dict itself: Keras would track an attribute, and PyTorch would refuse it.
             vars(obj)[name] = _wrapper(weakref.ref(obj), name, method, resets)
     models = [] if model is None else [weakref.ref(model)]
-    _wrapped[obj] = _Wrapped(before, models)
+    _wrapped[obj] = _Wrapped(before, models, resets)
+
+
+def watch_resets(model: Any) -> None:
+    """Wraps the methods of a model for whose losses of several outputs values are deferred."""
+    if _deferred_losses(model) is not None:
+        hook(model)
 
 
 def restore_deferred(obj: Any) -> None:
@@ -122,18 +134,29 @@ def _wrapper(
             restore_deferred(obj)
             if resets:
                 with backend.eagerly():
-                    obj.reset_state()
+                    for each in [obj] if _RESET in resets else obj.metrics:
+                        each.reset_state()
                 resets.clear()
+        elif name == _RESET_METRICS:
+            losses = _deferred_losses(obj)
+            if losses is not None:
+                losses.resets.append(name)
         return result
 
     return wrapped
 
 
+def _deferred_losses(model: Any) -> _Wrapped | None:
+    """What is known of the object that holds the means of the losses of a model's outputs, until it has them."""
+    losses = getattr(model, _LOSSES, None)
+    return None if losses is None else _wrapped.get(losses)
+
+
 def _unhook(obj: Any) -> None:
     known = _wrapped.get(obj)
-    if known is None or (
-        not getattr(obj, "built", True) and any((model := each()) and deferred_on(model) for each in known.models)
-    ):
+    if known is None or _deferred_losses(obj) is not None:
+        return
+    if not getattr(obj, "built", True) and any((model := each()) and deferred_on(model) for each in known.models):
         return
     _wrapped.pop(obj)
     for name, value in known.before.items():

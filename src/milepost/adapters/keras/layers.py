@@ -13,7 +13,7 @@ from typing import Any, Final
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.backends import backend
 from milepost.adapters.keras.collections import watch_empty
-from milepost.adapters.keras.hooks import HookedAdapter, hook
+from milepost.adapters.keras.hooks import HookedAdapter, hook, watch_resets
 from milepost.adapters.keras.own_state import assign_own_state, own_state
 from milepost.adapters.keras.private import (
     KerasSaveable,
@@ -93,6 +93,9 @@ class LayerAdapter(ObjectAdapter):
 
     def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
         return [*super().skipped_by_tensorflow(obj), *_COMPILED]
+
+    def on_restored(self, obj: Any) -> None:
+        watch_resets(obj)
 
 
 class NormalizationAdapter(LayerAdapter):

@@ -36,6 +36,12 @@ attempt("different value", lambda: checkpoint.write(f"{directory}/one/w", Checkp
 attempt("first", lambda: checkpoint.write(f"{directory}/one/first", CheckpointOptions(first_process=["step"], **options)))
 attempt("each", lambda: checkpoint.write(f"{directory}/one/each", CheckpointOptions(each_process=["step"], **options)))
 checkpoint.step.assign(7)
+checkpoint.pair = [Variable(rank), Variable(rank)]
+attempt("different values", lambda: checkpoint.write(f"{directory}/one/w", CheckpointOptions(**options)))
+del checkpoint.pair
+plain = Checkpoint(weights=weights)
+own = CheckpointOptions(data_alignment=1 if rank == 1 else 64, **options)
+attempt("different options", lambda: plain.write(f"{directory}/one/w", own))
 if rank == 1:
     checkpoint.more = Variable(1.0)
 attempt("different objects", lambda: checkpoint.write(f"{directory}/one/w", CheckpointOptions(**options)))
@@ -108,6 +114,16 @@ def test_a_value_that_differs_is_refused_with_path_and_process(saved):
         assert error.startswith("CoordinationError: processes 1, 2 of 3 and process 0 hold different values"), error
         assert "step/.ATTRIBUTES/VARIABLE_VALUE" in error
         assert "first_process=['step']" in error
+
+
+def test_the_remedy_for_several_values_that_differ_names_all_of_them(saved):
+    for result in saved[1]:
+        assert "first_process=['pair/0', 'pair/1']" in result["different values"]
+
+
+def test_different_options_are_refused_with_what_to_do(saved):
+    for result in saved[1]:
+        assert "pass all of them the same CheckpointOptions" in result["different options"]
 
 
 def test_a_refused_save_leaves_the_checkpoint_that_was_there(saved):

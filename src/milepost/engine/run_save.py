@@ -28,6 +28,7 @@ from milepost.engine.together import (
     Rounds,
     SharePlan,
     divide_share,
+    facts_of,
     plan_share,
     rounds_of,
     save_as_first,
@@ -138,7 +139,8 @@ class Save:
             problems = self._commit() if rounds.leads else self._commit_as_other(rounds)
         except BaseException as error:
             if self.is_committed and rounds.leads:
-                rounds.conclude(Message({"problems": [f"process 0 was interrupted: {error}"]}))
+                why = facts_of(error)["problem"]
+                rounds.conclude(Message({"problems": [f"the checkpoint is saved; process 0 failed after that: {why}"]}))
             rounds.fail(error)
             raise
         if rounds.leads:

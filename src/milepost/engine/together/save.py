@@ -251,23 +251,29 @@ def _difference(plan: SharePlan, different: Sequence[int], details: dict[int, di
     if not values:
         return CoordinationError(
             f"{who} of {plan.member.size} and process 0 hold objects that are connected in different ways; nothing was saved",
-            expected="the same attributes, lists and dicts on all processes",
-            found="the same tensors under other names, or in another order",
-            remedy="build the same objects on all processes, in the same order",
+            expected="the same attributes, lists and dicts on all processes, and the same options",
+            found="the same tensors under other names, in another order, or in objects of other classes",
+            remedy="build the same objects on all processes, in the same order, and pass all of them the same CheckpointOptions",
         )
-    path = values[0].partition("/.ATTRIBUTES/")[0]
+    paths = _paths(values)
+    named = f"[{', '.join(map(repr, paths[:_LISTED]))}{', ...' if paths[_LISTED:] else ''}]"
     return CoordinationError(
         f"{who} of {plan.member.size} and process 0 hold different values where all should hold the same; nothing was saved",
         key=values[0],
         expected="the same value on all processes",
         found=f"another one on process {rank} than on process 0, for {_some(values)}",
-        remedy=f"if each process is to keep its own, pass CheckpointOptions(each_process=[{path!r}]); if that of process 0 is right "
-        f"for all, pass CheckpointOptions(first_process=[{path!r}])",
+        remedy=f"if each process is to keep its own, pass CheckpointOptions(each_process={named}); if that of process 0 is right "
+        f"for all, pass CheckpointOptions(first_process={named})",
     )
 
 
+def _paths(keys: Sequence[str]) -> list[str]:
+    """The paths of the objects that these values are of."""
+    return list(dict.fromkeys(key.partition("/.ATTRIBUTES/")[0] for key in keys))
+
+
 def _some(keys: Sequence[str]) -> str:
-    paths = list(dict.fromkeys(key.partition("/.ATTRIBUTES/")[0] for key in keys))
+    paths = _paths(keys)
     return ", ".join(paths[:_LISTED]) + (f" and {len(paths) - _LISTED} more" if paths[_LISTED:] else "")
 
 

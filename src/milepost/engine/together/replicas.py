@@ -94,8 +94,8 @@ def difference_of(
     facts: dict[str, Any] = {
         "expected": f"the same elements on the processes {found.holders}, which hold the same part of this tensor",
         "found": f"others on process {found.other} than on process {found.first}, in {boxes[0]}{more}",
-        "remedy": "look why they differ, and restore a checkpoint; stages of a pipeline and other objects of which each process has "
-        "its own need paths of their own",
+        "remedy": "look why they differ, and restore a checkpoint; stages of a pipeline, and other objects that are different "
+        "on each process, need checkpoints of their own: CheckpointOptions(process_local=True), and a path of its own for each process",
     }
     return CoordinationError(
         f"processes {found.first} and {found.other} of {size} hold different values of one tensor; nothing was saved",

@@ -24,8 +24,6 @@ from milepost.tensor import DType
 _UINT8: Final = DType.of("uint8")
 _BUILT_IN: Final = 1
 """``numpy.dtype.isbuiltin`` of NumPy's own types, which PyTorch converts."""
-_WITH_STORAGE: Final = frozenset({"cpu", "cuda"})
-"""Types of devices on which the size of a tensor's memory can be asked for."""
 
 
 class Stored(NamedTuple):
@@ -94,7 +92,7 @@ def must_have_memory(tensor: torch.Tensor) -> None:
     Raises:
         UnsupportedError: The tensor has elements and no memory.
     """
-    if tensor.device.type in _WITH_STORAGE and tensor.numel() and not tensor.untyped_storage().nbytes():
+    if (tensor.is_cpu or tensor.is_cuda) and tensor.numel() and not tensor.untyped_storage().nbytes():
         raise UnsupportedError(
             "the memory of this tensor was freed",
             expected=f"memory for {tensor.dtype} of shape {tuple(tensor.shape)}",

@@ -1,6 +1,8 @@
 """A restore that fails, wherever it does, has changed nothing, or says what it has."""
 
+import contextlib
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -140,6 +142,24 @@ def test_an_error_of_a_value_names_its_key(prefix):
     assert caught.value.key.startswith("state/.ATTRIBUTES/")
     assert caught.value.file == prefix
     assert values(live) == ({0.0}, "old")
+
+
+@pytest.mark.parametrize("error", [MemoryError, UntrackableError, KeyboardInterrupt])
+def test_an_error_holds_nothing_after_it_was_caught(prefix, error):
+    """Its traceback has the frames of the restore, and so the arrays of the program. They do not wait for a garbage collection."""
+    objects(1, "new").write(prefix)
+    live = objects(0, "old", error("no"))
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(MilepostError, KeyboardInterrupt):
+            live.read(prefix)
+        live.state.error = None
+        holder = weakref.ref(live.h)
+        del live
+        assert holder() is None
+    finally:
+        gc.enable()
 
 
 def test_an_error_that_is_ours_stays_what_it_is(prefix):

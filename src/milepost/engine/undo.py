@@ -74,10 +74,19 @@ def raise_explained(error: BaseException, file: str, *, complete: bool) -> NoRet
         BaseException: ``error`` itself, if it is milepost's or not an `Exception`, such as `KeyboardInterrupt`.
         RefusedError: For any other ``error``, which is its cause.
     """
-    if not isinstance(error, Exception):
+    try:
+        if isinstance(error, Exception):
+            _raise_as_ours(error, file, complete=complete)
         if not complete:
             error.add_note(f"milepost: {file} was being restored: {_MIXTURE}")
         raise error
+    finally:
+        del (
+            error
+        )  # its traceback has this frame: a cycle that would keep all objects of the restore until a garbage collection
+
+
+def _raise_as_ours(error: Exception, file: str, *, complete: bool) -> NoReturn:
     arriving = error if isinstance(error, MilepostError) else refused(error)
     if not complete:
         arriving.problem = arriving.problem.removesuffix(_UNCHANGED)
@@ -86,9 +95,12 @@ def raise_explained(error: BaseException, file: str, *, complete: bool) -> NoRet
     elif isinstance(arriving, RefusedError) and not arriving.problem.endswith(_UNCHANGED):
         arriving.problem += _UNCHANGED
     arriving.with_context(file=file)
-    if arriving is error:
-        raise error
-    raise arriving from error
+    try:
+        if arriving is error:
+            raise error
+        raise arriving from error
+    finally:
+        del error, arriving
 
 
 def refused(error: Exception) -> RefusedError:

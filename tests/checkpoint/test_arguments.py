@@ -165,6 +165,14 @@ def test_a_value_of_another_type_and_shape_is_told_to_change_both(tmp_path):
     assert "cast" not in caught.value.remedy
 
 
+@pytest.mark.parametrize(("live", "offered"), [(np.float16, True), (np.int8, False)])
+def test_a_conversion_is_offered_only_where_one_is_possible(tmp_path, live, offered):
+    path = Checkpoint(v=Variable(np.ones(3, np.float32))).write(tmp_path / "ckpt")
+    with pytest.raises(milepost.MismatchError) as caught:
+        Checkpoint(v=Variable(np.zeros(3, live))).read(path)
+    assert ("cast=True" in caught.value.remedy) is offered
+
+
 def test_an_option_that_was_set_later_is_checked_by_the_save(tmp_path):
     options = CheckpointOptions()
     options.allow_unsaved = "net"

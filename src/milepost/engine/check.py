@@ -54,6 +54,7 @@ def check(
         CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
     """
     problems = []
+    castable = True
     size = 0
     for take in takes:
         for value, key in take.values:
@@ -70,13 +71,14 @@ def check(
             fits = saved.shape == value.shape or shape_fits(saved.shape, value.shape)
             if saved.dtype is not value.dtype and saved.dtype not in value.accepts:
                 note = "" if fits else _SHAPE_TOO
+                castable = castable and is_castable(saved.dtype, value.dtype)
                 problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value, take.obj), note))
             elif not fits:
                 problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value, take.obj)))
     if problems:
         nones = frozenset[str]() if graph is None else graph.nones()
         problems = [replace(each, saved=SHOWN_NONE) if each.key in nones else each for each in problems]
-        raise _mismatch(reader.prefix, problems, translation)
+        raise _mismatch(reader.prefix, problems, translation, castable)
     return size
 
 
@@ -87,7 +89,7 @@ def live_spec(value: Value, obj: Any) -> str:
     return f"{value.dtype}[{format_shape(value.shape)}]"
 
 
-def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation) -> MismatchError:
+def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation, castable: bool) -> MismatchError:
     first = problems[0]
     more = "".join(f"\n    also {entry.outcome.value}: {entry}" for entry in problems[1:_MOST_LISTED])
     if len(problems) > _MOST_LISTED:
@@ -98,14 +100,20 @@ def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation) 
         file=prefix,
         expected=f"{first.live}, as the live object has it",
         found=f"{first.saved} in the checkpoint{more}",
-        remedy=_remedy(problems, translation),
+        remedy=_remedy(problems, translation, castable),
     )
     error.report = Report(prefix, tuple(problems))
     return error
 
 
-def _remedy(problems: Sequence[Entry], translation: Translation) -> str:
-    """The arguments with which a restore leaves these values alone or converts them."""
+def _remedy(problems: Sequence[Entry], translation: Translation, castable: bool) -> str:
+    """The arguments with which a restore leaves these values alone or converts them.
+
+    Args:
+        problems: The values.
+        translation: The changes that the restore makes.
+        castable: Whether ``cast`` would convert all of other element types.
+    """
     names = [translation.live_name(entry.key.partition(ATTRIBUTES)[0]) or entry.key for entry in problems]
     ignored = list(dict.fromkeys(names))
     if len(ignored) > 1:
@@ -119,5 +127,6 @@ def _remedy(problems: Sequence[Entry], translation: Translation) -> str:
     if any(entry.outcome is Outcome.WRONG_DTYPE for entry in problems):
         if any(translation.casts(entry.key) for entry in problems):
             return f"give the live object the saved element type, because cast does not convert numbers of this type to the other; {keep}"
-        return f"give the live object the saved element type; to convert numbers, pass cast=True to the restore; {keep}"
+        convert = "to convert numbers, pass cast=True to the restore; " if castable else ""
+        return f"give the live object the saved element type; {convert}{keep}"
     return f"give the live object the saved shape; {keep}"

@@ -23,6 +23,8 @@ from milepost.errors import RefusedError, UnsupportedError, UntrackableError
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _TEXT_OF_TORCH: Final = (("torch", "device"), ("torch", "dtype"))
+_NO_VALUE: Final = ("float0",)
+"""The fields of JAX's element type for gradients with respect to integers."""
 _LEAVE: Final = "or wrap it in milepost.NoDependency if it need not be saved"
 
 
@@ -50,6 +52,8 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
         return "wrap it in milepost.NoDependency if it need not be saved"
     if kind.__module__.startswith("torch.utils.data") and "DataLoader" in name:
         return "use torchdata.stateful_dataloader.StatefulDataLoader, which can save its position in the data"
+    if kind.__module__.startswith("tensorflow.") and name.endswith("Tensor"):
+        return f"hold its values in a tf.Variable, or in several if it is sparse or ragged, {_LEAVE}"
     if issubclass(kind, tuple):
         return f"hold what is in it in attributes, or in lists and dicts in attributes, {_LEAVE}"
     if issubclass(kind, (Set, deque, list)):
@@ -116,6 +120,8 @@ def remedy_for_state(value: Any) -> str:
 
 
 def _for_array(dtype: np.dtype[Any]) -> str:
+    if dtype.names == _NO_VALUE:
+        return f"put None in its place, because it has no value, {_LEAVE}"
     if dtype.names:
         return f"hold each of its fields as an array, {_LEAVE}"
     if dtype.hasobject:

@@ -123,3 +123,11 @@ def test_a_defaultdict_that_is_still_empty_is_refused_in_a_checkpoint(tmp_path, 
     checkpoint.held = held
     with pytest.raises(milepost.UntrackableError, match="defaultdict"):
         checkpoint.write(tmp_path / "ckpt")
+
+
+def test_an_array_that_has_no_value_is_refused_with_the_advice_to_put_none_in_its_place(path):
+    gradient = jax.grad(lambda x: x[0] * 2.0, allow_int=True)((1.0, 3))
+    with pytest.raises(milepost.UntrackableError) as caught:
+        milepost.jax.save(path, gradient)
+    assert caught.value.remedy.startswith("put None in its place")
+    milepost.jax.save(path, (gradient[0], None))

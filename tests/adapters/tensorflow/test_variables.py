@@ -165,3 +165,12 @@ def test_a_variable_of_unknown_rank_is_reported_with_any_shape(tmp_path):
     live = tf.Variable([1.0], shape=tf.TensorShape(None))
     report = milepost.Checkpoint(v=live).read(path).expect_partial().report()
     assert [entry.live for entry in report.missing] == ["float32[...]"]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: tf.constant([1.0]), lambda: tf.sparse.eye(2), lambda: tf.ragged.constant([[1], []])]
+)
+def test_a_tensor_is_refused_with_the_advice_to_hold_a_variable(make):
+    with pytest.raises(milepost.UntrackableError) as caught:
+        Checkpoint(v=make())
+    assert caught.value.remedy.startswith("hold its values in a tf.Variable")

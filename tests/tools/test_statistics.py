@@ -8,6 +8,7 @@ import pytest
 
 from milepost.tensor import DType
 from milepost.tools.blocks import Block, Room, blocks_of, norm_of
+from milepost.tools.small_statistics import statistics_of_parts
 from milepost.tools.statistics import Difference, histogram_of, is_numeric, statistics_of
 
 NUMERIC = [dtype for dtype in DType.all() if is_numeric(dtype)]
@@ -98,6 +99,14 @@ def test_large_numbers_lose_no_digits():
     assert statistics_of([np.int64([(1 << 62) + 1])]).maximum == (1 << 62) + 1
     assert norm_of(np.float64([3e200, 4e200])) == pytest.approx(5e200)
     assert norm_of(np.float64([3e-200, 4e-200])) == pytest.approx(5e-200)
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308, 1e200])
+def test_the_mean_of_numbers_whose_sum_is_too_large(value):
+    array = np.full(200_000, value)
+    for found in (statistics_of(pieces(array, 150_000)), *statistics_of_parts(array, [array.size])):
+        assert found.mean == pytest.approx(value)
+        assert not math.isnan(found.deviation)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16], ids=str)

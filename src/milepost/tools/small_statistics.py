@@ -49,7 +49,11 @@ def _columns(numbers: Any, sizes: Column) -> list[list[Any]]:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         means = np.add.reduceat(values, starts) / sizes
         sizes_of_values = np.abs(values)
-        norms = norms_of(sizes_of_values, np.maximum.reduceat(sizes_of_values, starts), starts, sizes)
+        largest = np.maximum.reduceat(sizes_of_values, starts)
+        norms = norms_of(sizes_of_values, largest, starts, sizes)
+        if not np.isfinite(means).all():
+            scale = np.where(largest > 0, largest, 1.0)
+            means = scale * (np.add.reduceat(values / np.repeat(scale, sizes), starts) / sizes)
         deviations = np.add.reduceat(np.square(values - np.repeat(means, sizes)), starts)
     return [
         zeros.tolist(),

@@ -77,6 +77,9 @@ class Statistics:
         values, norm = block.values, block.norm
         with np.errstate(over="ignore"):
             mean = float(np.add.reduce(values)) / values.size
+            if not math.isfinite(mean):
+                largest = float(max(abs(least), abs(most)))
+                mean = largest * (float(np.add.reduce(values / largest)) / values.size)
             deviations = norm * norm - mean * mean * values.size
             if not _MOST_CANCELLED * norm * norm < deviations < math.inf:
                 apart = np.subtract(values, mean, out=block.room.array("apart", np.float64, values.size))
@@ -104,9 +107,12 @@ class Statistics:
         self.maximum = most if self.maximum is None else max(self.maximum, most)
         self.norm = math.hypot(self.norm, norm)
         total = self.finite + size
-        apart = mean - self.mean
-        self.deviations += deviations + apart * apart * self.finite * size / total
-        self.mean += apart * size / total
+        if not self.finite:
+            self.mean, self.deviations = mean, deviations
+        else:
+            apart = mean - self.mean
+            self.deviations += deviations + apart * apart * self.finite * size / total
+            self.mean += apart * (size / total)
         self.finite = total
 
     def to_dict(self) -> dict[str, Any]:

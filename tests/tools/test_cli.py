@@ -143,6 +143,34 @@ def test_a_closed_pipe_ends_the_command_silently(tmp_path):
     assert done.stderr == ""
 
 
+def shell(command, *words):
+    return subprocess.run(
+        ["bash", "-c", f'"$@" {command}', "-", sys.executable, "-m", "milepost", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is full")
+def test_an_output_that_cannot_be_written_is_an_error(saved):
+    done = shell("> /dev/full", "diff", saved, saved)
+    assert done.returncode == 3, "1 would mean that they differ"
+    assert done.stderr.startswith("error: cannot write the output: ")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its shell closes no streams")
+def test_messages_do_not_get_into_the_output_if_the_error_output_is_closed(saved):
+    done = shell("2>&-", "show", f"{saved}-missing")
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its shell closes no streams")
+def test_a_closed_output_is_no_error(saved):
+    done = shell(">&-", "report", saved)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 class TestOnATerminal:
     @pytest.fixture(autouse=True)
     def _posix(self):

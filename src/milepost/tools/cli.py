@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 if the answer is no, such as damaged or different, 3 for an error. Wrong arguments raise
         `SystemExit` with 2.
     """
+    _open_what_is_closed()
     _escape_what_cannot_be_shown()
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = _parsed(words)
@@ -71,8 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("always", milepost.errors.MilepostWarning)
             warnings.showwarning = _show_warning
             status: int = options.run(options)
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            sys.stdout.flush()
     except milepost.MilepostError as error:
         note(f"error: {for_command(error, options.command)}")
         return CANNOT
@@ -82,6 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + getattr(signal, "SIGPIPE", 13)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except OSError as error:  # of files that are read and written, the library raises errors of its own
+        _discard_output()
+        note(f"error: cannot write the output: {error.strerror}")
+        return CANNOT
     return status
 
 
@@ -145,11 +149,18 @@ def _escape_what_cannot_be_shown() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _open_what_is_closed() -> None:
+    """Lets the output and the error output go nowhere where the caller has closed them. Messages would be in the output otherwise."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
+
+
 def _discard_output() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):  # the output is no file
-        sys.stdout = None
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

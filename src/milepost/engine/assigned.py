@@ -17,6 +17,8 @@ from milepost.tensor import TensorSlice, TensorSpec
 
 _ASSIGNED: Final = 16 << 20
 """The most bytes of values that may be held from the check, and the most that may be held from the second reading."""
+_ARRAY: Final = 256
+"""Bytes that an array which is held takes beside its elements."""
 _IN_BOXES: Final = 1 << 20
 """Bytes above which a tensor is read box by box, if its object accepts that."""
 _BOXES_OF_SEVERAL: Final = 64 << 10
@@ -57,13 +59,16 @@ class Assigned:
             if value.in_boxes and _is_read_in_boxes(value, reader.spec(key))
         }
         # Objects that may refuse come first, so that no old values of the others are needed.
-        ranked = [(_rank(take), take) for take in wanted]
-        ranked.sort(key=lambda pair: (pair[0], pair[1].adapter.turn))
-        self._refusing = sum(rank == _REFUSING for rank, _ in ranked)
+        ranked: dict[int, dict[int, list[Take]]] = {_REFUSING: {}, _REPLACED: {}, _CHANGED: {}}
+        for take in wanted:
+            ranked[_rank(take)].setdefault(take.adapter.turn, []).append(take)
+        refusing, self.replaced, changed = (
+            [take for turn in sorted(by_turn) for take in by_turn[turn]] for by_turn in ranked.values()
+        )
+        self._refusing = len(refusing)
         """How many objects may refuse a value. They come first."""
         self.may_refuse = self._refusing > 0
-        self.replaced = [take for rank, take in ranked if rank == _REPLACED]
-        self.changed = [take for rank, take in ranked if rank != _REPLACED]
+        self.changed = refusing + changed
         self.again: list[Take] = []
         self._successors: dict[int, Any] = {}
         self._kept = Fetch(reader)
@@ -149,7 +154,8 @@ class Assigned:
         batch: list[Take] = []
         filled = 0
         for take in takes:
-            size = sum([_size(self._reader, key) for value, key in take.values if value not in self._in_boxes])
+            whole = [key for value, key in take.values if value not in self._in_boxes]
+            size = sum([_size(self._reader, key) + _ARRAY for key in whole])
             if batch and filled + size > _ASSIGNED:
                 yield batch
                 batch, filled = [], 0

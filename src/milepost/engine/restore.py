@@ -225,6 +225,7 @@ class Restoration(MatchedRestore):
             takers = [take.obj for take in match.takes]
             if successors:
                 takers = [successors.get(id(obj), obj) for obj in takers]
+            match.takes = []  # they take as much memory as what is remembered
             before: list[int] = []
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, takers, before, positions))

@@ -109,16 +109,17 @@ def decode_blocks(blocks: Sequence[bytes]) -> tuple[Rows, list[int]] | None:
     columns = np.empty((4, len(places)), np.int64)
     for column, parts in zip(columns, list(zip(*steps, strict=True))[1:], strict=True):
         column[places] = np.concatenate(parts)
+    del steps, places  # which take as much memory again
     shared, suffixes, values, ends = columns
     of_block = np.bincount(block_of, counts, len(blocks)).astype(np.int64)
     repeated = np.bincount(np.repeat(block_of, counts), shared, len(blocks))
     if not all(map(fits_memory, map(len, blocks), of_block.tolist(), repeated.tolist())):
         return None
     text = joined.decode("latin-1")
+    parts_of_keys: list[Any] = [shared, suffixes, values]
     key = ""
     keys = [
-        key := key[:same] + text[start:end]
-        for same, start, end in zip(shared.tolist(), suffixes.tolist(), values.tolist(), strict=True)
+        key := key[:same] + text[start:end] for same, start, end in zip(*map(memoryview, parts_of_keys), strict=True)
     ]
     if not all(map(operator.lt, keys, itertools.islice(keys, 1, None))):
         return None

@@ -221,7 +221,9 @@ class Matcher:
                     growth.shared(obj, node, name, child, child_node, other)
                     continue
                 # a container gains nothing where it has an array for a saved array
-                if type(child) is PlainLeaf or (types[child_node] and (child is None or child_node not in arrays)):
+                if type(child) is PlainLeaf or (
+                    types[child_node] and (child is None or types[child_node] not in arrays)
+                ):
                     child = growth.child(obj, node, name, child, child_node)
                 if child is not None:
                     bindings[child_node] = child

@@ -21,7 +21,7 @@ class SavedArrays:
         specs: Returns element type and shape of each value of a node, by local name.
 
     Attributes:
-        adapters: The adapters of the arrays, by node.
+        adapters: The adapters of the arrays, by the name of their type.
     """
 
     def __init__(
@@ -29,16 +29,14 @@ class SavedArrays:
     ) -> None:
         names = {name for name in set(types) - PLAIN_TYPES if "." in name}
         adapters = {name: adapter_of_array_type(name) for name in names}
+        self._types = types
         self._graph = graph
         self._specs = specs
-        self.adapters: dict[int, Adapter] = {}
-        if adapters:
-            known = {name: adapter for name, adapter in adapters.items() if adapter is not None}
-            self.adapters = {number: known[name] for number, name in enumerate(types) if name in known}
+        self.adapters: dict[str, Adapter] = {name: adapter for name, adapter in adapters.items() if adapter is not None}
         self._holders: dict[bool, set[int]] = {}
 
-    def __contains__(self, node: object) -> bool:
-        return node in self.adapters
+    def __contains__(self, node: int) -> bool:
+        return self._types[node] in self.adapters
 
     def below(self, node: int, *, functional: bool = False) -> bool:
         """Whether a node is such an array, or a node below it is.
@@ -59,7 +57,7 @@ class SavedArrays:
         if specs.keys() != {VARIABLE_VALUE}:
             return None
         try:
-            return self.adapters[node].new_array(specs[VARIABLE_VALUE])
+            return self.adapters[self._types[node]].new_array(specs[VARIABLE_VALUE])
         except (MemoryError, ValueError):  # only a damaged file has such a shape
             return None
 
@@ -68,7 +66,8 @@ class SavedArrays:
         for number, node in self._graph.inner:
             for edge in node.children:
                 parents.setdefault(edge.node, []).append(number)
-        reached = [number for number, adapter in self.adapters.items() if adapter.functional or not functional]
+        wanted = {name for name, adapter in self.adapters.items() if adapter.functional or not functional}
+        reached = [number for number, name in enumerate(self._types) if name in wanted]
         found = set(reached)
         for number in reached:
             new = [parent for parent in parents.get(number, ()) if parent not in found]

@@ -116,10 +116,10 @@ def decode_blocks(blocks: Sequence[bytes]) -> tuple[Rows, list[int]] | None:
     if not all(map(fits_memory, map(len, blocks), of_block.tolist(), repeated.tolist())):
         return None
     text = joined.decode("latin-1")
-    parts_of_keys: list[Any] = [shared, suffixes, values]
     key = ""
     keys = [
-        key := key[:same] + text[start:end] for same, start, end in zip(*map(memoryview, parts_of_keys), strict=True)
+        key := key[:same] + text[start:end]
+        for same, start, end in zip(memoryview(shared), memoryview(suffixes), memoryview(values), strict=True)
     ]
     if not all(map(operator.lt, keys, itertools.islice(keys, 1, None))):
         return None

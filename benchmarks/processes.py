@@ -24,10 +24,11 @@ from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
 from milepost.engine.temporary import Temporary
 from milepost.engine.together import Message, Rounds, divide_share, plan_share, save_as_first, save_as_other
+from milepost.engine.together.plan import is_small
 from milepost.engine.together.rounds import Session
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.storage import MemoryStorage
-from milepost.tensor import DType, Shard, ShardedArray, TensorSlice
+from milepost.tensor import DType, Shard, ShardedArray, TensorSlice, TensorSpec
 
 _ROWS = 32
 _COLUMNS = 8
@@ -196,6 +197,8 @@ def main() -> None:
     parser.add_argument("processes", nargs="?", type=int, default=1024)
     parser.add_argument("tensors", nargs="?", type=int, default=1000)
     given = parser.parse_args()
+    if is_small(TensorSpec(DType.of("float32"), (_ROWS * given.processes, _COLUMNS))):
+        parser.error("with so few processes, the tensors are small ones, which have one piece: try 128")
     storage, exchange = MemoryStorage(), Exchange(given.processes)
     storage.make_directory("run")
     times = save_others(exchange, given.tensors, storage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Container
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from typing import Final, Self
 
@@ -50,8 +51,8 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
         """Ends the pause before the block ends. A second call does nothing."""
         self.__exit__()
 
-    def __del__(self) -> None:
-        if id(self) in _inside:
+    def __del__(self, inside: Container[int] = _inside) -> None:  # when the interpreter ends, the name may be gone
+        if id(self) in inside:
             self.__exit__()
 
     def _recreate_cm(self) -> Self:

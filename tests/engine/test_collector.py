@@ -1,6 +1,7 @@
 """The garbage collector is as it was after a save and a restore, and runs where it should."""
 
 import gc
+import sys
 
 import pytest
 
@@ -54,6 +55,16 @@ def test_a_pause_whose_end_was_interrupted_ends_with_its_object():
     assert not gc.isenabled()
     del pause
     assert gc.isenabled()
+
+
+def test_a_pause_that_outlives_the_names_of_its_module_prints_nothing(monkeypatch):
+    """When the interpreter ends, decorated functions may go after the names of modules."""
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    pause = collection_paused()
+    monkeypatch.setattr("milepost.collector._inside", None)
+    del pause
+    assert printed == []
 
 
 def test_a_pause_that_is_ended_twice_ends_no_other():

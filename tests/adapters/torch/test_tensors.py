@@ -199,7 +199,7 @@ def test_a_meta_tensor_cannot_be_saved(tmp_path):
         saved(tmp_path, w=torch.zeros(3, device="meta"))
 
 
-class _Scaled(torch.nn.Module):
+class _Scaled(torch.nn.Module):  # type: ignore[name-defined]
     """Has a tensor in its extra state."""
 
     def __init__(self):

@@ -117,7 +117,10 @@ def deliver(
         growth.apply(undo)
     with stage():
         successors = assigned.deliver(undo) if assigned is not None else {}
-        former = _trees(holders)
+        places = [obj for obj in holders if isinstance(obj, Place)]
+        former = {place: place.value for place in places if place.parent is None}
+        for root in {parent.root for parent in {place.parent for place in places if place.parent is not None}}:
+            former[root] = root.value
         trees = rebuild(holders, successors) if former else []
         if filled:
             _keep_destinations(filled, undo)
@@ -144,20 +147,6 @@ def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
             array[...] = np.ndarray(array.shape, array.dtype, old)
 
     undo.add(put_back)
-
-
-def _trees(holders: Sequence[Any]) -> dict[Place, Any]:
-    """The places of the whole trees that objects are part of, each with its present tree."""
-    trees: dict[Place, Any] = {}
-    parents: set[Place] = set()
-    for obj in holders:
-        if isinstance(obj, Place):
-            if obj.parent is None:
-                trees[obj] = obj.value
-            else:
-                parents.add(obj.parent)
-    trees.update((root, root.value) for root in {place.root for place in parents})
-    return trees
 
 
 def _put_back(trees: Sequence[Place], former: Mapping[Place, Any]) -> None:

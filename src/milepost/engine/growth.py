@@ -92,7 +92,7 @@ class Growth:
         """
         python = self._types[node]
         is_none = type(live) is PlainLeaf and live.value is None
-        is_array = node in self._arrays
+        is_array = python in self._arrays.adapters
         if is_array and live is not None and not is_none:
             return live
         if not (is_array or python in PLAIN_TYPES or python in _CONTAINERS or self._tuple_type(node) is not None):
@@ -207,7 +207,7 @@ class Growth:
             if python in PLAIN_TYPES or type(present) in PLAIN:
                 if not (python in PLAIN_TYPES and (type(present) in PLAIN or not _is_plain(present))):
                     return False
-            elif number in self._arrays:
+            elif python in self._arrays.adapters:
                 if _is_plain(present):
                     return False
             elif python in _CONTAINERS:

@@ -95,11 +95,6 @@ class Match:
     _deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
     _stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
 
-    def forget_search(self) -> None:
-        """Forgets what only the search needed, which takes as much memory as what it has found."""
-        for each in (self._taken, self._before, self._deferred_edges, self._stand_ins):
-            each.clear()
-
     def undo(self) -> None:
         """Removes the slot variables that were made for the match."""
         for take_back in reversed(self.made_slots):
@@ -169,7 +164,9 @@ class Matcher:
         except BaseException as error:
             match.undo()
             raise_explained(error, self._reader.prefix, complete=True)
-        match.forget_search()
+        # only the search needed them, and they take as much memory as what it has found
+        for each in (match._taken, match._before, match._deferred_edges, match._stand_ins):
+            each.clear()
         return match
 
     def _match_below(  # noqa: PLR0915 - the inner loop of each restore, in which calls would cost time
@@ -190,7 +187,7 @@ class Matcher:
             assert adapter is not None, "only trackable objects are bound"
             saved = nodes[node]
             self._match_values(match, node, saved, obj, adapter)
-            edges = tuple(saved.children)
+            edges = tuple(iter(saved.children))  # an iterator is not asked for its length, which would be a call
             if adapter.leaf and not edges:
                 continue
             is_list = isinstance(obj, ListWrapper)

@@ -169,7 +169,8 @@ class Nodes(_Column, Sequence[Node]):
         others: As the attribute.
 
     Attributes:
-        others: The nodes of other kinds, by number and in the order of the numbers.
+        others: The nodes of other kinds, by number and in the order of the numbers. They are all that have children, slot variables or
+            a custom saver.
     """
 
     __slots__ = ("_data", "_kind", "_kinds", "_starts", "others")
@@ -226,9 +227,15 @@ def of_each(nodes: Sequence[Node], function: Callable[[Node], _Fact]) -> list[_F
     return nodes.of_each(function) if isinstance(nodes, Nodes) else [function(node) for node in nodes]
 
 
-def others(nodes: Sequence[Node]) -> Iterable[tuple[int, Node]]:
-    """All nodes but those that are of a kind, each after its number."""
-    return nodes.others.items() if isinstance(nodes, Nodes) else enumerate(nodes)
+def inner(nodes: Sequence[Node]) -> list[tuple[int, Node]]:
+    """The nodes with children, slot variables or a custom saver, each after its number."""
+    numbered: Iterable[tuple[int, Node]] = nodes.others.items() if isinstance(nodes, Nodes) else enumerate(nodes)
+    # `Edges` are never empty, and their length is a function in Python
+    return [
+        (number, node)
+        for number, node in numbered
+        if type(node.children) is Edges or node.children or node.slots or node.saver
+    ]
 
 
 def targets(children: Sequence[Edge]) -> Sequence[int]:

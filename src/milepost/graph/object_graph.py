@@ -46,10 +46,10 @@ from milepost.graph.nodes import Edge as Edge
 from milepost.graph.nodes import Node as Node
 from milepost.graph.nodes import SavedValue as SavedValue
 from milepost.graph.nodes import SlotReference as SlotReference
+from milepost.graph.nodes import inner, of_each, targets
 from milepost.graph.nodes import new_edge as new_edge
 from milepost.graph.nodes import new_node as new_node
 from milepost.graph.nodes import new_value as new_value
-from milepost.graph.nodes import of_each, others, targets
 
 _NONE: Final = type(None).__name__
 """The name of the type of None."""
@@ -98,7 +98,7 @@ class ObjectGraph:
     @cached_property
     def inner(self) -> list[tuple[int, Node]]:
         """The nodes with children, slot variables or a custom saver, each after its number."""
-        return [(number, node) for number, node in others(self.nodes) if node.children or node.slots or node.saver]
+        return inner(self.nodes)
 
     @cached_property
     def types(self) -> list[str]:

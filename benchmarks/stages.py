@@ -1,8 +1,8 @@
 """Where the time for small values goes: the stages of a save and of a restore, in CPU time for each value.
 
-The state is 20,000 NumPy arrays of four float32 in nested dicts, whose graph is saved and restored too, on tmpfs. Each stage is a
-function of milepost, timed from outside; what a stage calls counts in it. The least of all rounds is reported, which the load of
-the machine disturbs least. Stages that are indented are part of the one above them.
+The state is 20,000 arrays of four float32 in nested dicts, whose graph is saved and restored too, on tmpfs: of NumPy, of PyTorch and of
+JAX. Each stage is a function of milepost, timed from outside; what a stage calls counts in it. The least of all rounds is reported,
+which the load of the machine disturbs least. Stages that are indented are part of the one above them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks import runner
 
 COUNT: Final = 20_000
+LIBRARIES: Final = ("NumPy", "PyTorch", "JAX")
 
 
 class Stage(NamedTuple):
@@ -55,6 +56,7 @@ RESTORE: Final = (
     Stage("deliver", "milepost.engine.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the arrays", "milepost.bundle.fetch", "Fetch.deliver", 1),
+    Stage("read, verify and make new arrays", "milepost.engine.assigned", "Assigned.verify", 1),
     Stage("remember what was matched", "milepost.engine.matched_restore", "MatchedRestore._remember"),
     Stage("whole restore", "milepost.checkpoint.checkpoint", "Checkpoint.read"),
     Stage("assert_consumed()", "milepost.engine.status", "CheckpointLoadStatus.assert_consumed"),
@@ -90,49 +92,59 @@ def timed(stages: Sequence[Stage], spent: dict[Stage, float]) -> Iterator[None]:
             step()
 
 
+def makers() -> dict[str, Callable[[int], Any]]:
+    """A function for each library that makes an array of four float32, which are all of the given number."""
+    import jax.numpy as jnp
+    import torch
+
+    return {
+        "NumPy": lambda number: np.full(4, number, np.float32),
+        "PyTorch": lambda number: torch.full((4,), float(number)),
+        "JAX": lambda number: jnp.full(4, number, jnp.float32),
+    }
+
+
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The CPU seconds of all stages in all rounds."""
+    """The CPU seconds of all stages in all rounds. A stage that does not occur has none."""
     import milepost
 
-    def make() -> milepost.Checkpoint:
-        groups = {
-            f"group{n}": {f"array{m}": np.full(4, m, np.float32) for m in range(100)} for n in range(COUNT // 100)
-        }
+    def made(make: Callable[[int], Any]) -> milepost.Checkpoint:
+        groups = {f"group{n}": {f"array{m}": make(m) for m in range(100)} for n in range(COUNT // 100)}
         return milepost.Checkpoint(groups=groups)
 
-    saved, live = make(), make()
+    programs = {library: (made(make), made(make)) for library, make in makers().items()}
     samples: list[dict[str, Any]] = []
     with runner.scratch(options.memory) as directory:
-        path = saved.write(directory / "warm-up")
-        live.read(path).assert_consumed()
-        for number in range(options.rounds):
-            for operation, stages in (("save", SAVE), ("restore", RESTORE)):
-                spent: dict[Stage, float] = {}
-                with timed(stages, spent):
-                    if operation == "save":
-                        path = saved.write(directory / f"ckpt-{number}")
-                    else:
-                        live.read(path).assert_consumed()
-                samples += [
-                    {"round": number, "operation": operation, "stage": stage.what, "seconds": spent[stage]}
-                    for stage in stages
-                ]
-    return samples
+        for number in range(-1, options.rounds):
+            for library, (saved, live) in programs.items():
+                for operation, stages in (("save", SAVE), ("restore", RESTORE)):
+                    spent: dict[Stage, float] = {}
+                    with timed(stages, spent):
+                        if operation == "save":
+                            path = saved.write(directory / f"ckpt-{library}-{number}")
+                        else:
+                            live.read(path).assert_consumed()
+                    facts = {"round": number, "library": library, "operation": operation}
+                    samples += [{**facts, "stage": stage.what, "seconds": seconds} for stage, seconds in spent.items()]
+    return [sample for sample in samples if sample["round"] >= 0]  # the first round warms up
 
 
 def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> str:
     """The report."""
     parts = [
         "## Stages of a save and a restore of small values",
-        f"CPU time for each of {COUNT:,} NumPy arrays of four float32 in nested dicts, on tmpfs: the least of {options.rounds} rounds. "
-        "Stages that are indented are part of the one above them.",
+        f"CPU time in microseconds for each of {COUNT:,} arrays of four float32 in nested dicts, on tmpfs: the least of {options.rounds} rounds. "
+        "Stages that are indented are part of the one above them. A dash: there is no such stage.",
     ]
     for operation, stages in (("save", SAVE), ("restore", RESTORE)):
         rows = []
         for stage in stages:
-            found = runner.series(samples, "seconds", operation=operation, stage=stage.what)
-            rows.append([f"{'&emsp;' * stage.level}{stage.what}", f"{min(found.values) / COUNT * 1e6:.1f}"])
-        parts.append(runner.table([operation, "us each"], rows))
+            row = [f"{'&emsp;' * stage.level}{stage.what}"]
+            for library in LIBRARIES:
+                found = runner.series(samples, "seconds", library=library, operation=operation, stage=stage.what)
+                row.append(f"{min(found.values) / COUNT * 1e6:.1f}" if found.values else "-")
+            rows.append(row)
+        parts.append(runner.table([operation, *LIBRARIES], rows))
     return "\n\n".join(parts)
 
 

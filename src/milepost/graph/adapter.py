@@ -141,6 +141,7 @@ saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots",
 
 _adapters: list[Adapter] = []
 _by_type: dict[type, Adapter | None] = {}
+_to_forget: Final[list[Callable[[], object]]] = []
 _functional: Final = [False]
 _MISSING: Final = object()
 
@@ -276,6 +277,13 @@ def _forget_answers() -> None:
     """Forgets the adapters of all types. Results that another thread finds meanwhile go to the old table."""
     global _by_type
     _by_type = {}
+    for forget in _to_forget:
+        forget()
+
+
+def forgets_with_adapters(forget: Callable[[], object]) -> None:
+    """Has a function called whenever an adapter is added or removed, to forget what has been concluded from the adapters of types."""
+    _to_forget.append(forget)
 
 
 def _snapshot() -> Callable[[], None]:

@@ -44,7 +44,8 @@ class PlainNode(Node, StateHolder):
 
     __slots__ = ()
 
-    def _kind_below(self, child: Any) -> type[Place] | None:
+    @staticmethod
+    def _kind_below(child: Any) -> type[Place] | None:
         return _kind_of_place(child, in_tuple=True)
 
 

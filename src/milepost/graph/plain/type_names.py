@@ -97,7 +97,7 @@ def _edges_of(obj: Any) -> int:
         return len(container)
     if type(container) in _WRAPPERS:
         return len([key for key in container if isinstance(key, str)])
-    return len({name for each in members(container) for name in each.names})
+    return len({name for names, _, _ in members(container) for name in names})
 
 
 def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:

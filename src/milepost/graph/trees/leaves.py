@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from milepost.graph.adapter import adapter_of_type
 from milepost.graph.trees.places import Node, kind_of_place
 from milepost.graph.trees.structure import Member, has_no_end, members, with_members
 
@@ -29,7 +28,7 @@ def with_leaves(tree: Any, change: Callable[[Any], Any], *, keep_refused: bool =
     """
     if not _has_members(tree):
         return change(tree)
-    above: list[tuple[Any, Any, Iterator[Member], dict[Any, Any]]] = [(None, tree, members(tree), {})]
+    above: list[tuple[Any, Any, Iterator[Member], dict[Any, Any]]] = [(None, tree, iter(members(tree)), {})]
     on_the_way = {id(tree)}
     while True:
         key, container, left, changes = above[-1]
@@ -38,7 +37,7 @@ def with_leaves(tree: Any, change: Callable[[Any], Any], *, keep_refused: bool =
                 if id(child) in on_the_way:
                     raise has_no_end()
                 on_the_way.add(id(child))
-                above.append((member, child, members(child), {}))
+                above.append((member, child, iter(members(child)), {}))
                 break
             new = change(child)
             if new is not child:
@@ -63,7 +62,4 @@ def _changed(container: Any, changes: Mapping[Any, Any], keep_refused: bool) -> 
 
 
 def _has_members(value: Any) -> bool:
-    adapter = adapter_of_type(type(value))
-    if adapter is not None and adapter.leaf:
-        return False
     return kind_of_place(value) is Node

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.graph.adapter import adapter_of, adapter_of_type
+from milepost.graph.adapter import adapter_of, adapter_of_type, forgets_with_adapters
 from milepost.graph.by_identity import ByIdentity
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
@@ -83,30 +83,83 @@ class CheckedLeaf(Place):
     __slots__ = ()
 
 
+KindOfPlace = Callable[[Any], "type[Place] | None"]
+_kinds: dict[type, KindOfPlace] = {}
+"""For the types that were met, the functions that tell the kinds of place of their objects."""
+
+
+def kind_of_place(value: Any) -> type[Place] | None:
+    """The kind of place for a member of a tree. None if the member is not a value of the tree, or holds nothing."""
+    kind = type(value)
+    return (_kinds.get(kind) or _find_out(kind))(value)
+
+
+def _find_out(kind: type) -> KindOfPlace:
+    known = _kinds  # an adapter that another thread registers now makes another table
+    found = known[kind] = _told_by_type(kind)
+    return found
+
+
+def _told_by_type(kind: type) -> KindOfPlace:
+    """The function that tells the kind of place for objects of exactly this type."""
+    if is_container(kind):
+        return lambda value: Node if value else None
+    if kind in NUMBERS or kind in TEXTS:
+        return lambda _: CheckedLeaf
+    adapter = adapter_of_type(kind)
+    if adapter is None or not (adapter.functional or issubclass(kind, (np.ndarray, np.generic))):
+        return lambda _: None
+    told: KindOfPlace = _of_array
+    if adapter.functional:
+        told = _of_functional_array if adapter.leaf else lambda _: Node
+    if "tracks" not in adapter.overrides:
+        return told
+    tracks = adapter.tracks
+    return lambda value: told(value) if tracks(value) else None
+
+
+def _of_array(array: Any) -> type[Place]:
+    return Leaf if array.shape and not array.dtype.hasobject else CheckedLeaf
+
+
+def _of_functional_array(array: Any) -> type[Place]:
+    # NumPy has no type for some elements, such as keys of random number generators.
+    return Leaf if array.shape and isinstance(array.dtype, np.dtype) else CheckedLeaf
+
+
+def _forget_kinds() -> None:
+    global _kinds
+    _kinds = {}
+
+
+forgets_with_adapters(_forget_kinds)
+
+
 class Node(Place):
     """The place of a container."""
 
     __slots__ = ("_below", "_depth")
+
+    _kind_below = staticmethod(kind_of_place)
+    """The kind of place for a member."""
 
     def __init__(self, parent: Node | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
         super().__init__(parent, key, holder)
         self._below: dict[Any, Place] = {}
         self._depth: int = parent._depth + 1 if parent is not None else 0
 
-    def _kind_below(self, child: Any) -> type[Place] | None:
-        return kind_of_place(child)
-
     def children(self) -> list[tuple[str, Any]]:
         """The places of its members. Members that are not values of the tree are returned themselves."""
         if self._is_in_itself():
             raise has_no_end()
         pairs: list[tuple[str, Any]] = []
+        below, kind_below = self._below, self._kind_below
         for names, key, child in members(self.value):
-            kind = self._kind_below(child)
+            kind = kind_below(child)
             if kind is not None:
-                place = self._below.get(key)
+                place = below.get(key)
                 if type(place) is not kind:
-                    place = self._below[key] = kind(self, key)
+                    place = below[key] = kind(self, key)
                 place.value = child
                 child = place
             if len(names) == 1:  # as nearly always
@@ -157,26 +210,6 @@ class Tree:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-def kind_of_place(value: Any) -> type[Place] | None:
-    """The kind of place for a member of a tree. None if the member is not a value of the tree, or holds nothing."""
-    kind = type(value)
-    if is_container(kind):
-        return Node if value else None
-    if kind in NUMBERS or kind in TEXTS:
-        return CheckedLeaf
-    adapter = adapter_of_type(kind)
-    if adapter is None or not (adapter.functional or issubclass(kind, (np.ndarray, np.generic))):
-        return None
-    if "tracks" in adapter.overrides and not adapter.tracks(value):
-        return None
-    if adapter.functional:
-        if not adapter.leaf:
-            return Node
-        # NumPy has no type for some elements, such as keys of random number generators.
-        return Leaf if value.shape and isinstance(value.dtype, np.dtype) else CheckedLeaf
-    return Leaf if value.shape and not value.dtype.hasobject else CheckedLeaf
 
 
 _roots: Final[ByIdentity[dict[str, Place]]] = ByIdentity()

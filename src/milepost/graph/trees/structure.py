@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -146,19 +146,11 @@ def has_no_end() -> UntrackableError:
     )
 
 
-class Member(NamedTuple):
-    """One child of a container: the names of its edges, its key or position in the container, and the child."""
-
-    names: Sequence[str]
-    key: Any
-    child: Any
+Member = tuple[Sequence[str], Any, Any]
+"""One child of a container: the names of its edges, its key or position in the container, and the child."""
 
 
-_new_member: Final = partial(tuple.__new__, Member)
-"""It makes the same of a tuple with all attributes. The class itself is a function in Python, which takes twice as long."""
-
-
-def members(value: Any) -> Iterator[Member]:
+def members(value: Any) -> Iterable[Member]:
     """The children of a container, in its own order.
 
     Raises:
@@ -166,21 +158,21 @@ def members(value: Any) -> Iterator[Member]:
     """
     kind = type(value)
     if kind in _MAPPINGS:
-        if any(type(key) is not str for key in value):
-            _check_names(value)
-        for key, child in value.items():
-            yield _new_member(((key if type(key) is str else name_of_key(key),), key, child))
-    elif kind is list or kind is tuple:
-        for index, child in enumerate(value):
-            yield _new_member(((str(index),), index, child))
-    elif is_tuple(kind):
-        for index, (name, child) in enumerate(zip(kind._fields, value, strict=False)):
-            yield _new_member(((name, str(index)), index, child))
-    else:
-        adapter = adapter_of_type(kind)
-        assert adapter is not None, "other containers are those of an adapter"
-        for name, child in adapter.children(value):
-            yield _new_member(((name,), name, child))
+        if {str}.issuperset(map(type, value)):  # as nearly always
+            return zip(zip(value, strict=True), value, value.values(), strict=True)
+        _check_names(value)
+        return [((name_of_key(key),), key, child) for key, child in value.items()]
+    if kind is list or kind is tuple:
+        positions = range(len(value))
+        return zip(zip(map(str, positions), strict=True), positions, value, strict=True)
+    if is_tuple(kind):
+        return [
+            ((name, str(index)), index, child)
+            for index, (name, child) in enumerate(zip(kind._fields, value, strict=False))
+        ]
+    adapter = adapter_of_type(kind)
+    assert adapter is not None, "other containers are those of an adapter"
+    return [((name,), name, child) for name, child in adapter.children(value)]
 
 
 def positions_beside_fields(value: Any, saved: Collection[str]) -> Collection[str]:
@@ -217,7 +209,7 @@ def with_members(value: Any, changes: Mapping[Any, Any]) -> Any:
 
     Args:
         value: The container.
-        changes: New members by `Member.key`.
+        changes: New members, by their keys or positions in the container.
     """
     kind = type(value)
     if kind in _MAPPINGS:

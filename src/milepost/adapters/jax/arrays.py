@@ -15,20 +15,28 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
-from milepost.adapters.jax.pieces import Whereabouts, boxes_here, elements, is_spread, reads_boxes, whereabouts
+from milepost.adapters.jax.pieces import (
+    Whereabouts,
+    are_read_at_once,
+    boxes_here,
+    elements,
+    is_spread,
+    reads_boxes,
+    whereabouts,
+)
 from milepost.adapters.jax.private import PUT
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.variable import own
-from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
+from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSlice, TensorSpec
 
 _WIDE: Final = 8
 """Bytes of the smallest elements that JAX may make narrower by default."""
 _SMALL: Final = 64 << 10
 """The most bytes of an array that JAX takes longer to place than to copy."""
 _REMEMBERED: Final = 1024
-"""For how many kinds of small arrays it is remembered what JAX makes of them."""
+"""For how many kinds of arrays it is remembered what they have in common, and for how many kinds of small ones what JAX makes of them."""
 
 
 class ArrayAdapter(Adapter):
@@ -131,13 +139,43 @@ def _like(shape: tuple[int, ...], dtype: Any, sharding: Any, around: tuple[Any, 
     return _Like(made.aval, made.sharding, made.committed)
 
 
+class _Kind(NamedTuple):
+    """What all arrays of one shape, element type and sharding have in common.
+
+    Attributes:
+        dtype: The element type.
+        where: Where they lie.
+        boxes: As for `Value`.
+        at_once: Whether each is read without a noticeable delay, and without a copy.
+        devices: The only device in a list, if `where` has one.
+        may_narrow: Whether JAX may make the elements narrower by default.
+    """
+
+    dtype: DType
+    where: Whereabouts
+    boxes: Sequence[TensorSlice] | None
+    at_once: bool
+    devices: list[Any]
+    may_narrow: bool
+
+
+@functools.lru_cache(_REMEMBERED)
+def _kind_of(sharding: Any, shape: tuple[int, ...], dtype: Any) -> _Kind:
+    where = whereabouts(sharding)
+    alone = where.device is not None
+    boxes = None if alone else boxes_here(sharding, shape)
+    at_once = are_read_at_once(where, shape, dtype)
+    return _Kind(DType.of(dtype), where, boxes, at_once, [where.device] if alone else [], dtype.itemsize >= _WIDE)
+
+
 def value_of(array: Any) -> Value:
     """The value of a `jax.Array`."""
-    aval, sharding = array.aval, array.sharding
-    where = whereabouts(sharding)
-    value = Value(VARIABLE_VALUE, DType.of(aval.dtype), aval.shape, partial(_read, array, where))
-    if where.device is None:
-        value.in_boxes, value.boxes = True, boxes_here(sharding, aval.shape)
+    aval = array.aval
+    shape = aval.shape
+    kind = _kind_of(array.sharding, shape, aval.dtype)
+    value = Value(VARIABLE_VALUE, kind.dtype, shape, partial(_read, array, kind))
+    if not kind.devices:
+        value.in_boxes, value.boxes = True, kind.boxes
     return value
 
 
@@ -189,17 +227,20 @@ def read(array: Any) -> Array | PiecewiseArray | ShardedArray:
     Raises:
         UntrackableError: The array was deleted.
     """
-    return _read(array, whereabouts(array.sharding))
+    return _read(array, _kind_of(array.sharding, array.shape, array.dtype))
 
 
-def _read(array: Any, where: Whereabouts) -> Array | PiecewiseArray | ShardedArray:
-    if array.is_deleted():
-        raise UntrackableError(
-            "this array has been deleted, as happens to arrays that are donated to a compiled function",
-            found=array.aval.str_short(),
-            remedy="replace the donated arrays in the checkpoint by the function's results before saving",
-        )
-    return elements(array, where)
+def _read(array: Any, kind: _Kind) -> Array | PiecewiseArray | ShardedArray:
+    try:
+        return np.asarray(array) if kind.at_once else elements(array, kind.where)
+    except RuntimeError:
+        if not array.is_deleted():
+            raise
+    raise UntrackableError(
+        "this array has been deleted, as happens to arrays that are donated to a compiled function",
+        found=array.aval.str_short(),
+        remedy="replace the donated arrays in the checkpoint by the function's results before saving",
+    )
 
 
 def successor(old: Any, array: Array | StoredTensor) -> Any:
@@ -211,17 +252,18 @@ def successor(old: Any, array: Array | StoredTensor) -> Any:
         array: The new elements, of the same element type and shape.
     """
     aval, sharding = old.aval, old.sharding
-    device = whereabouts(sharding).device
-    if device is None:
-        indices, box_at = sharding.addressable_devices_indices_map(aval.shape), reads_boxes(array)
+    shape = aval.shape
+    _, _, _, _, devices, may_narrow = _kind_of(sharding, shape, aval.dtype)
+    if not devices:
+        indices, box_at = sharding.addressable_devices_indices_map(shape), reads_boxes(array)
         with _width_of(aval.dtype):
             return PUT(aval, sharding, [box_at(index) for index in indices.values()], list(indices), old.committed)
     assert isinstance(array, np.ndarray), "arrays on one device are not read in boxes"
     array = own(array)  # JAX may keep the memory
-    if aval.dtype.itemsize < _WIDE:
-        return PUT(aval, sharding, [array], [device], old.committed)
+    if not may_narrow:
+        return PUT(aval, sharding, [array], devices, old.committed)
     with _width_of(aval.dtype):
-        return PUT(aval, sharding, [array], [device], old.committed)
+        return PUT(aval, sharding, [array], devices, old.committed)
 
 
 def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:

@@ -50,7 +50,7 @@ def elements(array: Any, where: Whereabouts) -> Array | PiecewiseArray | Sharded
     """
     if not where.is_here and not _all_hold_all(array):
         return _sharded(array, where)
-    has_memory_here = _has_memory_here(array, where)
+    has_memory_here = _has_memory_here(where, array.dtype)
     if has_memory_here and (where.device is not None or array.is_fully_replicated):
         view = np.asarray(array)
         return view if view.nbytes <= _COPIED else _in_pieces(view, [Piece((0,) * view.ndim, view.shape, view)])
@@ -126,7 +126,7 @@ def reads_boxes(stored: Array | StoredTensor) -> Callable[[tuple[slice, ...]], A
 
 
 def _sharded(array: Any, where: Whereabouts) -> ShardedArray:
-    holders, has_memory_here = _holders(array.sharding, array.shape), _has_memory_here(array, where)
+    holders, has_memory_here = _holders(array.sharding, array.shape), _has_memory_here(where, array.dtype)
     shards = []
     for ranges, data in _boxes_of(array):
         whole = np.asarray(data) if has_memory_here else _fetched(data)
@@ -198,9 +198,15 @@ def _box(stored: Array | StoredTensor, ranges: Ranges) -> Array:
     return stored.read(_box_of(ranges))
 
 
-def _has_memory_here(array: Any, where: Whereabouts) -> bool:
-    """Whether NumPy can read the memory of an array, or of each of its boxes, without a copy."""
-    return where.on_cpu and not _is_packed(array.dtype)
+def are_read_at_once(where: Whereabouts, shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether `numpy.asarray` is all that it takes to read an array of this shape and element type that lies there."""
+    is_small = math.prod(shape) * dtype.itemsize <= _COPIED
+    return where.device is not None and is_small and _has_memory_here(where, dtype)
+
+
+def _has_memory_here(where: Whereabouts, dtype: Any) -> bool:
+    """Whether NumPy can read the memory of an array that lies there, or of each of its boxes, without a copy."""
+    return where.on_cpu and not _is_packed(dtype)
 
 
 @functools.cache

@@ -48,10 +48,16 @@ def _outline(leaf: Any) -> Any:
     if isinstance(leaf, jax.Array):
         return _abstract(leaf.shape, leaf.dtype)
     if type(leaf) is np.ndarray:
-        return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+        return _without_memory(leaf.shape, leaf.dtype)
     return leaf
 
 
 @functools.lru_cache(_REMEMBERED)
 def _abstract(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
+
+
+@functools.lru_cache(_REMEMBERED)
+def _without_memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """An array that takes the memory of one element."""
+    return np.broadcast_to(np.zeros((), dtype), shape)

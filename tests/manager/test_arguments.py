@@ -23,6 +23,7 @@ STEP = Variable(0)
         ("checkpoint_interval", "x"),
         ("checkpoint_interval", -1),
         ("checkpoint_name", 3),
+        ("on_sigterm", "yes"),
     ],
 )
 def test_a_wrong_argument_is_refused_when_the_manager_is_made(tmp_path, name, value):
@@ -33,6 +34,12 @@ def test_a_wrong_argument_is_refused_when_the_manager_is_made(tmp_path, name, va
     assert repr(value) in caught.value.found
     assert caught.value.expected
     assert caught.value.remedy
+
+
+def test_metrics_that_are_passed_by_position_are_refused_and_not_left_out(tmp_path):
+    with pytest.raises(UnsupportedError, match=r"save\(step, metrics=\{'loss': 0.5\}\)"):
+        CheckpointManager(new(), tmp_path, 3).save(7, {"loss": 0.5})
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("save", [Checkpoint.save, Checkpoint.write])

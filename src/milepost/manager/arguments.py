@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from milepost.engine.arguments import wrong
 from milepost.errors import ArgumentError, UnsupportedError
 from milepost.manager.whole_numbers import whole_number
@@ -57,6 +59,30 @@ def check_times(keep: Any, every_steps: Any, every_seconds: Any) -> None:
         raise wrong("keep", keep, "a policy of milepost.retention, such as Best(3, by='loss', mode='min')")
     check_interval("every_steps", every_steps)
     check_interval("every_seconds", every_seconds)
+
+
+def check_switch(name: str, value: Any) -> None:
+    """Raises an error for an argument that is neither true nor false.
+
+    Args:
+        name: The argument.
+        value: What was passed. Metrics that are passed by position arrive here, for example.
+
+    Raises:
+        UnsupportedError: The value is not True or False.
+
+    Example:
+        >>> check_switch("check_interval", {"loss": 0.5})
+        Traceback (most recent call last):
+        milepost.errors.UnsupportedError: this argument cannot be used
+          key: check_interval
+          expected: True or False
+          found: {'loss': 0.5} of type dict
+          remedy: pass metrics and metadata by name, as in save(step, metrics={'loss': 0.5})
+    """
+    if not isinstance(value, (bool, int, np.bool_)):
+        by_name = "pass metrics and metadata by name, as in save(step, metrics={'loss': 0.5})"
+        raise wrong(name, value, "True or False", by_name if isinstance(value, dict) else None)
 
 
 def check_interval(name: str, value: Any) -> None:

@@ -42,7 +42,7 @@ from milepost.engine.together import first_decides, is_first
 from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError, UntrackableError
 from milepost.graph.description import counted, html_table, moment, of_file, shortened, shown
 from milepost.graph.remedies import forgotten_init
-from milepost.manager.arguments import check_arguments, check_times
+from milepost.manager.arguments import check_arguments, check_switch, check_times
 from milepost.manager.by_step import ByStep
 from milepost.manager.earlier_runs import complete_earlier_runs, warn_of_unlisted
 from milepost.manager.managed_series import ManagedSeries
@@ -173,6 +173,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             )
         check_arguments(max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, checkpoint_interval, init_fn)
         check_times(keep, every_steps, every_seconds)
+        check_switch("on_sigterm", on_sigterm)
         check_local(plain_path(checkpoint_name))
         self._state = ManagedSeries(
             checkpoint,
@@ -314,6 +315,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
         refuse_if_traced("a save")
+        check_switch("check_interval", check_interval)
         if self._interval.is_too_early(self._interval.now(), check_interval):
             return None
         with exclusive(self._checkpoint):

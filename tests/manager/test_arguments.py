@@ -76,6 +76,14 @@ def test_exchanged_arguments_are_recognised(tmp_path):
         CheckpointManager(str(tmp_path), new(), 3)
 
 
+def test_a_manager_that_is_given_a_path_names_the_number_to_pass(tmp_path):
+    run(tmp_path, 2)
+    manager = CheckpointManager(new(), tmp_path, 3)
+    with pytest.raises(UnsupportedError) as caught:
+        manager.restore(manager.latest_checkpoint)
+    assert "pass the number, 2;" in caught.value.remedy
+
+
 @pytest.mark.parametrize("name", ["restore_latest", "restor"])
 def test_a_method_that_a_manager_has_not_is_told_by_name(tmp_path, name):
     with pytest.raises(AttributeError, match=r"restore_or_initialize\(\), or restore\(step\)"):

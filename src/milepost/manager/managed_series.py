@@ -24,6 +24,7 @@ from milepost.manager.whole_numbers import whole_number
 from milepost.retention import ManagedCheckpoint
 from milepost.retention.rules import RetentionPolicy
 from milepost.storage import Storage, anchored
+from milepost.storage.paths import plain_path
 
 _MOST_LISTED: Final = 10
 
@@ -91,6 +92,13 @@ class ManagedSeries:
 
     def path_of(self, step: Any) -> str:
         """The path of the checkpoint with a number."""
+        if isinstance(step, (str, bytes, os.PathLike)) and (of_path := split_number(plain_path(step))):
+            raise UnsupportedError(
+                "this is the path of a checkpoint; a manager takes numbers",
+                expected="an integer, or a variable, array or tensor that holds one",
+                found=f"{step!r:.80}",
+                remedy=f"pass the number, {of_path[1]}; Checkpoint.restore() takes a path",
+            )
         number = whole_number(step)
         if number < 0:
             raise UnsupportedError(

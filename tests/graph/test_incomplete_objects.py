@@ -1,6 +1,8 @@
 """Classes that are not written as they should be end in our errors, which say what to do about that very object."""
 
+import argparse
 import functools
+import random
 from collections import deque
 from dataclasses import dataclass
 
@@ -211,6 +213,11 @@ def numbers():
         (np.zeros(2, [("a", "i4")]), "hold each of its fields as an array"),
         (np.dtype("float32"), "hold it as text, as str() gives it"),
         (np.ma.array([1, 2], mask=[False, True]), "hold its data and its mask as two arrays"),
+        (random, "pass milepost.RandomState()"),
+        (np.random, "pass milepost.RandomState()"),
+        (np, "pass the objects to be saved; a Python module"),
+        (argparse.Namespace(rate=0.1), "hold its attributes in a dict, as vars() gives them"),
+        (CheckpointOptions(), "leave it out: a CheckpointOptions of milepost works on the state"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -233,6 +240,7 @@ def test_the_remedy_for_a_data_loader_is_one_that_has_state():
     for value in (loader, iter(loader)):
         with pytest.raises(UntrackableError) as caught:
             Checkpoint(loader=value)
+        assert "pass milepost.accelerate.DataPosition(loader)" in caught.value.remedy
         assert "torchdata.stateful_dataloader.StatefulDataLoader" in caught.value.remedy
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
+from argparse import Namespace
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
@@ -13,7 +14,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from io import IOBase
-from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
@@ -51,7 +52,16 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     if has_adapter:
         return "wrap it in milepost.NoDependency if it need not be saved"
     if kind.__module__.startswith("torch.utils.data") and "DataLoader" in name:
-        return "use torchdata.stateful_dataloader.StatefulDataLoader, which can save its position in the data"
+        return (
+            "pass milepost.accelerate.DataPosition(loader), which is its position in the data and needs no Accelerate, or use "
+            "torchdata.stateful_dataloader.StatefulDataLoader"
+        )
+    if any(base.__module__.partition(".")[0] == "milepost" for base in kind.__mro__):
+        return f"leave it out: a {name} of milepost works on the state, and is no part of it"
+    if issubclass(kind, ModuleType):
+        if value.__name__.rpartition(".")[2] == "random":
+            return "pass milepost.RandomState(), which is the random state of Python, NumPy, TensorFlow and PyTorch"
+        return "pass the objects to be saved; a Python module itself has no state that can be saved"
     if kind.__module__.startswith("tensorflow.") and name.endswith("Tensor"):
         return f"hold its values in a tf.Variable, or in several if it is sparse or ragged, {_LEAVE}"
     if issubclass(kind, tuple):
@@ -109,7 +119,7 @@ def remedy_for_state(value: Any) -> str:
         return f"hold it as bytes, as bytes() gives them, {_LEAVE}"
     if issubclass(kind, array):
         return f"hold it as a NumPy array, as numpy.asarray() gives it, {_LEAVE}"
-    if issubclass(kind, SimpleNamespace):
+    if issubclass(kind, (SimpleNamespace, Namespace)):
         return f"hold its attributes in a dict, as vars() gives them, {_LEAVE}"
     if issubclass(kind, np.generic):
         return f"hold it as a number or as text, {_LEAVE}"

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointManager, CheckpointOptions, MaxShardSizePolicy, Variable
+from milepost import (
+    Checkpoint,
+    CheckpointManager,
+    CheckpointOptions,
+    MaxShardSizePolicy,
+    UntrackedWarning,
+    Variable,
+)
 from milepost.engine import options
 from milepost.errors import UnmatchedError, UnsupportedError, UntrackableError
 from milepost.storage import LocalStorage
@@ -229,3 +236,23 @@ def test_a_save_counter_alone_is_no_match(tmp_path):
     with pytest.raises(UnmatchedError, match="no value was restored"):
         status.assert_nontrivial_match()
     Checkpoint(a=Variable(0.0)).restore(path).assert_nontrivial_match()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("name", ["optimizer", "schedule", "scaler"])
+def test_a_copy_of_the_state_of_a_live_object_is_warned_of(name, nested):
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.Adam(torch.nn.Linear(2, 1).parameters())
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+    live = {"optimizer": optimizer, "schedule": schedule, "scaler": torch.amp.GradScaler("cpu")}
+    copy = live[name].state_dict()
+    with pytest.warns(UntrackedWarning, match=f"{name} is what state_dict.. of an? {name} returned"):
+        Checkpoint(**({"all": {name: copy}} if nested else {name: copy}))
+
+
+def test_an_optimizer_s_copied_state_that_has_numbers_as_keys_is_refused_with_what_to_pass(tmp_path):
+    checkpoint = Checkpoint(v=Variable(1.0))
+    checkpoint.optimizer = {"state": {0: {"step": Variable(1.0)}}}
+    with pytest.raises(UntrackableError) as caught:
+        checkpoint.save(tmp_path / "ckpt")
+    assert "pass the object itself" in caught.value.remedy

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from milepost.errors import UntrackableError
+from milepost.errors import UntrackableError, UntrackedWarning, warn
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import remedy_for_state
 from milepost.graph.traversal import live_children
 from milepost.graph.trees.structure import is_empty_tree, is_functional, is_tuple
+
+_COPIES: Final = (
+    ("an optimizer", {"state", "param_groups"}),
+    ("a schedule", {"last_epoch", "_last_lr"}),
+    ("a scaler", {"scale", "_growth_tracker"}),
+)
+"""Keys by which the result of ``state_dict()`` of an object of PyTorch is recognised."""
 
 
 def followed(root: Any) -> Any:
@@ -59,6 +66,26 @@ def check_object(name: str, value: Any) -> None:
     is_plain = type(value) in PLAIN or type(value) is NoDependency or is_tuple(type(value))
     if not is_plain and adapter_of(value) is None and not is_empty_tree(value):
         raise _not_trackable(name, value)
+
+
+def warn_of_copy(name: str, value: Any) -> None:
+    """Warns of the result of ``state_dict()`` of an optimizer, a schedule or a scaler of PyTorch.
+
+    It is a copy with numbers of the time of the call. Later saves would save these numbers again, and not those of the live object.
+
+    Args:
+        name: The name of the argument.
+        value: The argument, or a dict of several results.
+    """
+    if not isinstance(value, dict):
+        return
+    for path, held in [(name, value), *((f"{name}/{key}", held) for key, held in value.items())]:
+        if isinstance(held, dict) and (what := next((what for what, keys in _COPIES if keys <= held.keys()), None)):
+            warn(
+                f"{path} is what state_dict() of {what} returned. It is a copy, so saves will not have what changes later: pass "
+                f"the object itself",
+                UntrackedWarning,
+            )
 
 
 def check_clashes(root: Any, arguments: Iterable[str], values: Mapping[str, Any]) -> None:

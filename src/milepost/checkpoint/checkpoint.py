@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from milepost.checkpoint import in_memory
-from milepost.checkpoint.arguments import check_clashes, check_object, check_root, followed
+from milepost.checkpoint.arguments import check_clashes, check_object, check_root, followed, warn_of_copy
 from milepost.checkpoint.names import PRIVATE, check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
@@ -135,6 +135,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 continue
             if name != SAVE_COUNTER:
                 check_object(name, value)
+                warn_of_copy(name, value)
             setattr(self, name, value)
         if root is not None:
             check_clashes(followed(root), self._private.arguments, self.__dict__)

@@ -198,7 +198,8 @@ class DictAdapter(ContainerAdapter):
                     found=f"{key!r} of type {type(key).__name__}",
                     remedy="use other keys, or hold the values under other names: str(key) is a key of this dict too"
                     if str(key) in obj
-                    else "use str(key), or wrap the value in NoDependency",
+                    else "use str(key), or wrap the value in NoDependency; if this is what state_dict() of an object returned, "
+                    "pass the object itself",
                 )
         return pairs
 

@@ -109,7 +109,7 @@ def read_state(
     rows = zip(live.paths, _read_all(live, options), live.edges, python, strict=True)
     for number, (path, values, edges, python_type) in enumerate(rows):
         saved: list[SavedValue] = []
-        kind = _kind_of_own(live, number, options, member, of_first) if member is not None else ""
+        kind = _kind_of_own(live, number, options, of_first) if member is not None else ""
         is_skipped = number in live.skipped_by_tensorflow
         for value, read in values:
             skipped = is_skipped or value.skipped_by_tensorflow
@@ -244,13 +244,9 @@ def _of_first_process(live: LiveGraph) -> set[int]:
     }
 
 
-def _kind_of_own(
-    live: LiveGraph, number: int, options: CheckpointOptions, member: Member | None, of_first: Collection[int]
-) -> str:
+def _kind_of_own(live: LiveGraph, number: int, options: CheckpointOptions, of_first: Collection[int]) -> str:
     """The kind of an object's state if every process has its own state, or `_FIRST`; empty if all processes hold equal
     state."""
-    if member is None:
-        return ""
     if id(live.objects[number]) in of_first or is_at_or_below(live.paths[number], options.first_process):
         return _FIRST
     kind = live.adapters[number].each_process

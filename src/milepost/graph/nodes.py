@@ -143,6 +143,10 @@ class Edges(_Column, Sequence[Edge]):
             return tuple([Edge(data[starts[each] : ends[each]].decode(), targets[each]) for each in place])
         return Edge(data[starts[place] : ends[place]].decode(), targets[place])
 
+    def targets(self) -> array[int]:
+        """`targets` of these edges. No edge is made for it."""
+        return self._columns.targets[self._first : self._stop]
+
 
 class Kind(NamedTuple):
     """Nodes without children that differ in nothing but the key of their one value, all keys having so many bytes.
@@ -240,6 +244,4 @@ def inner(nodes: Sequence[Node]) -> list[tuple[int, Node]]:
 
 def targets(children: Sequence[Edge]) -> Sequence[int]:
     """The nodes that some edges lead to."""
-    if isinstance(children, Edges):
-        return children._columns.targets[children._first : children._stop]
-    return [edge.node for edge in children]
+    return children.targets() if isinstance(children, Edges) else [edge.node for edge in children]

@@ -43,20 +43,19 @@ class Field(NamedTuple):
     repeated: bool = False
 
 
-def declare(file: str, messages: Mapping[str, Sequence[Field]], *, imports: Sequence[str] = ()) -> dict[str, Any]:
+def declare(file: str, messages: Mapping[str, Sequence[Field]]) -> dict[str, Any]:
     """Declares message classes.
 
     Enumerations are declared as ``int32``, which has the same encoding and also keeps numbers that this version does not know.
 
     Args:
-        file: A name for this group of messages, to be used in ``imports`` of other groups.
+        file: A name for this group of messages, which no other group has.
         messages: The fields of each message, by its name.
-        imports: Other groups whose messages are used here.
 
     Returns:
         The class of each message, by its name.
     """
-    proto = descriptor_pb2.FileDescriptorProto(name=file, package=_PACKAGE, syntax="proto3", dependency=imports)
+    proto = descriptor_pb2.FileDescriptorProto(name=file, package=_PACKAGE, syntax="proto3")
     for name, fields in messages.items():
         declared = proto.message_type.add(name=name)
         for field in fields:

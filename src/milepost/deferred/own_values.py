@@ -79,12 +79,11 @@ class DeferredValue(Saved, Protocol):
         ...
 
 
-def is_own(holder: Any, name: Any, child: Any, saved: Collection[DeferredValue]) -> bool:
+def is_own(holder: Any, child: Any, saved: Collection[DeferredValue]) -> bool:
     """Whether a child keeps its own value although saved ones are deferred for it.
 
     Args:
         holder: The object that gets the child.
-        name: The name of the edge.
         child: The child.
         saved: The values that are deferred for it.
     """

@@ -229,7 +229,7 @@ def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
     """Whether a child keeps its own value. If so, the positions for it are removed."""
     edges = deferred_on(holder)
     saved = edges.get(name)  # once, since another thread may take it
-    if saved is None or not is_own(holder, name, child, saved):
+    if saved is None or not is_own(holder, child, saved):
         return False
     in_list = isinstance(holder, list)
     deferred = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]

@@ -116,7 +116,7 @@ class _Maker:
 
     def make(self) -> Item:
         root = Item("")
-        self._set(root, self._tree, inside=False)
+        self._set(root, self._tree)
         if root.is_leaf:
             _check_single(root)
             root.key = tensor_key("", VARIABLE_VALUE)
@@ -140,7 +140,7 @@ class _Maker:
                 own = self._own_key(f"{item.key}/{name}" if item is not root else name)
                 child = _place(item, parts, own)
                 child.key = self._keys.get(own, own)
-                self._set(child, value, inside=inside, too_deep=below > _DEEPEST)
+                self._set(child, value, too_deep=below > _DEEPEST)
                 listed.append(child)
                 if not child.is_leaf:
                     pending.append((child, below, inside))
@@ -161,7 +161,7 @@ class _Maker:
         self._taken.add(own)
         return own
 
-    def _set(self, item: Item, value: Any, *, inside: bool, too_deep: bool = False) -> None:
+    def _set(self, item: Item, value: Any, *, too_deep: bool = False) -> None:
         """Sets the value of an item, and the opaque object if it is one."""
         if isinstance(value, TorchStorage):
             value = whole(value)

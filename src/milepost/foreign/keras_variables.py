@@ -58,7 +58,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
             if (name := path.replace(_FORMER, _LAYERS, 1) if path.startswith(_FORMER) else path) in live
         }
     else:
-        found = _in_order(file, obj, own_files.layers_in_order(obj), own_files.optimizer_variables(obj))
+        found = _in_order(file, own_files.layers_in_order(obj), own_files.optimizer_variables(obj))
     if not found.keys() & leaves.values():
         raise MismatchError(
             "the live object has none of the variables that this file of Keras holds",
@@ -72,7 +72,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
     return found
 
 
-def _in_order(file: KerasFile, obj: Any, live: Any, optimizer: Any) -> dict[str, Any]:
+def _in_order(file: KerasFile, live: Any, optimizer: Any) -> dict[str, Any]:
     """Pairs layers by their order or, if the numbers of layers differ, by their names, as Keras does with ``by_name``."""
     assert file.layers is not None, "the file has an order"
     if len(live) == len(file.layers):

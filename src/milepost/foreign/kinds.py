@@ -183,7 +183,7 @@ def refuse(file: ReadableFile) -> None:
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
     if _ends_as_index(file):
         return
-    kind = _archive(file, start) if start.startswith(BEGINNING) else _known(start)
+    kind = _archive(file) if start.startswith(BEGINNING) else _known(start)
     if kind is not None:
         raise UnsupportedError(
             "this is the state file of a directory, not a checkpoint"
@@ -235,7 +235,7 @@ def first_record(file: ReadableFile) -> str:
     return start[LOCAL_HEADER : LOCAL_HEADER + length].decode(errors="replace")
 
 
-def _archive(file: ReadableFile, start: bytes) -> Kind | None:
+def _archive(file: ReadableFile) -> Kind | None:
     problem: MilepostError | None = None
     try:
         names: Iterable[str] = read_directory(file)

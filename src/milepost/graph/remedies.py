@@ -141,20 +141,19 @@ def _for_array(dtype: np.dtype[Any]) -> str:
     return f"hold it as an array of another element type, as astype() gives it, {_LEAVE}"
 
 
-def adapter_failed(adapter: Any, method: str, error: Exception, found: str = "") -> UntrackableError:
+def adapter_failed(adapter: Any, method: str, error: Exception) -> UntrackableError:
     """The error for an adapter, of a program or another library, that raises an exception.
 
     Args:
         adapter: The adapter.
         method: Its method that failed.
         error: The error that the method raised, or that its result led to.
-        found: The text of ``found``, if it is not the error.
     """
     where = f"{type(adapter).__name__}.{method}()"
     return UntrackableError(
         f"{where} failed",
         expected="an answer as the docstring of milepost.adapters.Adapter describes it",
-        found=found or f"{type(error).__name__}: {error}",
+        found=f"{type(error).__name__}: {error}",
         remedy=f"correct {where}; the tests of milepost.testing.adapter_suite find such faults",
     )
 

@@ -219,10 +219,10 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
     return Facts("missing" if is_missing else state, size, modified, problem=problem)
 
 
-def age_of(place: Place, facts: Facts, now: float | None = None) -> float | None:
+def age_of(place: Place, facts: Facts) -> float | None:
     """How many seconds ago a checkpoint was saved, or None if that is not known."""
     saved = facts.modified if place.saved is None else place.saved
-    return None if saved is None else max(0.0, (time.time() if now is None else now) - saved)
+    return None if saved is None else max(0.0, time.time() - saved)
 
 
 def _means_one(storage: Storage, path: str) -> bool:

@@ -132,7 +132,8 @@ def _like(shape: tuple[int, ...], dtype: Any, sharding: Any, around: tuple[Any, 
         shape: The shape of the array.
         dtype: Its element type.
         sharding: Where it is put; None for the default device.
-        around: What the program has set that decides this too: the default device, and the mesh.
+        around: What the program has set that decides this too: the default device, and the mesh. `jax.device_put` looks it up itself; it is
+            an argument so that the result is remembered for these settings alone.
     """
     with _width_of(dtype):
         made = jax.device_put(np.zeros(shape, dtype), sharding)

@@ -22,7 +22,7 @@ from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
 from milepost.graph.by_identity import ByIdentity
 from milepost.graph.plain.places import PlainNode, holds_state, plain_place
-from milepost.graph.trees.places import Node, Place, Tree, is_final, nodes_of_former_tree, placed, places_in_use
+from milepost.graph.trees.places import Place, Tree, TreeNode, is_final, nodes_of_former_tree, placed, places_in_use
 from milepost.graph.trees.structure import is_functional
 from milepost.tensor import TensorSpec
 
@@ -120,7 +120,7 @@ def defer(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
         False if that is impossible, because the object allows no weak reference (as plain lists and dicts do not), or can never
         get a child.
     """
-    if type(holder) is PlainNode or (type(holder) in (Tree, Node) and is_final(holder)):
+    if type(holder) is PlainNode or (type(holder) in (Tree, TreeNode) and is_final(holder)):
         return False
     with _lock:
         edges = _entries.get(holder)
@@ -280,7 +280,7 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
         take(holder, name, place)
         below, own = [place], []
         for node in below:
-            if type(node) is Node:
+            if type(node) is TreeNode:
                 deferred = deferred_on(node)
                 for edge, child in node.children():
                     if edge in deferred and holds_state(holder):

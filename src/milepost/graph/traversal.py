@@ -29,11 +29,11 @@ from milepost.graph.omissions import Omitted
 from milepost.graph.plain.places import holds_state, plain_place
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.trees.places import Node, Tree, placed
+from milepost.graph.trees.places import Tree, TreeNode, placed
 from milepost.graph.trees.structure import CONTAINERS
 
 _NO_EDGES: Final[list[Edge]] = []
-_TREES: Final = (Node, Tree)
+_TREES: Final = (TreeNode, Tree)
 _OF_HOLDERS: Final = frozenset({"children", "skipped_by_tensorflow"})
 """Methods of adapters for holders. An adapter of leaves without children overrides none of them."""
 
@@ -62,7 +62,7 @@ def live_children(adapter: Adapter, obj: Any, known: KnownTypes | None = None) -
         UntrackableError: The object raises an error when its children are read.
     """
     try:
-        is_state, in_tree = holds_state(obj), isinstance(obj, Node)
+        is_state, in_tree = holds_state(obj), isinstance(obj, TreeNode)
         known = {} if known is None else known
         for name, child in adapter.children(obj) if "children" in adapter.overrides else ():
             taken, its_adapter = _taken(obj, name, child, is_state, in_tree, known)
@@ -174,7 +174,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
         targets: list[int] = []
         new_names: list[str] = []
         try:
-            is_state, in_tree = holds_state(obj), isinstance(obj, Node)
+            is_state, in_tree = holds_state(obj), isinstance(obj, TreeNode)
             children: Any = adapter.children(obj) if "children" in adapter.overrides else ()
             skipped = adapter.skipped_by_tensorflow(obj) if "skipped_by_tensorflow" in adapter.overrides else ()
             if number == 0 and attached:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of
 from milepost.graph.plain.values import PLAIN, TYPE_NAMES
-from milepost.graph.trees.places import Node, Place, place_of_tree
+from milepost.graph.trees.places import Place, TreeNode, place_of_tree
 from milepost.graph.trees.structure import is_functional, is_tuple
 
 
@@ -39,7 +39,7 @@ class PlainLeaf(Place):
     saved_as: str
 
 
-class PlainNode(Node, StateHolder):
+class PlainNode(TreeNode, StateHolder):
     """The place of a tuple with plain values."""
 
     __slots__ = ()

@@ -11,8 +11,7 @@ from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapp
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.plain.places import PlainLeaf, PlainNode, holds_state
 from milepost.graph.plain.values import TYPE_NAMES
-from milepost.graph.trees.places import CheckedLeaf, Leaf
-from milepost.graph.trees.places import Node as TreeNode
+from milepost.graph.trees.places import CheckedLeaf, Leaf, TreeNode
 from milepost.graph.trees.structure import is_tuple, members, named_tuple_name
 
 CHECKPOINT: Final = "Checkpoint"

@@ -15,7 +15,7 @@ from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_li
 from milepost.graph.omissions import Omission
 from milepost.graph.remedies import remedy_for
 from milepost.graph.text import TEXTS, text_like, text_value
-from milepost.graph.trees.places import CheckedLeaf, Leaf, Node, Place, Tree, kind_of_place, place_of_tree
+from milepost.graph.trees.places import CheckedLeaf, Leaf, Place, Tree, TreeNode, kind_of_place, place_of_tree
 from milepost.graph.trees.structure import is_functional, members, positions_beside_fields
 from milepost.graph.variable import own
 
@@ -24,18 +24,18 @@ class NodeAdapter(Adapter):
     """The place of a container. Its children are the places of the members."""
 
     def handles(self, kind: type) -> bool:
-        return kind is Node
+        return kind is TreeNode
 
     def may_refuse(self, obj: Any) -> bool:
         return False
 
-    def children(self, obj: Node) -> Iterable[tuple[str, Any]]:
+    def children(self, obj: TreeNode) -> Iterable[tuple[str, Any]]:
         return obj.children()
 
-    def unwanted(self, obj: Node, saved: Collection[str]) -> Collection[str]:
+    def unwanted(self, obj: TreeNode, saved: Collection[str]) -> Collection[str]:
         return positions_beside_fields(obj.value, saved)
 
-    def replace(self, obj: Node, changes: Mapping[str, Any]) -> Node:
+    def replace(self, obj: TreeNode, changes: Mapping[str, Any]) -> TreeNode:
         return obj  # the new tree has been built already, with all changes
 
 
@@ -130,7 +130,7 @@ class TreeAdapter(Adapter):
 
     def children(self, obj: Tree) -> Iterable[tuple[str, Any]]:
         place = _place_of(obj)
-        return place.children() if isinstance(place, Node) else ()
+        return place.children() if isinstance(place, TreeNode) else ()
 
     def values(self, obj: Tree) -> Sequence[Value]:
         place = _place_of(obj)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from milepost.graph.trees.places import Node, kind_of_place
+from milepost.graph.trees.places import TreeNode, kind_of_place
 from milepost.graph.trees.structure import Member, has_no_end, members, with_members
 
 
@@ -62,4 +62,4 @@ def _changed(container: Any, changes: Mapping[Any, Any], keep_refused: bool) -> 
 
 
 def _has_members(value: Any) -> bool:
-    return kind_of_place(value) is Node
+    return kind_of_place(value) is TreeNode

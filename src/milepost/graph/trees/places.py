@@ -42,7 +42,7 @@ class Place:
 
     __slots__ = ("__weakref__", "attached", "holder", "key", "parent", "restored", "value")
 
-    def __init__(self, parent: Node | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
+    def __init__(self, parent: TreeNode | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
         self.parent = parent
         self.key = key
         self.holder = holder
@@ -103,7 +103,7 @@ def _find_out(kind: type) -> KindOfPlace:
 def _told_by_type(kind: type) -> KindOfPlace:
     """The function that tells the kind of place for objects of exactly this type."""
     if is_container(kind):
-        return lambda value: Node if value else None
+        return lambda value: TreeNode if value else None
     if kind in NUMBERS or kind in TEXTS:
         return lambda _: CheckedLeaf
     adapter = adapter_of_type(kind)
@@ -111,7 +111,7 @@ def _told_by_type(kind: type) -> KindOfPlace:
         return lambda _: None
     told: KindOfPlace = _of_array
     if adapter.functional:
-        told = _of_functional_array if adapter.leaf else lambda _: Node
+        told = _of_functional_array if adapter.leaf else lambda _: TreeNode
     if "tracks" not in adapter.overrides:
         return told
     tracks = adapter.tracks
@@ -135,7 +135,7 @@ def _forget_kinds() -> None:
 forgets_with_adapters(_forget_kinds)
 
 
-class Node(Place):
+class TreeNode(Place):
     """The place of a container."""
 
     __slots__ = ("_below", "_depth")
@@ -143,7 +143,7 @@ class Node(Place):
     _kind_below = staticmethod(kind_of_place)
     """The kind of place for a member."""
 
-    def __init__(self, parent: Node | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
+    def __init__(self, parent: TreeNode | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
         super().__init__(parent, key, holder)
         self._below: dict[Any, Place] = {}
         self._depth: int = parent._depth + 1 if parent is not None else 0
@@ -177,11 +177,11 @@ class Node(Place):
             above = above.parent
         return above is not None
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[TreeNode]:
         """Its own place, and those of all containers in it."""
-        found: list[Node] = [self]
+        found: list[TreeNode] = [self]
         for node in found:
-            found += [place for place in node._below.values() if isinstance(place, Node)]
+            found += [place for place in node._below.values() if isinstance(place, TreeNode)]
         return found
 
     def others(self, successors: Mapping[int, Any]) -> dict[Any, Any]:
@@ -269,13 +269,13 @@ def place_of_tree(holder: Any, name: str, tree: Any, kind: type[Place], *, attac
     return place
 
 
-def nodes_of_former_tree(holder: Any, name: str) -> list[Node]:
+def nodes_of_former_tree(holder: Any, name: str) -> list[TreeNode]:
     """The places of all containers of the present tree of an object under a name."""
     place = (_roots.get(holder) or {}).get(name)
-    return place.nodes() if isinstance(place, Node) else []
+    return place.nodes() if isinstance(place, TreeNode) else []
 
 
-def is_final(obj: Tree | Node) -> bool:
+def is_final(obj: Tree | TreeNode) -> bool:
     """Whether this is a `Tree` or a place in one, which never gets more members."""
     if isinstance(obj, Tree):
         return True
@@ -293,7 +293,7 @@ def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
     Returns:
         The places of the new trees.
     """
-    changes: dict[Node, dict[Any, Any]] = {}
+    changes: dict[TreeNode, dict[Any, Any]] = {}
     roots: dict[Place, None] = {}
 
     def change(place: Place, value: Any) -> None:
@@ -306,7 +306,7 @@ def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
     for obj in reversed(holders):
         if not isinstance(obj, Place):
             continue
-        if isinstance(obj, Node):
+        if isinstance(obj, TreeNode):
             changed = {**changes.pop(obj, {}), **(obj.others(successors) if successors else {})}
             if changed:
                 change(obj, with_members(obj.value, changed))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import milepost.adapters  # noqa: F401 - which registers the adapter of arrays
 from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, Variable
 from milepost.graph.traversal import walk
 from tests.objects import module

@@ -3,7 +3,7 @@
 import numpy as np
 
 from milepost.graph.adapter import Adapter, register, unregister
-from milepost.graph.trees.places import Leaf, Node, kind_of_place
+from milepost.graph.trees.places import Leaf, TreeNode, kind_of_place
 
 
 class Grid:
@@ -31,4 +31,4 @@ def test_it_follows_the_adapters_that_are_registered():
 
 
 def test_an_empty_container_has_none_although_another_of_its_type_has_one():
-    assert (kind_of_place({"a": 1}), kind_of_place({})) == (Node, None)
+    assert (kind_of_place({"a": 1}), kind_of_place({})) == (TreeNode, None)

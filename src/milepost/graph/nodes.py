@@ -110,25 +110,25 @@ class EdgeColumns(NamedTuple):
 class Edges(_Column, Sequence[Edge]):
     """The edges of one node in columns.
 
-    Args:
+    Attributes:
         columns: The edges of all nodes.
         first: The first edge of this one.
         stop: The end of the last.
     """
 
-    __slots__ = ("_columns", "_first", "_stop")
+    __slots__ = ("columns", "first", "stop")
 
     def __init__(self, columns: EdgeColumns, first: int, stop: int) -> None:
-        self._columns = columns
-        self._first = first
-        self._stop = stop
+        self.columns = columns
+        self.first = first
+        self.stop = stop
 
     def __len__(self) -> int:
-        return self._stop - self._first
+        return self.stop - self.first
 
     def __iter__(self) -> Iterator[Edge]:
-        data, *columns = self._columns
-        some = slice(self._first, self._stop)
+        data, *columns = self.columns
+        some = slice(self.first, self.stop)
         rows = zip(*(column[some] for column in columns), strict=True)
         return (new_edge((data[start:end].decode(), target)) for start, end, target in rows)
 
@@ -137,15 +137,11 @@ class Edges(_Column, Sequence[Edge]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Edge, ...]: ...
     def __getitem__(self, index: int | slice) -> Edge | tuple[Edge, ...]:
-        data, starts, ends, targets = self._columns
-        place = range(self._first, self._stop)[index]
+        data, starts, ends, targets = self.columns
+        place = range(self.first, self.stop)[index]
         if isinstance(place, range):
             return tuple([Edge(data[starts[each] : ends[each]].decode(), targets[each]) for each in place])
         return Edge(data[starts[place] : ends[place]].decode(), targets[place])
-
-    def targets(self) -> array[int]:
-        """`targets` of these edges. No edge is made for it."""
-        return self._columns.targets[self._first : self._stop]
 
 
 class Kind(NamedTuple):
@@ -244,4 +240,6 @@ def inner(nodes: Sequence[Node]) -> list[tuple[int, Node]]:
 
 def targets(children: Sequence[Edge]) -> Sequence[int]:
     """The nodes that some edges lead to."""
-    return children.targets() if isinstance(children, Edges) else [edge.node for edge in children]
+    if isinstance(children, Edges):
+        return children.columns.targets[children.first : children.stop]
+    return [edge.node for edge in children]

@@ -57,6 +57,24 @@ class Deferred(NamedTuple):
 
 
 @dataclass(slots=True)
+class Search:
+    """What a match needs while it is being made. It takes as much memory as what the match finds.
+
+    Attributes:
+        taken: The node whose values a live object takes, by the identity of the object.
+        bound_before: The node that a live object was bound to by earlier parts of the restore, by the identity of the object. It is
+            empty until it is needed.
+        deferred_edges: Holder, name and node of each deferred node.
+        stand_ins: The children that may replace those that a live object lacks, by the identity of the object.
+    """
+
+    taken: dict[int, int] = field(default_factory=dict)
+    bound_before: dict[int, int] = field(default_factory=dict)
+    deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
+    stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Match:
     """What a restore will do.
 
@@ -74,6 +92,7 @@ class Match:
         is_late: Whether the match begins at an object that was made after the restore.
         may_be_later: Whether a live object may have values of this restore already, or of a later one.
         lacking: The live plain values, and members of lists of values, for which nothing was saved.
+        search: What only the search needs; empty afterwards.
     """
 
     growth: Growth
@@ -90,10 +109,7 @@ class Match:
     missing: dict[int, list[str]] = field(default_factory=dict)
     may_lack: bool = False
     lacking: list[Any] = field(default_factory=list)
-    _taken: dict[int, int] = field(default_factory=dict)
-    _before: dict[int, int] = field(default_factory=dict)
-    _deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
-    _stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
+    search: Search = field(default_factory=Search)
 
     def undo(self) -> None:
         """Removes the slot variables that were made for the match."""
@@ -137,7 +153,7 @@ class Matcher:
         self._kept = own.kept
         self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
         self.slot_nodes: set[int] = set()
-        self._of_each_process = own.numbers
+        self._of_each_process = own.owners
         for owner, node in graph.inner:
             for variable, name, slot in node.slots:
                 self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
@@ -164,9 +180,7 @@ class Matcher:
         except BaseException as error:
             match.undo()
             raise_explained(error, self._reader.prefix, complete=True)
-        # only the search needed them, and they take as much memory as what it has found
-        for each in (match._taken, match._before, match._deferred_edges, match._stand_ins):
-            each.clear()
+        match.search = Search()  # frees what it needed
         return match
 
     def _match_below(  # noqa: PLR0915 - the inner loop of each restore, in which calls would cost time
@@ -251,19 +265,19 @@ class Matcher:
             return
         child = None
         if "stand_ins" in adapter.overrides:
-            stand_ins = match._stand_ins.get(id(deferred.holder))
+            stand_ins = match.search.stand_ins.get(id(deferred.holder))
             if stand_ins is None:  # computed once; if several have one name, the first is used
                 pairs = adapter.stand_ins(deferred.holder, saved)
                 stand_ins = {name: each for name, each in reversed(list(pairs)) if adapter_of(each) is not None}
-                match._stand_ins[id(deferred.holder)] = stand_ins
+                match.search.stand_ins[id(deferred.holder)] = stand_ins
             child = stand_ins.get(deferred.name)
         if child is not None:
             match.bindings[deferred.node] = child
             queue.append((deferred.node, child))
             return
         key = (id(deferred.holder), deferred.name, deferred.node)
-        if key not in match._deferred_edges:  # two saved names may lead to one child
-            match._deferred_edges.add(key)
+        if key not in match.search.deferred_edges:  # two saved names may lead to one child
+            match.search.deferred_edges.add(key)
             match.deferred.append(deferred)
 
     def _match_values(self, match: Match, node: int, saved_node: Node, obj: Any, adapter: Adapter) -> None:
@@ -284,10 +298,10 @@ class Matcher:
                 match.unused[node] = {unescape(value.name) for value in saved}
             return
         identity = id(obj)
-        if identity in match._taken or (match.may_be_later and last_restore(obj) >= self._uid):
+        if identity in match.search.taken or (match.may_be_later and last_restore(obj) >= self._uid):
             self._compare(match, node, obj)
             return
-        match._taken[identity] = node
+        match.search.taken[identity] = node
         if len(values) == len(saved) == 1 and values[0].name == saved[0].name:
             match.takes.append(new_take((node, obj, adapter, ((values[0], saved[0].key),))))
             return
@@ -318,13 +332,13 @@ class Matcher:
 
     def _compare(self, match: Match, node: int, obj: Any) -> None:
         """Records the values of a node whose live object takes those of another node. Equal values are not lost."""
-        first = match._taken.get(id(obj))
+        first = match.search.taken.get(id(obj))
         if first is None:
             if last_restore(obj) > self._uid:
                 return  # a later restore has replaced the values of all nodes
-            if not match._before:
-                match._before.update((id(each), number) for number, each in reversed(self._bound.living()))
-            first = match._before.get(id(obj))
+            if not match.search.bound_before:
+                match.search.bound_before.update((id(each), number) for number, each in reversed(self._bound.living()))
+            first = match.search.bound_before.get(id(obj))
         if first is None:
             return
         taken = {value.name: value.key for value in self._nodes[first].values}

@@ -31,12 +31,12 @@ class OwnGraph(NamedTuple):
         graph: The saved graph without the values of other processes. If another number of processes has saved, values of which each
             process saved its own keep their names; see `refuse_another_number`.
         kept: By node, the names of the values of which this process keeps its own, because fewer processes have saved theirs.
-        numbers: The nodes that had values of which every process has its own.
+        owners: The nodes that had values of which every process has its own.
     """
 
     graph: ObjectGraph
     kept: Mapping[int, frozenset[str]] = MappingProxyType({})
-    numbers: Collection[int] = ()
+    owners: Collection[int] = ()
 
 
 def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> OwnGraph:

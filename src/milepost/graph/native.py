@@ -192,14 +192,16 @@ class DictAdapter(ContainerAdapter):
                 pairs.append((key, child))
             elif is_state or adapter_of(child) is not None:
                 what = "a value that is state" if is_state else "a trackable object"
+                remedy = "use str(key), or wrap the value in NoDependency"
+                if str(key) in obj:
+                    remedy = "use other keys, or hold the values under other names: str(key) is a key of this dict too"
+                elif isinstance(child, dict):  # as the state of an optimizer of PyTorch
+                    remedy += "; if state_dict() of an object returned this, pass the object itself"
                 raise UntrackableError(
                     f"a dict holds {what} under a key that is not a string, which no path can name",
                     expected="string keys",
                     found=f"{key!r} of type {type(key).__name__}",
-                    remedy="use other keys, or hold the values under other names: str(key) is a key of this dict too"
-                    if str(key) in obj
-                    else "use str(key), or wrap the value in NoDependency; if this is what state_dict() of an object returned, "
-                    "pass the object itself",
+                    remedy=remedy,
                 )
         return pairs
 

@@ -66,6 +66,12 @@ def test_an_adapter_of_peft_is_recognised():
     assert {translation.live_name(name).replace(".", "/") for name in saved} == set(live)
 
 
+def test_names_of_a_state_dict_that_was_saved_as_a_tree_are_offered_as_levels():
+    saved = {name.replace("/", ".."): shape for name, shape in LIVE.items()}
+    translation = Translation(eval(offered(entries(saved, LIVE)).removeprefix("rename=")))
+    assert [translation.live_name(name) for name in saved] == list(LIVE)
+
+
 def test_nothing_is_offered_where_shapes_differ():
     saved = {f"other.{name}": f"7,{shape}" for name, shape in DOTTED.items()}
     assert offered(entries(saved, LIVE)) == ""

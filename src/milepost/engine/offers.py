@@ -32,6 +32,8 @@ _ENOUGH: Final = 0.5
 """The smallest share of the unmatched values that the argument must match: of the saved or of the live ones, whichever are fewer."""
 _FEW: Final = 0.1
 """The smallest share of all pairs of names that must differ in the same way. A smaller share counts as a coincidence."""
+_POINT: Final = ".."
+"""A point in one name. The keys of a ``state_dict()`` that was saved as a tree have such points where objects have levels."""
 _Names = tuple[str, ...]
 
 
@@ -41,7 +43,8 @@ def offered(entries: Sequence[Entry]) -> str:
     Args:
         entries: The entries of a report.
     """
-    saved = {_names(each.key): _shape(each.saved) for each in entries if each.saved and _is_left(each)}
+    left = {each.key.partition(ATTRIBUTES)[0]: _shape(each.saved) for each in entries if each.saved and _is_left(each)}
+    saved = {_names(key): shape for key, shape in left.items()}
     live = {_names(each.key): _shape(each.live) for each in entries if each.live and each.outcome is Outcome.MISSING}
     saved = {names: shape for names, shape in saved.items() if names not in live}
     if not saved or not live or len(saved) + len(live) > _MOST:
@@ -51,6 +54,9 @@ def offered(entries: Sequence[Entry]) -> str:
     counts = [_matched(argument, saved, live) if argument else 0 for argument in arguments]
     best = max(counts)
     enough = max(1, min(len(saved), len(live)) * _ENOUGH)
+    of_points = sum(live.get(_names(key.replace(_POINT, "/"))) == shape for key, shape in left.items() if _POINT in key)
+    if of_points >= max(best, enough):
+        return f"rename={[(re.escape(_POINT), '/')]!r}"
     if best < enough:
         return ""
     chosen = arguments[counts.index(best)]

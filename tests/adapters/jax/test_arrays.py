@@ -87,6 +87,13 @@ def test_a_weak_type_is_kept(path, like):
     assert got.tolist() == (like() + 1).tolist()
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_the_weak_type_of_an_abstract_array_is_kept(path, size):
+    like = jax.ShapeDtypeStruct((size,), jnp.float32, weak_type=True)
+    got = restored(written(path, x=jnp.arange(size, dtype=jnp.float32)), x=like).x
+    assert (got.weak_type, got.committed, got[-1]) == (True, False, size - 1)
+
+
 def test_a_strong_type_is_kept(path):
     assert not restored(written(path, x=jnp.asarray(1.0)), x=jnp.float32(2)).x.weak_type
 
@@ -218,6 +225,7 @@ live = {
     "second": jax.device_put(jnp.zeros((4, 2)), second),
     "free": free,
     "abstract": jax.ShapeDtypeStruct((4, 2), jnp.float32, sharding=NamedSharding(mesh, P("d"))),
+    "weak": jax.ShapeDtypeStruct((4, 2), jnp.float32, sharding=NamedSharding(mesh, P("d")), weak_type=True),
     "keys": jax.device_put(jax.random.split(jax.random.key(0), 4), NamedSharding(mesh, P("d"))),
 }
 saved = {name: jnp.arange(8.0).reshape(4, 2) + number for number, name in enumerate(live)}
@@ -231,7 +239,7 @@ for name, old in live.items():
     new = checkpoint.state[name]
     equal = new == saved[name] if name == "keys" else np.asarray(new) == np.asarray(saved[name])
     committed = getattr(old, "committed", True)
-    found[name] = [bool(np.all(equal)), new.sharding == old.sharding, new.committed == committed]
+    found[name] = [bool(np.all(equal)), new.sharding == old.sharding, new.committed == committed, getattr(new, "weak_type", False) == (name == "weak")]
 print(json.dumps(found))
 """
 
@@ -275,10 +283,10 @@ def test_an_abstract_array_becomes_what_device_put_makes(path):
     assert on_two_devices(ABSTRACT, path) == []
 
 
-def test_shardings_and_devices_are_kept(path):
+def test_shardings_devices_and_weak_types_are_kept(path):
     found = on_two_devices(TWO_DEVICES, path)
-    assert found == {name: [True, True, True] for name in found}
-    assert len(found) == 7
+    assert found == {name: [True, True, True, True] for name in found}
+    assert len(found) == 8
 
 
 def on_two_devices(program, path):

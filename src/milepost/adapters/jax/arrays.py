@@ -105,15 +105,24 @@ class AbstractAdapter(Adapter):
         return (value,)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> jax.Array:
-        array, sharding = arrays[VARIABLE_VALUE], placement(obj)
-        if sharding is not None and is_spread(sharding):
-            with _width_of(obj.dtype):
-                return jax.make_array_from_callback(obj.shape, sharding, reads_boxes(array), dtype=obj.dtype)
-        if array.nbytes <= _SMALL:
-            around = jax.config.jax_default_device, jax.sharding.get_abstract_mesh()
-            return successor(_like(array.shape, array.dtype, sharding, around), array)
-        with _width_of(obj.dtype):
-            return jax.device_put(own(array), sharding)
+        array = arrays[VARIABLE_VALUE]
+        made = _made(obj, array)
+        if made.weak_type or not obj.weak_type:
+            return made
+        return successor(_Like(made.aval.update(weak_type=True), made.sharding, made.committed), array)
+
+
+def _made(like: jax.ShapeDtypeStruct, array: Array) -> jax.Array:
+    """An array of these elements where the abstract one says, without a weak type."""
+    sharding = placement(like)
+    if sharding is not None and is_spread(sharding):
+        with _width_of(like.dtype):
+            return jax.make_array_from_callback(like.shape, sharding, reads_boxes(array), dtype=like.dtype)
+    if array.nbytes <= _SMALL:
+        around = jax.config.jax_default_device, jax.sharding.get_abstract_mesh()
+        return successor(_like(array.shape, array.dtype, sharding, around), array)
+    with _width_of(like.dtype):
+        return jax.device_put(own(array), sharding)
 
 
 class _Like(NamedTuple):

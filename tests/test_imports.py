@@ -55,6 +55,17 @@ def test_a_name_that_does_not_exist_is_an_attribute_error():
         milepost.Chekpoint  # noqa: B018
 
 
+def test_a_module_that_is_not_imported_yet_is_told_to_be():
+    code = "import milepost\ntry: milepost.jax\nexcept AttributeError as error: print(error)"
+    assert " ".join(in_new_process(code)) == "module 'milepost' has no attribute 'jax'; write: import milepost.jax"
+
+
+def test_python_can_propose_the_name_that_was_meant():
+    with pytest.raises(AttributeError) as caught:
+        milepost.Chekpoint  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("Chekpoint", milepost)
+
+
 def test_a_star_import_gives_the_public_names():
     code = "from milepost import *; print(Checkpoint.__name__, latest_checkpoint.__name__)"
     assert in_new_process(code) == ["Checkpoint", "latest_checkpoint"]

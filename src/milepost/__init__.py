@@ -14,6 +14,7 @@ Names are imported when they are first used, so that ``import milepost`` takes m
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -152,6 +153,13 @@ _MODULES: Final = {
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 _PACKAGES: Final = frozenset({"adapters", "errors", "retention", "storage"})
 """Public modules that need no import statement of their own."""
+_IMPORTED: Final = frozenset(
+    {
+        *("accelerate", "ignite", "jax", "keras", "lightning", "tf_keras", "transformers"),
+        *("coordination", "testing"),
+    }
+)
+"""Public modules that a program imports by their names."""
 
 __all__ = sorted(_MODULE_OF)
 
@@ -160,7 +168,10 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = f"; write: import {__name__}.{name}" if name in _IMPORTED else ""
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
+        )
     value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
     return value
 

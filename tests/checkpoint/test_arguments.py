@@ -90,6 +90,12 @@ def test_an_option_of_the_other_is_not_offered(call, option, alone):
         calls_with(option, False)[call]()
 
 
+@pytest.mark.parametrize("call", ["restore", "load_weights"])
+def test_who_passes_strict_as_to_pytorch_is_told_of_the_assertion(call):
+    with pytest.raises(TypeError, match=r"for PyTorch's strict=True, call assert_consumed\(\) on the status"):
+        calls_with("strict", False)[call]()
+
+
 def test_the_options_of_saves_and_of_restores_are_those_that_their_description_names():
     """A line of the description begins with the name of the option, and then says for what it is."""
     description = inspect.cleandoc(CheckpointOptions.__doc__)  # Python 3.13 does so itself

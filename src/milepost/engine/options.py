@@ -195,6 +195,10 @@ def takes_options(of: Literal["save", "restore"] | None = None) -> Callable[[_Fu
                     remedy = f"it is an option, so pass {given}{where}"
                     if name in ignored:
                         remedy = f"it is an option of {'restores' if of == 'save' else 'saves'} alone"
+                        if name == "strict":
+                            remedy += (
+                                "; for PyTorch's strict=True, call assert_consumed() on the status that is returned"
+                            )
                     raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}: {remedy}")
             return function(*args, **kwargs)
 

@@ -21,6 +21,7 @@ from milepost.engine.status import LoadStatus
 from milepost.engine.translation import Names as _Names
 from milepost.engine.translation import Rename as _Rename
 from milepost.manager.tree_manager import TreeManager
+from milepost.storage.paths import check_order as _check_order
 from milepost.storage.paths import plain_path as _plain_path
 
 __all__ = ["TreeManager", "restore", "save"]
@@ -55,6 +56,7 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
         >>> milepost.list_variables(path)[1:]
         [('dense/bias/.ATTRIBUTES/VARIABLE_VALUE', [3]), ('dense/kernel/.ATTRIBUTES/VARIABLE_VALUE', [2, 3])]
     """
+    _check_order(path, tree, "milepost.jax.save(path, tree)")
     checkpoint = _TreeCheckpoint()
     checkpoint.hold(tree)
     written = checkpoint.write(path, options)
@@ -103,6 +105,7 @@ def restore(
         >>> float(params["kernel"].sum()), params["step"]
         (6.0, 7)
     """
+    _check_order(path, tree, "milepost.jax.restore(path, tree)")
     checkpoint = _TreeCheckpoint()
     checkpoint.hold(tree, own=True)
     counts = _is_of_series(_plain_path(path), _storage_of(options))

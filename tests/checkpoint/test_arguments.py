@@ -262,3 +262,19 @@ def test_an_optimizer_s_copied_state_that_has_numbers_as_keys_is_refused_with_wh
     with pytest.raises(UntrackableError) as caught:
         checkpoint.save(tmp_path / "ckpt")
     assert "pass the object itself" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda path, objects: milepost.save(objects, path),
+        lambda path, objects: milepost.save_weights(path, objects),
+        lambda path, objects: milepost.load_weights(path, objects),
+    ],
+    ids=["save", "save_weights", "load_weights"],
+)
+def test_a_path_that_was_exchanged_with_another_argument_is_recognised(tmp_path, call):
+    with pytest.raises(UnsupportedError) as caught:
+        call(tmp_path / "ckpt", Checkpoint(v=Variable(1.0)))
+    assert caught.value.remedy == "exchange the two arguments"
+    assert not list(tmp_path.iterdir())

@@ -23,6 +23,7 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.trees.structure import is_tuple, make_tuple
 from milepost.plain_state.part import PlainPart
+from milepost.storage.paths import check_order
 
 PathLike = str | os.PathLike[str]
 ATTRIBUTES: Final = "__dict__"
@@ -62,6 +63,7 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
         >>> milepost.load(path)
         {'step': 7, 'sizes': [3, 4], 'weights': array([1., 1.])}
     """
+    check_order(path, tree, "milepost.save(path, tree)")
     prepared = _Preparation().prepared(tree, "", 0)
     if not isinstance(prepared, (dict, list)) or (isinstance(prepared, dict) and prepared.keys() == {SINGLE}):
         prepared = {SINGLE: prepared}

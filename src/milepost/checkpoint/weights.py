@@ -18,7 +18,7 @@ from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
-from milepost.storage.paths import plain_path
+from milepost.storage.paths import check_order, plain_path
 
 PathLike = str | os.PathLike[str]
 _OTHER_FORMATS: Final = (".h5", ".hdf5", ".keras")
@@ -56,6 +56,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
         >>> net.bias.numpy()
         array([1., 2.], dtype=float32)
     """
+    check_order(filepath, model, "milepost.save_weights(model, path)")
     options = resolved(options)
     refuse_if_traced("save_weights()")
     path = _checked(filepath)
@@ -106,6 +107,7 @@ def load_weights(
         CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
         MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
     """
+    check_order(filepath, model, "milepost.load_weights(model, path)")
     refuse_if_traced("a restore", RESTORE_OUTSIDE)
     settings = resolved(options)
     path = plain_path(filepath)

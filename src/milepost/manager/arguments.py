@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from milepost.engine.arguments import wrong
+from milepost.engine.arguments import is_whole_number, wrong
 from milepost.errors import ArgumentError, UnsupportedError
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import Policy
@@ -83,6 +83,29 @@ def check_switch(name: str, value: Any) -> None:
     if not isinstance(value, (bool, int, np.bool_)):
         by_name = "pass metrics and metadata by name, as in save(step, metrics={'loss': 0.5})"
         raise wrong(name, value, "True or False", by_name if isinstance(value, dict) else None)
+
+
+def check_order(step: Any, tree: Any, order: str) -> None:
+    """Refuses a step and a tree that were exchanged.
+
+    Raises:
+        UnsupportedError: ``tree`` is an integer, and ``step`` is not a number.
+
+    Example:
+        >>> check_order({"weights": [0.5]}, 7, "save(tree, step)")
+        Traceback (most recent call last):
+        milepost.errors.UnsupportedError: two arguments are exchanged
+          expected: save(tree, step)
+          found: an object of type dict in the place of the step 7
+          remedy: exchange the two arguments
+    """
+    if step is not None and is_whole_number(tree) and not _is_number(step):
+        raise UnsupportedError(
+            "two arguments are exchanged",
+            expected=order,
+            found=f"an object of type {type(step).__name__} in the place of the step {tree}",
+            remedy="exchange the two arguments",
+        )
 
 
 def check_interval(name: str, value: Any) -> None:

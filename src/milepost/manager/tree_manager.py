@@ -14,6 +14,7 @@ from milepost.engine.status import InitializationOnlyStatus, LoadStatus, unmatch
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.description import html_table, kind_of, of_file
 from milepost.graph.keys import escape
+from milepost.manager.arguments import check_order
 from milepost.manager.by_step import ByStep
 from milepost.manager.checkpoint_manager import CheckpointManager, series_of
 from milepost.manager.managed_series import ManagedSeries
@@ -169,6 +170,7 @@ class TreeManager(ByStep):
             UnsupportedError: Metrics are no numbers, or JSON cannot hold the metadata.
             StorageError: The files cannot be written. Existing files are unchanged.
         """
+        check_order(checkpoint_number, tree, "save(tree, step)")
         with exclusive(self._checkpoint):
             self._checkpoint.hold(tree)
             try:
@@ -237,6 +239,7 @@ class TreeManager(ByStep):
             >>> tree["w"].tolist()
             [10, 10]
         """
+        check_order(step, tree, "restore(step, tree)")
         with exclusive(self._checkpoint):
             self._checkpoint.hold(tree, own=True)
             status: LoadStatus | None = None

@@ -194,6 +194,35 @@ def plain_path(path: Any) -> str:
         ) from None
 
 
+def check_order(path: Any, other: Any, order: str) -> None:
+    """Refuses a path and another argument that were exchanged.
+
+    Args:
+        path: The argument that is to be a path.
+        other: The argument that is not.
+        order: The call as it should be.
+
+    Raises:
+        UnsupportedError: ``other`` is a path, and ``path`` is not.
+
+    Example:
+        >>> check_order({"step": 7}, "run/state", "milepost.save(path, tree)")
+        Traceback (most recent call last):
+        milepost.errors.UnsupportedError: two arguments are exchanged
+          expected: milepost.save(path, tree)
+          found: an object of type dict in the place of the path 'run/state'
+          remedy: exchange the two arguments
+    """
+    kinds = (str, bytes, os.PathLike)
+    if isinstance(other, kinds) and not isinstance(path, kinds) and getattr(path, "shape", None) != ():
+        raise UnsupportedError(
+            "two arguments are exchanged",
+            expected=order,
+            found=f"an object of type {type(path).__name__} in the place of the path {os.fsdecode(other)!r:.80}",
+            remedy="exchange the two arguments",
+        )
+
+
 def check_not_empty(path: str) -> None:
     """Refuses an empty path of a checkpoint to read, which a message could not show.
 

@@ -145,3 +145,13 @@ def test_incremental_saves_share_what_has_not_changed(tmp_path: Path) -> None:
         tree, _ = manager.restore(step, {"base": jnp.zeros(100_000), "adapter": jnp.zeros(100, int)})
         assert tree["adapter"][0] == step
         assert bool((tree["base"] == base).all())
+
+
+def test_a_step_and_a_tree_that_were_exchanged_are_told_apart(tmp_path):
+    """Orbax has the step first in both calls."""
+    manager = TreeManager(tmp_path)
+    tree = {"w": jnp.zeros(2)}
+    with pytest.raises(UnsupportedError, match=r"exchanged\n  expected: save\(tree, step\)"):
+        manager.save(1, tree)
+    with pytest.raises(UnsupportedError, match=r"exchanged\n  expected: restore\(step, tree\)"):
+        manager.restore(tree, 1)

@@ -93,6 +93,92 @@ class SharePlan:
     values: str
 
 
+class _Holdings:
+    """What one process holds, by the four kinds of values.
+
+    Args:
+        member: Which process it is.
+        state: The state that it holds.
+
+    Attributes:
+        held: The boxes that it holds, for `shares`.
+        pieces: For each of these boxes, the number of its value, the box, and its elements.
+        small: The numbers of the sharded tensors that process 0 writes as a whole.
+        sharded: As in `SharePlan`, and so are the others.
+    """
+
+    def __init__(self, member: Member, state: State) -> None:
+        self._member = member
+        self._state = state
+        self._everyone = tuple(range(member.size))
+        self.held: list[Held] = []
+        self.pieces: list[tuple[int, Box, Any]] = []
+        self.small: set[int] = set()
+        self.sharded: dict[str, TensorSpec] = {}
+        self.outline: list[tuple[str, str]] = []
+        self.checksums: dict[str, int] = {}
+        self.replicas: dict[str, dict[str, int]] = {}
+
+    def add(self, number: int, write: PlannedWrite, array: Array | PiecewiseArray | ShardedArray) -> None:
+        """Adds a value.
+
+        Args:
+            number: Its number.
+            write: Its key, element type and shape.
+            array: What this process holds of it.
+
+        Raises:
+            UnsupportedError: Every process has its own value, but this one is spread over processes.
+        """
+        if isinstance(array, ShardedArray):
+            self._add_sharded(number, write, array)
+            return
+        start = (0,) * len(write.shape)
+        if number in self._state.own:
+            self._hold(number, write.dtype, start, array, (self._member.rank,))
+            return
+        self.outline.append((write.key, str(TensorSpec(write.dtype, write.shape))))
+        holders = _FIRST if number in self._state.first else self._everyone
+        if number not in self._state.first:
+            self.checksums[write.key] = checksum(array, write.dtype)
+        if self._member.rank in holders:
+            self._hold(number, write.dtype, start, array, holders)
+
+    def _add_sharded(self, number: int, write: PlannedWrite, array: ShardedArray) -> None:
+        spec = TensorSpec(write.dtype, write.shape)
+        if number in self._state.own:
+            raise UnsupportedError(
+                "a value of which every process has its own is spread over processes",
+                key=write.key,
+                found=f"{spec}, {array.layout}",
+                remedy="leave its path out of CheckpointOptions(each_process=...)",
+            )
+        self.outline.append((write.key, f"{spec}, {array.layout}"))
+        self.sharded[write.key] = spec
+        if is_small(spec):
+            self.small.add(number)
+        for shard in array.shards:
+            if math.prod(shard.array.shape):
+                self._hold(number, write.dtype, shard.start, shard.array, shard.holders)
+                if len(shard.holders) > 1:
+                    together = self.replicas.setdefault(holders_in_words(shard.holders), {})
+                    together[f"{write.key} at {shard.start}"] = checksum(shard.array, write.dtype)
+
+    def _hold(
+        self,
+        number: int,
+        dtype: DType,
+        start: tuple[int, ...],
+        array: Array | PiecewiseArray,
+        holders: tuple[int, ...],
+    ) -> None:
+        box = tuple((first, first + length) for first, length in zip(start, array.shape, strict=True))
+        itemsize = 0 if dtype.is_bytes else dtype.itemsize
+        size = math.prod(array.shape) * max(itemsize, 1)
+        self.held.append(Held(len(self.pieces), box, itemsize, size, holders))
+        self.pieces.append((number, box, array))
+
+
 def plan_share(
     state: State, member: Member, options: CheckpointOptions
 ) -> tuple[SharePlan, list[Array | PiecewiseArray]]:
@@ -109,50 +195,15 @@ def plan_share(
     Raises:
         UnsupportedError: A value of which every process has its own is spread over processes.
     """
-    everyone = tuple(range(member.size))
-    held: list[Held] = []
-    pieces: list[tuple[int, Box, Any]] = []  # the value, where the piece is in it, its elements
-    outline, checksums, sharded = [], {}, {}
-    replicas: dict[str, dict[str, int]] = {}
-    own = dict.fromkeys(sorted(state.own))
-    small_numbers: set[int] = set()
+    holdings = _Holdings(member, state)
     for number, (write, array) in enumerate(zip(state.writes, state.arrays, strict=True)):
-        spec = TensorSpec(write.dtype, write.shape)
-        if isinstance(array, ShardedArray):
-            if number in own:
-                raise UnsupportedError(
-                    "a value of which every process has its own is spread over processes",
-                    key=write.key,
-                    found=f"{spec}, {array.layout}",
-                    remedy="leave its path out of CheckpointOptions(each_process=...)",
-                )
-            outline.append((write.key, f"{spec}, {array.layout}"))
-            sharded[write.key] = spec
-            if is_small(spec):
-                small_numbers.add(number)
-            for shard in array.shards:
-                if math.prod(shard.array.shape):
-                    _hold(held, pieces, number, write.dtype, shard.start, shard.array, shard.holders)
-                    if len(shard.holders) > 1:
-                        box = f"{write.key} at {shard.start}"
-                        together = replicas.setdefault(holders_in_words(shard.holders), {})
-                        together[box] = checksum(shard.array, write.dtype)
-            continue
-        if number in own:
-            _hold(held, pieces, number, write.dtype, (0,) * len(write.shape), array, (member.rank,))
-            continue
-        outline.append((write.key, str(spec)))
-        holders = _FIRST if number in state.first else everyone
-        if number not in state.first:
-            checksums[write.key] = checksum(array, write.dtype)
-        if member.rank in holders:
-            _hold(held, pieces, number, write.dtype, (0,) * len(write.shape), array, holders)
+        holdings.add(number, write, array)
     writes, arrays, small = [], [], []
-    for share in shares(held, member.rank):
-        number, place, array = pieces[share.number]
+    for share in shares(holdings.held, member.rank):
+        number, place, array = holdings.pieces[share.number]
         write = state.writes[number]
         part = _part(array, place, share.box)
-        if number in small_numbers:
+        if number in holdings.small:
             data = np.ascontiguousarray(np.asarray(part), write.dtype.numpy).tobytes()
             small.append(SmallPiece(write.key, share.box, data))
             continue
@@ -167,15 +218,15 @@ def plan_share(
         [write for write, _ in final],
         files,
         small,
-        sharded,
+        holdings.sharded,
         own_values,
-        outline,
-        checksums,
-        replicas,
+        holdings.outline,
+        holdings.checksums,
+        holdings.replicas,
         structure=blake2b(
-            [without_own(state.graph, own_values).serialize(), *(repr(line).encode() for line in outline)], 16
+            [without_own(state.graph, own_values).serialize(), *(repr(line).encode() for line in holdings.outline)], 16
         ),
-        values=blake2b((f"{key} {crc}\n".encode() for key, crc in checksums.items()), 16),
+        values=blake2b((f"{key} {crc}\n".encode() for key, crc in holdings.checksums.items()), 16),
     )
     return plan, [array for _, array in final]
 
@@ -219,21 +270,6 @@ def checksum(array: Array | PiecewiseArray, dtype: DType) -> int:
     for block in blocks(array, _BLOCK):
         crc = crc32c(bytes_of(np.ascontiguousarray(block, dtype.numpy)), crc)
     return crc
-
-
-def _hold(
-    held: list[Held],
-    pieces: list[tuple[int, Box, Any]],
-    number: int,
-    dtype: DType,
-    start: tuple[int, ...],
-    array: Array | PiecewiseArray,
-    holders: tuple[int, ...],
-) -> None:
-    box = tuple((first, first + length) for first, length in zip(start, array.shape, strict=True))
-    itemsize = 0 if dtype.is_bytes else dtype.itemsize
-    held.append(Held(len(pieces), box, itemsize, math.prod(array.shape) * max(itemsize, 1), holders))
-    pieces.append((number, box, array))
 
 
 def _part(array: Any, place: Box, box: Box) -> Any:

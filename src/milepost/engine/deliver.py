@@ -100,7 +100,7 @@ def deliver(
                 filled.append(take)
             if read < len(take.values):
                 if "assign" not in take.adapter.overrides:
-                    raise _lost(reader, take)
+                    raise _no_way_to_assign(reader, take)
                 others.append(take)
     assigned = Assigned(reader, others, verify_first=verify_first) if others else None
     stage = nullcontext if progress is None else _begin(progress, reader, takes, assigned, filled, verify_first)
@@ -176,7 +176,7 @@ def _children(holder: Any) -> dict[str, Any]:
     return {} if adapter is None else dict(live_children(adapter, holder))
 
 
-def _lost(reader: BundleReader, take: Take) -> MilepostError:
+def _no_way_to_assign(reader: BundleReader, take: Take) -> MilepostError:
     value, key = next(pair for pair in take.values if pair[0].destination is None)
     return without_assign(take.adapter, value.name).with_context(key=key, file=reader.prefix)
 

@@ -430,7 +430,7 @@ def test_other_buffers_that_differ_are_refused_by_name(two, name):
     message = same([each[name] for each in two])
     assert message.startswith("CoordinationError: process 1 of 2 and process 0 hold different values")
     assert "net/1/running_mean" in message
-    assert "CheckpointOptions(first_process=['net/1/running_mean'])" in message
+    assert "CheckpointOptions(first_process=['net/1/running_mean', 'net/1/running_var'])" in message
 
 
 def test_the_remedy_saves_those_of_process_0(two, directory):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import enum
 import importlib
 import importlib.util
 import inspect
@@ -54,6 +55,7 @@ CONTRACTS = {
     for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 }
 PROTOCOLS = [milepost.storage.Storage, milepost.storage.LinkingStorage, milepost.Coordinator]
+MADE_BY_MILEPOST = {milepost.CheckpointLoadStatus, milepost.InitializationOnlyStatus, milepost.NameBasedStatus}
 REFERENCES = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "reference").glob("*.md")))
 FRAMEWORKS = set(CONTRACTS["frameworks"]["forbidden_modules"])
 SHIPPED = {".py", ".typed", ".js", ".css", ".html", ".svg", ".txt"}
@@ -103,6 +105,19 @@ def is_documented(name: str, value: Any) -> bool:
         if attribute[0] != "_" and (inspect.isroutine(member) or isinstance(member, property))
         if not inspect.getdoc(getattr(value, attribute)) and not any(hasattr(other, attribute) for other in elsewhere)
     ]
+
+
+def undocumented_arguments(name: str, value: Any) -> list[str]:
+    """The arguments that a docstring does not name. `MilepostError` describes those of all errors."""
+    if not (inspect.isroutine(value) or inspect.isclass(value)) or value in MADE_BY_MILEPOST:
+        return []
+    if inspect.isclass(value) and (getattr(value, "_is_protocol", False) or issubclass(value, (Exception, enum.Enum))):
+        return []
+    described = str(inspect.getdoc(value))
+    if other := re.search(r"Arguments and behaviour are those of `milepost\.(\w+)\.(\w+)`", described):
+        described += str(inspect.getdoc(getattr(load(f"milepost.{other[1]}"), other[2])))
+    arguments = [each for each in inspect.signature(value).parameters if each not in ("args", "kwargs")]
+    return [f"{name}({each})" for each in arguments if not re.search(rf"\b{each}\b", described)]
 
 
 def load(module: str) -> ModuleType:
@@ -180,6 +195,12 @@ class TestPublicSurface:
         """A public name, and each public method of a public class, has a docstring."""
         found = load(module)
         assert [name for name in found.__all__ if not is_documented(name, getattr(found, name))] == []
+
+    @pytest.mark.parametrize("module", [*PUBLIC_MODULES, *FRAMEWORK_MODULES])
+    def test_every_argument_is_documented(self, module: str) -> None:
+        """The docstring of a public function, and of a class that programs make, names each of its arguments."""
+        found = load(module)
+        assert [text for name in found.__all__ for text in undocumented_arguments(name, getattr(found, name))] == []
 
     @pytest.mark.parametrize("module", [*PUBLIC_MODULES, *FRAMEWORK_MODULES])
     def test_the_reference_has_every_public_name_once(self, module: str) -> None:

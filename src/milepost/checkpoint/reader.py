@@ -276,6 +276,15 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> prefix = milepost.Checkpoint(v=milepost.Variable([1.0, 2.0])).write(tempfile.mkdtemp() + "/ckpt")
+        >>> reader = load_checkpoint(prefix)
+        >>> reader.get_variable_to_shape_map()["v/.ATTRIBUTES/VARIABLE_VALUE"]
+        [2]
+        >>> reader.get_tensor("v")
+        array([1., 2.], dtype=float32)
     """
     files, path = checked(storage), plain_path(ckpt_dir_or_file)
     for _ in range(_MOST_ATTEMPTS):
@@ -294,7 +303,17 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
 
 @collection_paused()
 def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
-    """Lists key and shape of every tensor of a checkpoint, sorted by key. Arguments and errors are those of `load_checkpoint`.
+    """Lists key and shape of every tensor of a checkpoint, sorted by key.
+
+    A warning counts the objects of a file of PyTorch that are not listed, because making them would run code.
+
+    Args:
+        ckpt_dir_or_file: As for `load_checkpoint`.
+        storage: Where the files are; by default on this machine.
+
+    Raises:
+        CheckpointNotFoundError: There is no checkpoint.
+        CorruptCheckpointError: The checkpoint is damaged.
 
     Example:
         >>> import milepost, tempfile

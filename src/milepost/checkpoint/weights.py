@@ -106,6 +106,14 @@ def load_weights(
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
         MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> path = save_weights(milepost.Checkpoint(bias=milepost.Variable([1.0, 2.0])), tempfile.mkdtemp() + "/net")
+        >>> net = milepost.Checkpoint(bias=milepost.Variable([0.0, 0.0]))
+        >>> status = load_weights(net, path).assert_consumed()
+        >>> net.bias.numpy()
+        array([1., 2.], dtype=float32)
     """
     check_order(filepath, model, "milepost.load_weights(model, path)")
     refuse_if_traced("a restore", RESTORE_OUTSIDE)

@@ -88,7 +88,11 @@ class Report:
     entries: tuple[Entry, ...]
 
     def of(self, outcome: Outcome) -> list[Entry]:
-        """The entries with this outcome."""
+        """The entries with this outcome, sorted by key.
+
+        Args:
+            outcome: Which of the outcomes, such as ``Outcome.MISSING``.
+        """
         return [entry for entry in self.entries if entry.outcome is outcome]
 
     @property
@@ -132,7 +136,7 @@ class Report:
         return all(entry.outcome in (Outcome.MATCHED, Outcome.IGNORED) for entry in self.entries)
 
     def counts(self) -> dict[str, int]:
-        """The number of entries for each outcome."""
+        """The number of entries for each outcome, by its name, such as ``"missing"``; 0 where there are none."""
         return {outcome.value: len(self.of(outcome)) for outcome in Outcome}
 
     def to_dict(self) -> dict[str, object]:
@@ -141,7 +145,11 @@ class Report:
         return {"prefix": self.prefix, "counts": self.counts(), "entries": entries}
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """The report as JSON."""
+        """The report as JSON, with the keys ``prefix``, ``counts`` and ``entries``.
+
+        Args:
+            indent: How far each level is indented, as for `json.dumps`; by default everything is on one line.
+        """
         return json.dumps(self.to_dict(), indent=indent)
 
     def __iter__(self) -> Iterator[Entry]:

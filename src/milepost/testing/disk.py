@@ -40,7 +40,14 @@ _MOST_WRITES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A new file or directory gets a name, or an existing file gets another one."""
+    """A new file or directory gets a name, or an existing file gets another one.
+
+    Attributes:
+        directory: The number of the directory. Each file and directory of a disk has one, its node.
+        name: The name in the directory.
+        node: The number of the file or directory that gets the name.
+        is_directory: Whether that is a directory.
+    """
 
     directory: int
     name: str
@@ -53,7 +60,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A file gets another name in its directory, and replaces the file that had this name."""
+    """A file gets another name in its directory, and replaces the file that had this name.
+
+    Attributes:
+        directory: The number of the directory.
+        source: The old name.
+        target: The new name.
+        node: The number of the file.
+    """
 
     directory: int
     source: str
@@ -66,7 +80,12 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A name is removed."""
+    """A name is removed.
+
+    Attributes:
+        directory: The number of the directory.
+        name: The name in it.
+    """
 
     directory: int
     name: str
@@ -77,7 +96,13 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes are written into a file."""
+    """Bytes are written into a file.
+
+    Attributes:
+        node: The number of the file.
+        offset: Where in the file the bytes begin.
+        data: The bytes.
+    """
 
     node: int
     offset: int
@@ -86,7 +111,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A file, or the names in a directory, were synced, or a sync failed."""
+    """A file, or the names in a directory, were synced, or a sync failed.
+
+    Attributes:
+        node: The number of the file or directory.
+        succeeded: Whether the sync succeeded.
+    """
 
     node: int
     succeeded: bool = True

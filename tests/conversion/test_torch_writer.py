@@ -68,3 +68,11 @@ def test_a_state_dict_goes_into_its_module(tmp_path):
     fresh = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     fresh.load_state_dict(torch.load(tmp_path / "net.pt", weights_only=True))
     assert torch.equal(fresh[0].weight, net[0].weight)
+
+
+def test_nested_dicts_become_parts_of_names(tmp_path):
+    torch.save({"model": {"w": torch.ones(2)}}, tmp_path / "source.pt")
+    milepost.convert(tmp_path / "source.pt", tmp_path / "flat.pt")
+    milepost.convert(tmp_path / "source.pt", tmp_path / "model.pt", only=["model"], rename={"model": ""})
+    assert set(torch.load(tmp_path / "flat.pt")) == {"model/w"}
+    assert set(torch.load(tmp_path / "model.pt")) == {"w"}

@@ -88,6 +88,19 @@ def test_what_a_model_shares_is_shared_in_the_new_one(tmp_path):
     assert restored["a"] is restored["b"]
 
 
+def test_a_module_that_holds_itself_does_so_in_the_new_tree(tmp_path):
+    net = make(0)[0]
+    net.again = net
+    path = milepost.jax.save(tmp_path / "ckpt", net)
+    live = make(1)[0]
+    live.again = live
+    restored, status = milepost.jax.restore(path, live)
+    status.assert_consumed()
+    assert restored.again is restored
+    assert restored is not live
+    assert are_same(restored.layers[0].kernel, net.layers[0].kernel)
+
+
 VARIABLES = {
     "plain": lambda value: nnx.Param(jnp.full(2, value), tag="own"),
     "reference": lambda value: nnx.Param(jnp.full(2, value), ref=True, tag="own"),

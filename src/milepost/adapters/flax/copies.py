@@ -40,24 +40,67 @@ def copied(
     new = with_leaves(tree, changed, keep_refused=keep_refused)
     if not objects:
         return new, {}
-    copies = _copies(list(objects.values()), change or _same)
-    made = dict(zip(objects, copies, strict=True))
+    copies = _Copies(change or _same)
+    made = {each: copies.of(obj) for each, obj in objects.items()}
+    copies.fill()
     return with_leaves(new, lambda leaf: made.get(id(leaf), leaf)), made
 
 
-def _copies(objects: Sequence[Any], change: Callable[[Any], Any]) -> Sequence[Any]:
-    if all(_holds_only_values(each) for each in objects):
-        # What follows does the same, and takes several times as long to find what objects share.
-        held = jax.tree.map(change, [each.get_raw_value() for each in objects])
-        return [each.var_type.from_metadata(new, each.get_metadata()) for each, new in zip(objects, held, strict=True)]
-    definition, held = nnx.flatten(objects, with_paths=False)
-    copies: Sequence[Any] = nnx.unflatten(definition, jax.tree.map(change, held))
-    return copies
+class _Copies:
+    """Copies of objects and of all that they hold. What several of them share is copied once.
+
+    `nnx.clone` makes the same, and takes several times as long, because it describes each object by objects of its own.
+
+    Args:
+        change: Returns the new leaf for an old one.
+    """
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self._change = change
+        self._made: dict[int, Any] = {}
+        self._empty: list[tuple[Callable[..., object], Any, Sequence[tuple[Any, Any]]]] = []
+
+    def of(self, obj: Any) -> Any:
+        """The copy of a variable, a reference or a node. That of a node is empty before `fill`."""
+        made = self._made.get(id(obj))
+        if made is None:
+            made = self._made[id(obj)] = self._new(obj)
+        return made
+
+    def _new(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind is jax.Ref:
+            return self._change(obj)
+        if issubclass(kind, VARIABLES):
+            held = obj.get_raw_value()
+            new = self.of(held) if type(held) is jax.Ref else jax.tree.map(self._change, held)
+            return obj.var_type.from_metadata(new, obj.get_metadata())
+        functions = nnx.graphlib.get_node_impl(obj)
+        members, definition = functions.flatten(obj)
+        new = functions.create_empty(definition)
+        self._empty.append((functions.init, new, members))
+        return new
+
+    def fill(self) -> None:
+        """Gives the copies of nodes their members."""
+        for init, new, members in self._empty:  # which grows, as members are nodes too
+            init(new, [(name, self._member(each)) for name, each in members])
+
+    def _member(self, member: Any) -> Any:
+        kind = type(member)
+        if kind is nnx.graphlib.StaticElem:
+            return member.value
+        value = member.value if kind is nnx.graphlib.DataElem else member
+        return self.of(value) if _is_shared(value) else jax.tree.map(self._leaf, value, is_leaf=_is_shared)
+
+    def _leaf(self, leaf: Any) -> Any:
+        return self.of(leaf) if _is_shared(leaf) else self._change(leaf)
 
 
-def _holds_only_values(obj: Any) -> bool:
-    """Whether this is a variable that holds nothing that another variable could hold too and change."""
-    return isinstance(obj, VARIABLES) and not obj.ref
+def _is_shared(value: Any) -> bool:
+    """Whether NNX sees that several objects hold the same value: a variable, a reference or a node."""
+    kind = type(value)
+    return kind is jax.Ref or issubclass(kind, VARIABLES) or nnx.graphlib.is_node_module(value)
 
 
 def _same(leaf: Any) -> Any:

@@ -43,9 +43,9 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
     def __exit__(self, *_: object) -> None:
         with _lock:
             if id(self) in _inside:
-                del _inside[id(self)]
-                if not _inside and _resume[0]:
+                if len(_inside) == 1 and _resume[0]:
                     gc.enable()
+                del _inside[id(self)]  # last: if Ctrl-C comes before it, the end of the object does all of this again
 
     def end(self) -> None:
         """Ends the pause before the block ends. A second call does nothing."""

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from milepost import Checkpoint, MismatchError, PythonState, Variable
+from milepost import Checkpoint, MismatchError, PythonState, Variable, collector
 from milepost.collector import collection_paused
 
 
@@ -55,6 +55,48 @@ def test_a_pause_whose_end_was_interrupted_ends_with_its_object():
     assert not gc.isenabled()
     del pause
     assert gc.isenabled()
+
+
+def paused_once():
+    with collection_paused():
+        pass
+
+
+def interrupted_at(count, run):
+    """Raises KeyboardInterrupt before instruction number ``count`` of the pause. Returns whether there is such an instruction."""
+    left = count
+
+    def trace(frame, event, _):
+        nonlocal left
+        if frame.f_code.co_filename != collector.__file__ or frame.f_code.co_name == "__del__":
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_a_pause_that_is_interrupted_at_any_instruction_ends():
+    gc.enable()
+    count = 1
+    while interrupted_at(count, paused_once):
+        assert gc.isenabled(), f"interrupted at instruction {count}"
+        assert not collector._inside
+        count += 1
+    assert count > 30
 
 
 def test_a_pause_that_outlives_the_names_of_its_module_prints_nothing(monkeypatch):

@@ -307,7 +307,7 @@ class Index:
         names = self._names
         if names is None:
             names = self._all_rows().keys[self._pieces_end() :]
-            if not "".join(names).isascii():
+            if not all(map(str.isascii, names)):
                 names = [*map(self._decode_key, map(_bytes_of, names))]
             self._names = names
         return names

@@ -36,6 +36,12 @@ def test_the_bytes_are_those_of_protobuf(graph):
     assert graph.serialize() == by_protobuf(graph)
 
 
+@pytest.mark.parametrize("size", [1, 1023, 1024, 1025, 20_000])
+def test_the_bytes_are_those_of_protobuf_for_keys_of_any_size(size):
+    graph = ObjectGraph(tuple(Node(values=(SavedValue("VALUE", "", letter * size),)) for letter in "abü"))
+    assert graph.serialize() == by_protobuf(graph)
+
+
 def by_protobuf(graph):
     message = decoding.MESSAGES["TrackableObjectGraph"]()
     for node, has_values in zip(graph.nodes, graph.nodes_with_values(), strict=True):

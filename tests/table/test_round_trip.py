@@ -43,6 +43,14 @@ def test_rewriting_gives_the_same_bytes(model):
     assert write(pairs_in(open_bytes(data))) == data
 
 
+@pytest.mark.parametrize("same", [255, 256, 257, 1000, 25_000])
+@pytest.mark.parametrize("rest", [(b"", b"x"), (b"bias", b"kernel"), (b"a" + bytes(999), b"b" + bytes(999))])
+def test_of_a_long_key_only_what_differs_from_the_one_before_is_written(same, rest):
+    keys = [(b"next/" * 5000)[:same] + end for end in rest]
+    block = contents([entry(0, keys[0], b"1"), entry(same, rest[1], b"2")])
+    assert write([(keys[0], b"1"), (keys[1], b"2")]).startswith(block)
+
+
 def test_the_bytes_of_tensorflow():
     """The index of a small checkpoint of TensorFlow 2.21 is read, and written again to the same bytes."""
     assert len(TENSORFLOW_INDEX) == 292

@@ -148,6 +148,8 @@ class ObjectGraph:
 _ATTRIBUTE, _SLOT, _SAVER, _HAS_VALUES = b"\x12", b"\x1a", b"\x22", b"\x2a"
 _SKIPPED, _PYTHON = b"\xca\x3e", b"\xd2\x3e"
 """The tags of the other fields of a TrackableObject."""
+_LONG: Final = 1 << 10
+"""Longer keys have so many sizes that hardly two nodes have the same bytes around theirs."""
 _NO_VALUES: Final = message_field(_HAS_VALUES, b"")
 _VALUES: Final = message_field(_HAS_VALUES, number_field(b"\x08", 1))
 
@@ -164,7 +166,7 @@ def _encoded(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
     if len(values) == 1 and not (children or slots or saver):
         ((name, full_name, key, is_skipped),) = values
         encoded = key.encode()
-        around = None if full_name else _around_key(len(encoded), name, is_skipped, python)
+        around = None if full_name or len(encoded) > _LONG else _around_key(len(encoded), name, is_skipped, python)
         if around is not None:
             before, after = around
             return before + encoded + after

@@ -47,6 +47,9 @@ _MOST_KEY_BYTES_OF_A_BLOCK: Final = 1 << 26
 MOST_ENTRIES: Final = 1 << 18
 """The largest number of entries in a block, which are all in memory at once. A block of 256 KiB has at most 65,536."""
 
+FEW_BYTES: Final = 256
+"""The most bytes of two keys that are compared as numbers."""
+
 _U32: Final = struct.Struct("<I")
 
 Row = tuple[bytes, bytes]
@@ -91,6 +94,24 @@ def decode_footer(data: bytes) -> tuple[Handle, Handle]:
     metaindex, position = Handle.decode(data)
     index, _ = Handle.decode(data, position)
     return metaindex, index
+
+
+def first_difference(a: bytes, b: bytes) -> tuple[int, int]:
+    """A range of at most `FEW_BYTES` bytes that has the first byte in which two strings differ, or is at the end of the shorter one.
+
+    Example:
+        >>> first_difference(b"n" * 1000 + b"bias", b"n" * 1000 + b"kernel")
+        (879, 1004)
+    """
+    same, end = 0, min(len(a), len(b))
+    while end - same > FEW_BYTES:
+        # to find that bytes are equal takes much less time than to find the first that differ
+        half = (same + end) // 2
+        if a[same:half] == b[same:half]:
+            same = half
+        else:
+            end = half
+    return same, end
 
 
 class BlockBuilder:
@@ -148,8 +169,10 @@ class BlockBuilder:
                     restarts.append(end)
                 else:
                     # the highest byte in which two big-endian numbers differ is the first byte in which the strings differ
-                    shared = min(len(last), len(key))
-                    difference = from_bytes(last[:shared]) ^ from_bytes(key[:shared])
+                    same, shared = 0, min(len(last), len(key))
+                    if shared > FEW_BYTES:
+                        same, shared = first_difference(last, key)
+                    difference = from_bytes(last[same:shared]) ^ from_bytes(key[same:shared])
                     shared -= (difference.bit_length() + 7) // 8
                 unshared = key[shared:]
                 if len(key) < 128 and len(value) < 128:

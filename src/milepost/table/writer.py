@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from milepost.table.block import TRAILER_SIZE, BlockBuilder, Handle, Row, encode_footer
+from milepost.table.block import TRAILER_SIZE, BlockBuilder, Handle, Row, encode_footer, first_difference
 
 BLOCK_SIZE: Final = 262144
 RESTART_INTERVAL: Final = 16
@@ -91,7 +91,9 @@ class TableWriter:
 
 
 def _separator(last: bytes, following: bytes) -> bytes:
-    for position, (a, b) in enumerate(zip(last, following, strict=False)):
+    same, end = first_difference(last, following)
+    for position in range(same, end):
+        a, b = last[position], following[position]
         if a != b:
             return last[:position] + bytes((a + 1,)) if a < 255 and a + 1 < b else last
     return last
